@@ -1,0 +1,157 @@
+"""XLA HLO text in, StableHLO text out, so that one reader serves every input: before or after XLA's optimisations.
+
+XLA's own parser and converter inside jaxlib do the work; only what a compiled program has and StableHLO lacks is
+rewritten first (`hlo_rewrite`). No `jax` is imported. Metadata's `op_name` becomes the MLIR location; the ops of a
+scheduled module stand in the order of its schedule.
+
+Attributes that the result's ops may carry, all strings unless said otherwise:
+
+| attribute | on | meaning |
+|---|---|---|
+| `meshcast.trip_count` (i64) | `stablehlo.while` | the loop count XLA knew |
+| `meshcast.fusion`, `meshcast.name` | `func.call` | the callee was one kernel: its kind (`kLoop`, ...), its name |
+| `meshcast.backend_config` | any | the backend's JSON beside the op, defaults left out (tile sizes, estimated cycles) |
+| `meshcast.async` | op, `optimization_barrier` | `start`: runs beside what follows; `done`: waited for here |
+| `meshcast.waits_for` | `optimization_barrier` | the opcode that `done` ends |
+| `meshcast.copy` | `stablehlo.transpose` | was a copy: same dimensions, maybe another layout |
+| `meshcast.layouts` | op | operands' and results' layouts, innermost dimension first, where not row-major |
+| `meshcast.combined` | collective | name of the variadic collective that it was a part of |
+| `meshcast.window`, `.dim_labels`, `.{feature,batch}_group_count` | `custom_call` | a library convolution |
+"""
+
+from __future__ import annotations
+
+import re
+
+from meshcast.capture.hlo_rewrite import rewrite
+from meshcast.capture.hlo_sugar import desugar, has_sugar
+from meshcast.capture.hlo_tidy import tidy
+from meshcast.errors import InputError, UnsupportedError
+
+_ENTRY_COMPUTATION = re.compile(r"^\s*ENTRY\b", re.MULTILINE)
+_PLACE = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
+_FRONTEND_ATTRIBUTES = re.compile(r'mhlo\.frontend_attributes = \{((?:"[^"]*"|[^{}"])*)\}')
+_ENTRY = re.compile(r'([\w.$-]+|"[^"]*") = ("[^"]*")')
+_UNARY = re.compile(
+    r"mhlo\.(acos|acosh|asin|asinh|atanh|cosh|erf|erf_inv|sinh) (%[\w#]+)( \{.*?\})? : (\S+?)(?= loc\(|$)", re.MULTILINE
+)
+_TOP_K = re.compile(r"mhlo\.topk\((%[\w#]+), k = (\d+)(?:, largest = true)?\)")
+_ALL_TO_ALL = re.compile(r'"mhlo\.all_to_all"\(([^)]*)\) <\{([^\n]*?)\}>([^\n]*?) : \(tensor<([^>]*)>')
+_INTEGERS = ("meshcast.trip_count", "meshcast.order")
+_MHLO_OP = re.compile(r'(?:= |^\s*)"?(mhlo\.[\w.]+)', re.MULTILINE)
+
+
+def looks_like_hlo(text_head: str) -> bool:
+    """True when the text starts as XLA's HLO does."""
+    return text_head.lstrip().startswith("HloModule ")
+
+
+def to_stablehlo(text: str, *, where: str) -> str:
+    """The HLO module as a StableHLO module in MLIR text; contents of large constants are not kept.
+
+    Args:
+        text: HLO text as XLA prints or dumps it: unoptimised, after a pass, or compiled and scheduled.
+        where: The text's origin, for error messages.
+    """
+    plain = rewrite(_normalised(text, where), where=where)
+    module = _respelled(_hoisted(_converted(plain, where)))
+    _refuse_leftovers(module, where)
+    return tidy(module, where=where)
+
+
+def _normalised(text: str, where: str) -> str:
+    """The text as XLA's own printer writes it: one instruction a line, every name unique."""
+    from jaxlib import _hlo
+
+    if not looks_like_hlo(text):
+        raise InputError(
+            "not HLO text: it does not start with 'HloModule'", where=where, fix="pass a StableHLO or HLO file"
+        )
+    if not _ENTRY_COMPUTATION.search(text):  # XLA's parser would take the last computation of a truncated text
+        raise InputError(
+            "the HLO has no ENTRY computation", where=where, fix="the text is truncated, or one computation of a module"
+        )
+    try:
+        return str(_hlo.hlo_module_from_text(text).to_string())
+    except (RuntimeError, ValueError) as error:
+        if not has_sugar(text):
+            raise _parse_error(str(error), where) from None
+    try:  # newer XLA's spelling: the line numbers of the second attempt would not be the user's
+        return str(_hlo.hlo_module_from_text(desugar(text)).to_string())
+    except (RuntimeError, ValueError) as error:
+        raise _parse_error(_PLACE.sub(r"\3", str(error)), where) from None
+
+
+def _parse_error(message: str, where: str) -> InputError:
+    found = _PLACE.findall(message)
+    fix = "check that the text is complete; text from a newer XLA needs a newer jaxlib"
+    if not found:
+        return InputError(f"XLA cannot read this HLO: {message.strip()}", where=where, fix=fix)
+    line, column, first = found[0]
+    return InputError(f"XLA cannot read this HLO: {first}", where=f"{where}:{line}:{column}", fix=fix)
+
+
+def _converted(text: str, where: str) -> str:
+    from jaxlib import _hlo, _jax
+
+    try:
+        proto = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+        return str(_jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(proto)))
+    except (RuntimeError, ValueError) as error:
+        found = _PLACE.findall(str(error))
+        reason = found[0][2] if found else str(error).strip().splitlines()[0]
+        raise UnsupportedError(
+            f"this HLO has no StableHLO form: {reason}",
+            where=where,
+            fix="pass the StableHLO the program was compiled from",
+        ) from None
+
+
+def _hoisted(module: str) -> str:
+    """`meshcast.*` notes as attributes of the op itself, out of XLA's dictionary of frontend attributes."""
+
+    def spell(key: str, value: str) -> str:
+        return f"{key} = {int(value[1:-1])} : i64" if key in _INTEGERS else f"{key} = {value}"
+
+    def hoist(match: re.Match[str]) -> str:
+        entries = _ENTRY.findall(match[1])
+        ours = [spell(key, value) for key, value in entries if key.startswith("meshcast.")]
+        if not ours:
+            return match[0]
+        others = [f"{key} = {value}" for key, value in entries if not key.startswith("meshcast.")]
+        return ", ".join(ours + (["mhlo.frontend_attributes = {" + ", ".join(others) + "}"] if others else []))
+
+    return _FRONTEND_ATTRIBUTES.sub(hoist, module)
+
+
+def _respelled(module: str) -> str:
+    """Ops that XLA's converter leaves in MHLO, in CHLO or StableHLO."""
+    if "mhlo." not in module:
+        return module
+    module = _UNARY.sub(r"chlo.\1 \2\3 : \4 -> \4", module)
+    module = _TOP_K.sub(r"chlo.top_k(\1, k = \2)", module)
+    module = module.replace(" = mhlo.scan(", " = chlo.scan(").replace("mhlo.return ", "stablehlo.return ")
+    return _ALL_TO_ALL.sub(_all_to_all, module)
+
+
+def _all_to_all(match: re.Match[str]) -> str:
+    """HLO's all-to-all of n operands: StableHLO's, each operand split in n; the bytes on the wire are the same."""
+    operands, attributes, rest, tensor = match.groups()
+    count = operands.count("%")
+    *sizes, _ = tensor.split("x")
+    axis = next((axis for axis, size in enumerate(sizes) if size.isdigit() and int(size) % count == 0), None)
+    if axis is None:
+        return match[0]
+    attributes = attributes.replace("#mhlo.", "#stablehlo.")
+    split = f"concat_dimension = {axis} : i64, split_count = {count} : i64, split_dimension = {axis} : i64"
+    return f'"stablehlo.all_to_all"({operands}) <{{{attributes}, {split}}}>{rest} : (tensor<{tensor}>'
+
+
+def _refuse_leftovers(module: str, where: str) -> None:
+    left = _MHLO_OP.search(module)
+    if left:
+        raise UnsupportedError(
+            f"the HLO op behind '{left[1]}' has no StableHLO form",
+            where=where,
+            fix="pass the StableHLO the program was compiled from",
+        )

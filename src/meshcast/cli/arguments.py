@@ -1,0 +1,74 @@
+"""Flags that several verbs share, and their texts turned into values."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from meshcast.errors import UsageError
+from meshcast.pipeline import Options, mesh_option
+
+On = Annotated[str, typer.Option("--on", help="Device or cluster of the catalogue (meshcast devices), or a TOML file.")]
+Devices = Annotated[int | None, typer.Option("--devices", help="How many devices; must match the program's mesh.")]
+MeshText = Annotated[str | None, typer.Option("--mesh", help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.")]
+Fidelity = Annotated[str, typer.Option("--fidelity", help="roofline, or auto: the best that supports the target.")]
+Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
+Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
+TripCounts = Annotated[list[str] | None, typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of a zoo model: seq=8192.")]
+Approximate = Annotated[bool, typer.Option("--approximate", help="Go on with unknown custom calls, costed by their bytes.")]
+
+
+def pairs(texts: list[str] | None, flag: str) -> dict[str, str]:
+    """`NAME=VALUE` texts as a dictionary."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"{text!r} is not NAME=VALUE", where=flag, fix=f"write {flag} NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def sizes(texts: list[str] | None, flag: str) -> dict[str, int]:
+    """`NAME=N` texts as positive integers."""
+    return {name: positive(value, flag) for name, value in pairs(texts, flag).items()}
+
+
+def trip_counts(texts: list[str] | None) -> dict[str, int]:
+    """`N` for every unknown loop, or `while#2=N` for one."""
+    named = [text for text in texts or () if "=" in text]
+    return {**{"*": positive(t, "--trip-count") for t in texts or () if "=" not in t}, **sizes(named, "--trip-count")}
+
+
+def positive(text: str, flag: str) -> int:
+    """A positive integer."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise UsageError(f"{text!r} is not a positive integer", where=flag)
+    return value
+
+
+def options(
+    *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto", network: str = "alpha-beta",
+    dims: list[str] | None = None, trips: list[str] | None = None, settings: list[str] | None = None,
+    approximate: bool = False, levers: bool = True,
+) -> Options:  # fmt: skip
+    """The pipeline's options from the flags."""
+    return Options(
+        on=on,
+        devices=devices,
+        mesh=mesh_option(mesh),
+        fidelity=fidelity,
+        network=network,
+        dims=sizes(dims, "--dim"),
+        trip_counts=trip_counts(trips),
+        settings=pairs(settings, "--set"),
+        approximate=approximate,
+        levers=levers,
+    )

@@ -1,0 +1,57 @@
+"""`meshcast show TARGET`: the workload, or its kernels after lowering."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from meshcast.cli import arguments as flags
+
+
+def show_command(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
+    on: flags.On = "h100-sxm",
+    mesh: flags.MeshText = None,
+    kernels: Annotated[bool, typer.Option("--kernels", help="Kernels after lowering, with their times.")] = False,
+    partitioned: Annotated[bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")] = False,
+    limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
+    dim: flags.Dims = None,
+    trip_count: flags.TripCounts = None,
+    setting: flags.Settings = None,
+    approximate: flags.Approximate = False,
+    json: flags.Json = False,
+) -> None:
+    """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
+    from meshcast.cli.app import emit_json
+    from meshcast.pipeline import prepare
+
+    options = flags.options(on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate)
+    if partitioned:
+        _print_partitioned(target, options)
+        return
+    run = prepare(target, options)
+    if json:
+        emit_json(_json(run, kernels=kernels))
+        return
+    from meshcast.results import tables
+
+    if kernels:
+        tables.print_kernels(run, limit=limit)
+    else:
+        tables.print_workload(run.workload, limit=limit)
+
+
+def _print_partitioned(target: str, options: Any) -> None:
+    from meshcast.capture.target import CaptureOptions, load
+    from meshcast.partition import partition
+
+    program = load(target, CaptureOptions(dims=options.dims, mesh=options.mesh, settings=options.settings))
+    mesh = options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
+    typer.echo(partition(program, mesh=mesh).text)
+
+
+def _json(run: Any, *, kernels: bool) -> dict[str, Any]:
+    from meshcast.results import tables
+
+    return tables.kernels_json(run) if kernels else tables.workload_json(run.workload)

@@ -1,0 +1,70 @@
+"""Every error a user can cause, in one tree: what happened, where, the numbers, what to change.
+
+Two families only. A `MeshcastError` is the user's own outcome (bad input, unknown device, does not fit) and is
+printed without a traceback. Anything else that escapes is a bug of ours and exits with code 1.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+
+class MeshcastError(Exception):
+    """An outcome the user can act on; `exit_code` follows the command line's contract."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, where: str | None = None, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        remedy = f"\n  fix: {self.fix}" if self.fix else ""
+        return f"{place}{self.message}{remedy}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's error object."""
+        return {"error": {"code": self.code, "message": self.message, "where": self.where, "fix": self.fix}}
+
+
+class UsageError(MeshcastError):
+    """The command or call itself is wrong: a flag, a name, a mesh that does not match."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class InputError(MeshcastError):
+    """A file or program cannot be read: truncated, wrong dialect version, not a program at all."""
+
+    code = "unreadable-input"
+    exit_code = 2
+
+
+class InfeasibleError(MeshcastError):
+    """The program cannot run as asked: it does not fit, or the mesh does not divide it."""
+
+    code = "infeasible"
+    exit_code = 3
+
+
+class UnsupportedError(MeshcastError):
+    """An op, a dtype, a custom call or a device that no model here covers."""
+
+    code = "unsupported"
+    exit_code = 4
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint naming the closest known spelling, or the known names when nothing is close."""
+    candidates = sorted(known)
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(candidates)

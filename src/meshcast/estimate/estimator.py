@@ -1,0 +1,77 @@
+"""The estimator seam: kernels and a device in, seconds with their origin out, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel
+
+Array = npt.NDArray[np.float64]
+
+
+class Origin(StrEnum):
+    """Where a time comes from."""
+
+    MEASURED = "measured"
+    INTERPOLATED = "interpolated"
+    EXTRAPOLATED = "extrapolated"
+    ANALYTICAL = "analytical"
+    SIMULATED = "simulated"
+    GUESSED = "guessed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """Whether an estimator answers for a kernel on a device, and why not."""
+
+    level: Literal["yes", "approximate", "no"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """Times of a batch of kernels, in seconds, one entry each.
+
+    `time` is the prediction, `[low, high]` its interval. `compute_time` and `memory_time` are what the engines and the
+    memory alone would need; `overhead` is what `time` holds beyond the larger of the two. `energy` is joules above idle.
+    """
+
+    time: Array
+    low: Array
+    high: Array
+    compute_time: Array
+    memory_time: Array
+    overhead: Array
+    energy: Array
+    origin: tuple[Origin, ...]
+
+    @property
+    def limited_by(self) -> tuple[str, ...]:
+        """What bounds each kernel: compute, memory or latency."""
+        bound = np.maximum(self.compute_time, self.memory_time)
+        return tuple(
+            "latency" if o > b else ("compute" if c >= m else "memory")
+            for o, b, c, m in zip(self.overhead, bound, self.compute_time, self.memory_time, strict=True)
+        )
+
+
+class Estimator(Protocol):
+    """A performance model of single kernels. Built-ins and outsiders register under `meshcast.estimators`."""
+
+    name: str
+    fidelity: str
+
+    def supports(self, kernel: Kernel, device: Device) -> Support:
+        """Whether this model answers for a kernel; cheap."""
+        ...
+
+    def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
+        """Times of kernels that it supports; collectives are never among them."""
+        ...

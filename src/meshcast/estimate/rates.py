@@ -1,0 +1,84 @@
+"""Which peak a kernel's arithmetic runs at: by the operands' type and the requested precision, per device kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshcast.errors import UnsupportedError
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel
+from meshcast.workload.graph import Attention, Convolution, Gemm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """FLOP/s, the catalogue's key it came from, and whether that is a stand-in for a type the engine lacks."""
+
+    flops: float
+    key: str
+    stand_in: bool = False
+
+
+# Types an engine lacks are computed in the next wider one it has (a conversion on the way in).
+_WIDENED = {
+    "f4": "f8", "f6": "f8", "f8": "bf16", "bf16": "f16", "i4": "i8", "i8": "bf16", "tf32": "f32",
+}  # fmt: skip
+# XLA:TPU computes f32 products as 1, 3 or 6 passes of bf16, by requested precision.
+_TPU_PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
+
+
+def catalogue_key(dtype: str) -> str:
+    """The catalogue's name of an MLIR element type: `f8E4M3FN` is f8, `ui8` is i8, a predicate counts as i32."""
+    if dtype.startswith("complex<"):
+        return dtype[8:-1]
+    for prefix in ("f8", "f6", "f4"):
+        if dtype.startswith(prefix):
+            return prefix
+    if dtype.startswith(("ui", "si")):
+        dtype = "i" + dtype[2:]
+    return {"i1": "i32", "i16": "i32", "i64": "i32", "i2": "i4"}.get(dtype, dtype)
+
+
+def matrix_rate(kernel: Kernel, device: Device) -> Rate:
+    """The dense peak of a GEMM-like kernel: by its operands' type, not the accumulator's."""
+    key = catalogue_key(kernel.dtype)
+    precision = "DEFAULT"
+    if isinstance(kernel.geometry, (Gemm, Convolution)):
+        precision = kernel.geometry.precision
+    if key == "f32":
+        if device.kind == "tpu":
+            passes = _TPU_PASSES.get(precision, 6)
+            return Rate(flops=device.matrix_peak("bf16") / passes, key=f"bf16/{passes}" if passes > 1 else "bf16")
+        if device.kind == "gpu" and precision not in ("HIGHEST", "f32_f32_f32") and not isinstance(kernel.geometry, Attention):
+            key = "tf32"  # XLA:GPU lets cuBLAS and cuDNN use TF32 unless the highest precision is asked for
+    return _rate(key, device)
+
+
+def _rate(key: str, device: Device) -> Rate:
+    wanted = key
+    while key not in device.matrix_flops:
+        if key in device.vector_flops and key not in _WIDENED:
+            return Rate(flops=device.vector_flops[key], key=f"vector {key}", stand_in=key != wanted)
+        if key not in _WIDENED:
+            if key in ("f16", "f32", "i32") and "f32" in device.vector_flops:
+                return Rate(flops=device.vector_flops["f32"], key="vector f32", stand_in=key != wanted)
+            raise UnsupportedError(
+                f"{device.name} has no rate for {wanted} arithmetic", where=device.name, fix="add it to the device's file"
+            )
+        key = _WIDENED[key]
+    return Rate(flops=device.matrix_flops[key], key=key, stand_in=key != wanted)
+
+
+def vector_rate(dtype: str, device: Device) -> float:
+    """FLOP/s of the vector units; types without a rate of their own run at f32's (f64's for f64)."""
+    key = catalogue_key(dtype) if dtype else "f32"
+    if key in device.vector_flops:
+        return device.vector_flops[key]
+    if key == "f64":
+        raise UnsupportedError(f"{device.name} has no f64 rate", where=device.name, fix="use f32, or add it to the device's file")
+    return device.vector_flops["f32"]
+
+
+def transcendental_rate(device: Device) -> float:
+    """exp, log, rsqrt ... per second; a quarter of the f32 rate where the file does not say."""
+    return device.transcendental_rate or device.vector_flops["f32"] / 4

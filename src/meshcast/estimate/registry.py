@@ -1,0 +1,43 @@
+"""Estimators by name, found through entry points: built-ins take the same way in as outsiders."""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from meshcast.errors import MeshcastError, UsageError, nearest
+from meshcast.estimate.estimator import Estimator
+
+GROUP = "meshcast.estimators"
+
+
+@functools.cache
+def _entries() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name in found and found[entry.name].value != entry.value:
+            raise UsageError(
+                f"two packages register the estimator {entry.name!r}: {found[entry.name].value} and {entry.value}",
+                fix="uninstall one of them",
+            )
+        found[entry.name] = entry
+    return found
+
+
+def estimator_names() -> list[str]:
+    """Names of all registered estimators; nothing is imported."""
+    return sorted(_entries())
+
+
+def load_estimator(name: str) -> Estimator:
+    """A registered estimator."""
+    entries = _entries()
+    if name not in entries:
+        raise UsageError(f"no estimator {name!r} is installed", where="--fidelity", fix=nearest(name, entries))
+    try:
+        return cast(Estimator, entries[name].load()())
+    except MeshcastError:
+        raise
+    except ImportError as error:
+        raise UsageError(f"the estimator {name!r} cannot be imported: {error}", fix="see meshcast doctor") from error

@@ -1,0 +1,87 @@
+"""The speed of light: no kernel can be faster than its arithmetic at peak or its bytes at full bandwidth.
+
+`time = max(matrix_flops / P_dtype, vector_flops / V, transcendentals / T, bytes / W)` with dense peaks by operand type;
+after Williams, Waterman and Patterson, "Roofline" (CACM 2009). `W` is the cache's bandwidth for kernels whose bytes fit in
+it, where the catalogue knows it, and the memory's otherwise. Nothing is added for launches, tiles or clocks, so the
+answer is a bound and its interval opens upwards only: `high = time * factor + launches`, with the factor from
+`data/roofline.toml`.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+
+import numpy as np
+
+from meshcast.errors import UnsupportedError
+from meshcast.estimate.energy import joules_per_byte, joules_per_flop
+from meshcast.estimate.estimator import Array, Estimates, Origin, Support
+from meshcast.estimate.rates import Rate, matrix_rate, transcendental_rate, vector_rate
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel, KernelKind
+
+
+@functools.cache
+def interval_parameters() -> tuple[float, float]:
+    """(factor, launches): the 95th percentile of measured over predicted, and device launch latencies per kernel."""
+    text = resources.files("meshcast.estimate").joinpath("data/roofline.toml").read_text()
+    data = tomllib.loads(text)["interval"]
+    return float(data["factor"]), float(data["launches"])
+
+
+class Roofline:
+    """Fidelity `roofline`."""
+
+    name = "roofline"
+    fidelity = "roofline"
+
+    def supports(self, kernel: Kernel, device: Device) -> Support:
+        """Everything but collectives; types an engine lacks are answered by a wider one."""
+        if kernel.kind is KernelKind.COLLECTIVE:
+            return Support(level="no", reason="collectives are timed by the network model")
+        try:
+            rate = matrix_rate(kernel, device) if kernel.matrix_flops else None
+            vector_rate(kernel.dtype, device)
+        except UnsupportedError as error:
+            return Support(level="no", reason=error.message)
+        if kernel.guessed:
+            return Support(level="approximate", reason="an unknown custom call, counted by its bytes alone")
+        if rate is not None and rate.stand_in:
+            return Support(level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}")
+        return Support(level="yes")
+
+    def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
+        """Speed-of-light times of kernels."""
+        column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
+        rates = [matrix_rate(k, device) if k.matrix_flops else Rate(flops=1.0, key="none") for k in kernels]
+        matrix_flops: Array = column(k.matrix_flops for k in kernels)
+        peaks: Array = column(rate.flops for rate in rates)
+        vector_peaks: Array = column(vector_rate(k.dtype, device) for k in kernels)
+        vector_flops: Array = column(k.vector_flops for k in kernels)
+        transcendentals: Array = column(k.transcendentals for k in kernels)
+        moved: Array = column(k.read_bytes + k.written_bytes for k in kernels)
+
+        compute = np.maximum(matrix_flops / peaks, vector_flops / vector_peaks)
+        compute = np.maximum(compute, transcendentals / transcendental_rate(device))
+        bandwidth = np.full(len(kernels), device.memory_bandwidth)
+        if device.cache_bandwidth:
+            bandwidth[moved <= device.cache_bytes] = max(device.cache_bandwidth, device.memory_bandwidth)
+        memory = moved / bandwidth
+        time = np.maximum(compute, memory)
+        factor, launches = interval_parameters()
+        flop_energy: Array = column(
+            joules_per_flop(device, rate.key, rate.flops) if k.matrix_flops else 0.0 for k, rate in zip(kernels, rates, strict=True)
+        )
+        return Estimates(
+            time=time,
+            low=time,
+            high=time * factor + launches * device.launch_latency_s,
+            compute_time=compute,
+            memory_time=memory,
+            overhead=np.zeros(len(kernels)),
+            energy=matrix_flops * flop_energy + moved * joules_per_byte(device),
+            origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
+        )

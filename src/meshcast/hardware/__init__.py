@@ -1,0 +1,32 @@
+"""Devices, links and clusters, and a catalogue of them in which every number cites its source."""
+
+from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
+from meshcast.hardware.device import Device, Energy, Fact, Kind, Source
+from meshcast.hardware.registry import (
+    Catalogue,
+    catalogue,
+    cluster_names,
+    device_names,
+    load_cluster,
+    load_device,
+    resolve,
+)
+
+__all__ = [
+    "Catalogue",
+    "Cluster",
+    "Device",
+    "Energy",
+    "Fact",
+    "Kind",
+    "NetworkLevel",
+    "Source",
+    "Topology",
+    "catalogue",
+    "cluster_names",
+    "device_names",
+    "load_cluster",
+    "load_device",
+    "resolve",
+    "single",
+]

@@ -1,0 +1,109 @@
+"""What a device is: its engines, memories and power, in SI units, each number with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from meshcast.errors import UnsupportedError, nearest
+
+Kind = Literal["gpu", "tpu", "cpu"]
+
+# Operand types that peaks are given for; f8, f6 and f4 stand for all formats of that width.
+DTYPES = ("f64", "f32", "tf32", "bf16", "f16", "f8", "f6", "f4", "i32", "i8", "i4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where numbers of a file come from."""
+
+    title: str
+    url: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One number of a file: its SI value, and the text, source and note it was written with."""
+
+    value: float
+    unit: str
+    text: str
+    source: str
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Marginal energy above idle: joules per FLOP of the matrix engine by operand dtype, and per byte of memory."""
+
+    matrix: Mapping[str, float] = field(default_factory=dict, hash=False)
+    memory_per_byte: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator: peaks in FLOP/s (dense, a multiply-add is 2), bytes, bytes/s, hertz, watts, seconds.
+
+    Attributes:
+        matrix_flops: Peak of the matrix engine by operand dtype, one of `DTYPES`.
+        vector_flops: Peak of the vector units by dtype.
+        transcendental_rate: exp, log, rsqrt and the like, operations/s; None where nothing is known.
+        cores: Streaming multiprocessors, compute units, TensorCores or CPU cores.
+        clock_hz: The highest (boost) clock.
+        peak_clock_hz: The clock at which the peaks hold; vendors quote some of them below the highest clock.
+        cache_bytes: The cache shared by all cores next to memory: L2, Infinity Cache, VMEM or CMEM.
+        launch_latency_s: Fixed cost of one kernel on the device, apart from its work.
+        idle_watts: Power drawn by a card that is on and does nothing; None where it was not measured.
+        energy: Measured energy per FLOP and byte; None where it was not measured.
+        default_cluster: The catalogue's cluster of many such devices; None where there is none.
+        facts: Every number of the file by dotted key ("matrix.bf16"), with its source.
+    """
+
+    name: str
+    title: str
+    vendor: str
+    kind: Kind
+    architecture: str
+    released: str
+    aliases: tuple[str, ...] = ()
+    matrix_flops: Mapping[str, float] = field(hash=False)
+    vector_flops: Mapping[str, float] = field(hash=False)
+    transcendental_rate: float | None
+    cores: int
+    clock_hz: float
+    peak_clock_hz: float
+    memory_bytes: float
+    memory_bandwidth: float
+    cache_bytes: float
+    cache_bandwidth: float | None
+    tdp_watts: float
+    idle_watts: float | None
+    launch_latency_s: float
+    energy: Energy | None = field(default=None, hash=False)
+    default_cluster: str | None = None
+    notes: str = ""
+    facts: Mapping[str, Fact] = field(hash=False, repr=False)
+    sources: Mapping[str, Source] = field(hash=False, repr=False)
+
+    def matrix_peak(self, dtype: str) -> float:
+        """Dense FLOP/s of the matrix engine on `dtype` operands.
+
+        Raises:
+            UnsupportedError: The engine does not take this dtype; no ratio to another dtype is guessed.
+        """
+        return self._peak(dtype, self.matrix_flops, "matrix engine")
+
+    def vector_peak(self, dtype: str) -> float:
+        """FLOP/s of the vector units on `dtype`.
+
+        Raises:
+            UnsupportedError: The file gives no rate for this dtype.
+        """
+        return self._peak(dtype, self.vector_flops, "vector units")
+
+    def _peak(self, dtype: str, peaks: Mapping[str, float], engine: str) -> float:
+        if dtype not in peaks:
+            raise UnsupportedError(f"{self.name}: no peak of the {engine} for {dtype!r}", fix=nearest(dtype, peaks))
+        return peaks[dtype]

@@ -1,0 +1,154 @@
+"""From a TOML file to a `Device` or `Cluster`: bases merged, every key checked, errors with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from meshcast.errors import InputError
+from meshcast.hardware import document
+from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology
+from meshcast.hardware.device import DTYPES, Device, Energy, Kind
+from meshcast.hardware.document import Document
+from meshcast.hardware.reader import Reader
+from meshcast.units import Dimension
+
+DEVICE_SCHEMA = "meshcast.device/1"
+CLUSTER_SCHEMA = "meshcast.cluster/1"
+
+# What names a file is its own, never its base's.
+_OWN = ("schema", "name", "title", "aliases", "base")
+
+
+def read(path: Path, find: Callable[[str, Path], Path]) -> Document:
+    """The document at `path` merged over its bases; `find` turns a base's name or path into a path."""
+    return _read(path, find, ())
+
+
+def _read(path: Path, find: Callable[[str, Path], Path], children: tuple[Path, ...]) -> Document:
+    if path.resolve() in children:
+        raise InputError("a file cannot be based on itself", where=str(path), fix="remove a 'base' from the circle")
+    own = document.read(path)
+    name = own.data.get("base")
+    if not isinstance(name, str):
+        return own
+    base = _read(find(name, path), find, (*children, path.resolve()))
+    if base.data.get("schema") != own.data.get("schema"):
+        raise InputError(f"base {name!r} is a file of another kind", where=own.place(("base",)))
+    inherited = {key: value for key, value in base.data.items() if key not in _OWN}
+    return replace(own, data=_merge(inherited, own.data), base=base)
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables merged key by key; a quantity, a list or a plain value replaces what was below it."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = below.get(key)
+        tables = isinstance(value, dict) and isinstance(under, dict) and "value" not in value
+        merged[key] = _merge(cast(dict[str, Any], under), value) if tables else value
+    return merged
+
+
+def device(doc: Document) -> Device:
+    """The device that a document describes.
+
+    Raises:
+        InputError: The document does not follow the schema.
+    """
+    file = Reader(doc)
+    _head(file, DEVICE_SCHEMA)
+    matrix_energy = file.by_dtype("energy", "matrix", of=Dimension.ENERGY_PER_FLOP, dtypes=DTYPES)
+    memory_energy = file.optional("energy", "memory", of=Dimension.ENERGY_PER_BYTE)
+    clock = file.quantity("compute", "clock", of=Dimension.FREQUENCY)
+    result = Device(
+        name=file.text("name"),
+        title=file.text("title", default="") or file.text("name"),
+        vendor=file.text("vendor"),
+        kind=cast(Kind, file.choice("kind", among=get_args(Kind))),
+        architecture=file.text("architecture"),
+        released=file.text("released"),
+        aliases=file.texts("aliases"),
+        matrix_flops=file.by_dtype("matrix", of=Dimension.COMPUTE, dtypes=DTYPES),
+        vector_flops=file.by_dtype("vector", of=Dimension.COMPUTE, dtypes=DTYPES),
+        transcendental_rate=file.optional("compute", "transcendental", of=Dimension.COMPUTE),
+        cores=file.count("compute", "cores"),
+        clock_hz=clock,
+        peak_clock_hz=file.optional("compute", "peak_clock", of=Dimension.FREQUENCY) or clock,
+        memory_bytes=file.quantity("memory", "capacity", of=Dimension.BYTES),
+        memory_bandwidth=file.quantity("memory", "bandwidth", of=Dimension.BANDWIDTH),
+        cache_bytes=file.quantity("cache", "capacity", of=Dimension.BYTES),
+        cache_bandwidth=file.optional("cache", "bandwidth", of=Dimension.BANDWIDTH),
+        tdp_watts=file.quantity("power", "tdp", of=Dimension.POWER),
+        idle_watts=file.optional("power", "idle", of=Dimension.POWER),
+        launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME),
+        energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
+        # An empty name is how a file that has a base says that it has no cluster.
+        default_cluster=file.text("default_cluster", default="") or None,
+        notes=file.text("notes", default=""),
+        facts=file.facts,
+        sources=file.sources(),
+    )
+    file.finish()
+    return result
+
+
+def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluster:
+    """The cluster that a document describes; `load_device` loads a device named in the file at a path.
+
+    Raises:
+        InputError: The document does not follow the schema.
+    """
+    file = Reader(doc)
+    _head(file, CLUSTER_SCHEMA)
+    levels = tuple(_level(file, index) for index in range(file.length("levels")))
+    max_devices = file.count("max_devices")
+    sizes = [level.size for level in levels]
+    if not levels:
+        file.reject(("levels",), "missing key 'levels'")
+    elif sizes != sorted(set(sizes)) or sizes[-1] < max_devices:
+        file.reject(
+            ("levels",), f"levels go outwards: sizes {sizes} must grow, up to max_devices {max_devices} or more"
+        )
+    name, device_name = file.text("name"), file.text("device")
+    title = file.text("title", default="") or name
+    aliases, notes, sources = file.texts("aliases"), file.text("notes", default=""), file.sources()
+    file.finish()
+    return Cluster(
+        name=name,
+        title=title,
+        device=load_device(device_name, doc.path),
+        levels=levels,
+        max_devices=max_devices,
+        aliases=aliases,
+        notes=notes,
+        facts=file.facts,
+        sources=sources,
+    )
+
+
+def _level(file: Reader, index: int) -> NetworkLevel:
+    key = ("levels", index)
+    level = NetworkLevel(
+        name=file.text(*key, "name"),
+        technology=file.text(*key, "technology"),
+        topology=cast(Topology, file.choice(*key, "topology", among=get_args(Topology))),
+        size=file.count(*key, "size"),
+        links=file.count(*key, "links"),
+        link_bandwidth=file.quantity(*key, "link_bandwidth", of=Dimension.BANDWIDTH),
+        latency_s=file.quantity(*key, "latency", of=Dimension.TIME),
+        in_network_reduction=file.flag(*key, "in_network_reduction"),
+        dims=file.shape(*key, "dims"),
+    )
+    if (level.topology == "torus") != bool(level.dims):
+        file.reject((*key, "dims"), "dims is the shape of a torus: a torus needs it, other topologies have none")
+    elif level.dims and prod(level.dims) != level.size:
+        file.reject((*key, "dims"), f"dims holds {prod(level.dims)} devices, size says {level.size}")
+    return level
+
+
+def _head(file: Reader, schema: str) -> None:
+    file.choice("schema", among=(schema,))
+    file.text("base", default="")

@@ -1,0 +1,206 @@
+"""Typed access to a document: what the loader asks for is the schema, and whatever was not asked for is an error.
+
+A schema library would do the checking too, but importing one and building its models costs more than 100 ms, ten times
+what reading a device takes; and half of the work here, units, sources and line numbers, would remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from meshcast.errors import InputError, nearest
+from meshcast.hardware.device import Fact, Source
+from meshcast.hardware.document import Document, Key
+from meshcast.units import Dimension, parse
+
+# Origins that need no entry under [sources]. The first two must say how in a note; the third is a user's own number.
+UNSOURCED = ("derived", "assumption", "user")
+
+
+class Reader:
+    """Reads one document. Problems are collected, with placeholders for bad values; `finish` raises them together."""
+
+    def __init__(self, document: Document) -> None:
+        self.facts: dict[str, Fact] = {}
+        self._document = document
+        self._keys: dict[str, Key] = {}
+        self._asked: set[Key] = set()
+        self._problems: list[tuple[str, str]] = []
+
+    def text(self, *key: str | int, default: str | None = None) -> str:
+        """The string at `key`; without a `default` it must be there."""
+        value = self._value(key)
+        if value is None:
+            if default is None:
+                self._problem(key, f"missing key {_dotted(key)!r}")
+            return default or ""
+        if not isinstance(value, str):
+            self._problem(key, f"{_dotted(key)}: expected text in quotes, got {value!r}")
+            return ""
+        return value
+
+    def choice(self, *key: str | int, among: Iterable[str]) -> str:
+        """The string at `key`, which must be one of `among`."""
+        value, allowed = self.text(*key), tuple(among)
+        if value and value not in allowed:
+            self._problem(key, f"{_dotted(key)}: expected one of {', '.join(allowed)}, got {value!r}")
+        return value
+
+    def texts(self, *key: str | int) -> tuple[str, ...]:
+        """The list of strings at `key`, or nothing."""
+        value = self._value(key) or []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self._problem(key, f"{_dotted(key)}: expected a list of text, got {value!r}")
+            return ()
+        return tuple(value)
+
+    def flag(self, *key: str | int) -> bool:
+        """The boolean at `key`, or False."""
+        value = self._value(key)
+        if value not in (None, True, False):
+            self._problem(key, f"{_dotted(key)}: expected true or false, got {value!r}")
+        return value is True
+
+    def length(self, *key: str | int) -> int:
+        """How many tables the array at `key` has."""
+        value = self._lookup(key)
+        return len(value) if isinstance(value, list) else 0
+
+    def names(self, *key: str | int) -> tuple[str, ...]:
+        """The keys of the table at `key`, or nothing."""
+        value = self._lookup(key)
+        return tuple(value) if isinstance(value, dict) else ()
+
+    def quantity(self, *key: str | int, of: Dimension) -> float:
+        """The quantity at `key` in SI units, which must be there."""
+        value = self.optional(*key, of=of)
+        if value is None:
+            self._problem(key, f"missing key {_dotted(key)!r}")
+        return value or 0.0
+
+    def optional(self, *key: str | int, of: Dimension) -> float | None:
+        """The quantity at `key` in SI units, or None."""
+        written = self._written(key)
+        if written is None:
+            return None
+        try:
+            value = parse(written["value"], of)
+        except InputError as error:
+            self._problem(key, f"{_dotted(key)}: {error.message}; {error.fix}")
+            return 0.0
+        self._record(key, value, str(of), written)
+        return value
+
+    def count(self, *key: str | int) -> int:
+        """The whole number at `key`."""
+        value = self.quantity(*key, of=Dimension.COUNT)
+        if not value.is_integer():
+            self._problem(key, f"{_dotted(key)}: expected a whole number, got {value:g}")
+        return int(value)
+
+    def by_dtype(self, *key: str | int, of: Dimension, dtypes: Iterable[str]) -> dict[str, float]:
+        """The quantities of the table at `key`, by dtype."""
+        present = self.names(*key)
+        return {dtype: self.quantity(*key, dtype, of=of) for dtype in dtypes if self._ask((*key, dtype)) in present}
+
+    def shape(self, *key: str | int) -> tuple[int, ...]:
+        """The shape of a torus at `key` ("16x20x28"), or nothing."""
+        written = self._written(key)
+        if written is None:
+            return ()
+        sides = written["value"].split("x")
+        if not all(side.isdecimal() and int(side) for side in sides):
+            self._problem(key, f"{_dotted(key)}: expected a shape like '16x20x28', got {written['value']!r}")
+            return ()
+        self._record(key, float(len(sides)), "axes", written)
+        return tuple(map(int, sides))
+
+    def sources(self) -> dict[str, Source]:
+        """The table [sources]; every fact read so far must point into it."""
+        found = {
+            name: Source(
+                title=self.text("sources", name, "title"),
+                url=self.text("sources", name, "url", default="") or None,
+                note=self.text("sources", name, "note", default="") or None,
+            )
+            for name in self.names("sources")
+        }
+        for dotted, fact in self.facts.items():
+            key = self._keys[dotted]
+            if fact.source not in (*found, *UNSOURCED):
+                hint = nearest(fact.source, (*found, *UNSOURCED))
+                self._problem(key, f"{dotted}: source {fact.source!r} is not under [sources], {hint}")
+            elif fact.source in ("derived", "assumption") and not fact.note:
+                self._problem(key, f"{dotted}: source {fact.source!r} needs a note that says how")
+        return found
+
+    def reject(self, key: Key, message: str) -> None:
+        """Adds a problem that the loader found at `key`."""
+        self._problem(key, message)
+
+    def finish(self) -> None:
+        """Raises InputError for all problems and for keys that nobody asked for; the first one gives the place."""
+        known = {_dotted(key, indices=False) for key in self._asked}
+        unknown = [
+            (self._document.place(key), f"unknown key {_dotted(key)!r}, {nearest(_dotted(key, indices=False), known)}")
+            for key in self._unknown(self._document.data, ())
+        ]
+        # Unknown keys first: a misspelt key is also a missing one, and the spelling is the cause.
+        problems = list(dict.fromkeys(unknown + self._problems))
+        if not problems:
+            return
+        (where, message), *others = problems
+        raise InputError(message + "".join(f"\n  also {place}: {text}" for place, text in others), where=where)
+
+    def _unknown(self, data: Any, prefix: Key) -> Iterator[Key]:
+        items = data.items() if isinstance(data, dict) else enumerate(data)
+        for part, value in items:
+            key = (*prefix, part)
+            if key in self._asked:
+                continue
+            if isinstance(value, dict | list) and any(asked[: len(key)] == key for asked in self._asked):
+                yield from self._unknown(value, key)
+            else:
+                yield key
+
+    def _ask(self, key: Key) -> str | int:
+        self._asked.add(key)
+        return key[-1]
+
+    def _value(self, key: Key) -> Any:
+        self._ask(key)
+        return self._lookup(key)
+
+    def _lookup(self, key: Key) -> Any:
+        value: Any = self._document.data
+        for part in key:
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return value
+
+    def _written(self, key: Key) -> dict[str, Any] | None:
+        """A quantity as the file has it: value, source and note; text alone is a user's own number."""
+        value = self._value(key)
+        if value is None:
+            return None
+        written = value if isinstance(value, dict) else {"value": value, "source": "user"}
+        if extra := set(written) - {"value", "source", "note"}:
+            self._problem(key, f"{_dotted(key)}: a quantity has value, source and note, not {', '.join(sorted(extra))}")
+        # A bare number goes on as text, so that the message says which unit it lacks.
+        return {"source": "user", "note": None, **written, "value": str(written.get("value", ""))}
+
+    def _record(self, key: Key, value: float, unit: str, written: dict[str, Any]) -> None:
+        self._keys[_dotted(key)] = key
+        self.facts[_dotted(key)] = Fact(
+            value=value, unit=unit, text=written["value"], source=str(written["source"]), note=written["note"]
+        )
+
+    def _problem(self, key: Key, message: str) -> None:
+        self._problems.append((self._document.place(key), message))
+
+
+def _dotted(key: Key, *, indices: bool = True) -> str:
+    return ".".join(str(part) for part in key if indices or isinstance(part, str))

@@ -1,0 +1,158 @@
+"""Devices and clusters by name or path. Listing names parses nothing; loading a name parses its file and its bases."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from meshcast.errors import UnsupportedError, nearest
+from meshcast.hardware import document, loader
+from meshcast.hardware.cluster import Cluster, single
+from meshcast.hardware.device import Device
+
+Folder = Literal["devices", "clusters"]
+
+_CATALOGUE = Path(__file__).parent / "catalogue"
+_ALIASES = re.compile(r"^aliases\s*=\s*\[.*\]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All devices and clusters that come with meshcast."""
+
+    devices: tuple[Device, ...]
+    clusters: tuple[Cluster, ...]
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of the catalogue's devices, without aliases."""
+    return _names("devices")
+
+
+def cluster_names() -> tuple[str, ...]:
+    """The names of the catalogue's clusters, without aliases."""
+    return _names("clusters")
+
+
+def catalogue() -> Catalogue:
+    """Every device and cluster of the catalogue, loaded."""
+    return Catalogue(
+        devices=tuple(map(load_device, device_names())), clusters=tuple(map(load_cluster, cluster_names()))
+    )
+
+
+def load_device(name_or_path: str | Path) -> Device:
+    """The device with this name or alias, or in this file.
+
+    Raises:
+        UnsupportedError: No such device.
+        InputError: The file cannot be read or does not follow the schema.
+    """
+    if _is_path(name_or_path):
+        return _read_device(Path(name_or_path))
+    return _named_device(_find("devices", str(name_or_path)))
+
+
+def load_cluster(name_or_path: str | Path) -> Cluster:
+    """The cluster with this name or alias, or in this file.
+
+    Raises:
+        UnsupportedError: No such cluster, or no such device as it names.
+        InputError: The file cannot be read or does not follow the schema.
+    """
+    if _is_path(name_or_path):
+        return _read_cluster(Path(name_or_path))
+    return _named_cluster(_find("clusters", str(name_or_path)))
+
+
+def resolve(name_or_path: str | Path) -> Cluster:
+    """The cluster that a name or file stands for; a device stands for its default cluster, made of that very device.
+
+    Raises:
+        UnsupportedError: Neither a cluster nor a device has this name.
+        InputError: The file cannot be read or does not follow the schema.
+    """
+    name = str(name_or_path)
+    if _is_path(name_or_path):
+        schema = document.read(Path(name_or_path)).data.get("schema")
+        is_cluster = isinstance(schema, str) and schema.startswith("meshcast.cluster/")
+    else:
+        is_cluster = name in _index("clusters")
+        if not is_cluster and name not in _index("devices"):
+            known = [*_index("clusters"), *_index("devices")]
+            raise UnsupportedError(f"no device or cluster {name!r} in the catalogue", fix=nearest(name, known))
+    if is_cluster:
+        return load_cluster(name_or_path)
+    device = load_device(name_or_path)
+    if device.default_cluster is None:
+        return single(device)
+    # A what-if device keeps the network of what it is based on.
+    return replace(load_cluster(device.default_cluster), device=device)
+
+
+def _is_path(name_or_path: str | Path) -> bool:
+    text = str(name_or_path)
+    return isinstance(name_or_path, Path) or text.endswith(".toml") or os.sep in text or "/" in text
+
+
+@functools.cache
+def _names(folder: Folder) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (_CATALOGUE / folder).glob("*.toml")))
+
+
+@functools.cache
+def _index(folder: Folder) -> dict[str, Path]:
+    """Names and aliases to paths. Only the line of aliases is parsed: a lookup must not cost reading every file."""
+    paths = {name: _CATALOGUE / folder / f"{name}.toml" for name in _names(folder)}
+    for path in tuple(paths.values()):
+        if line := _ALIASES.search(path.read_text(encoding="utf-8")):
+            paths.update(dict.fromkeys(tomllib.loads(line[0])["aliases"], path))
+    return paths
+
+
+def _find(folder: Folder, name: str) -> Path:
+    # The file named like it comes first, so that the usual case opens one file and not all of them.
+    path = _CATALOGUE / folder / f"{name}.toml"
+    if name in _names(folder):
+        return path
+    if found := _index(folder).get(name):
+        return found
+    raise UnsupportedError(f"no {folder[:-1]} {name!r} in the catalogue", fix=nearest(name, _index(folder)))
+
+
+@functools.cache
+def _named_device(path: Path) -> Device:
+    return _read_device(path)
+
+
+@functools.cache
+def _named_cluster(path: Path) -> Cluster:
+    return _read_cluster(path)
+
+
+def _read_device(path: Path) -> Device:
+    return loader.device(loader.read(path, functools.partial(_beside, "devices")))
+
+
+def _read_cluster(path: Path) -> Cluster:
+    return loader.cluster(loader.read(path, functools.partial(_beside, "clusters")), _device_beside)
+
+
+def _beside(folder: Folder, name: str, user: Path) -> Path:
+    """The file that `name` means inside the file `user`: paths are relative to it."""
+    if _is_path(name):
+        return user.parent / name
+    try:
+        return _find(folder, name)
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, where=str(user), fix=error.fix) from None
+
+
+def _device_beside(name: str, user: Path) -> Device:
+    path = _beside("devices", name, user)
+    return load_device(path) if _is_path(name) else _named_device(path)

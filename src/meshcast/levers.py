@@ -1,0 +1,118 @@
+"""What would help most: the step predicted again with one thing changed at a time, ranked by the time it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshcast.estimate import EstimatedKernels, KernelEstimate, estimate_kernels
+from meshcast.hardware import Cluster, Device
+from meshcast.lower import Kernel, LoweredProgram
+from meshcast.network import collective_time
+from meshcast.results.prediction import Lever
+from meshcast.simulate import simulate
+from meshcast.workload.graph import Gemm
+
+if TYPE_CHECKING:
+    from meshcast.pipeline import Run
+
+# Below this share of the step a change is not worth a line.
+WORTH_SAYING = 0.01
+
+
+def find_levers(run: Run, limit: int = 3) -> list[Lever]:
+    """The changes that save most, best first."""
+    step = run.timeline.duration
+    levers = [Lever(change=text, step_time_s=seconds, saved_s=step - seconds) for text, seconds in _alternatives(run)]
+    worth = [lever for lever in levers if lever.saved_s > WORTH_SAYING * step]
+    return sorted(worth, key=lambda lever: -lever.saved_s)[:limit]
+
+
+def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
+    kernels, lowered = run.kernels, run.lowered
+    breakdown = run.timeline.breakdown
+
+    def again(estimates: EstimatedKernels) -> float:
+        return simulate(lowered, estimates, lambda kernel: run.collective(kernel).seconds).duration
+
+    if breakdown.exposed_communication > 0:
+        hidden = run.timeline.duration - breakdown.exposed_communication
+        yield "hide all communication behind computation", hidden
+        for position, level in enumerate(run.cluster.levels):
+            faster = _faster_level(run.cluster, position)
+            seconds = simulate(lowered, kernels, lambda k, c=faster: _communicate(k, c)).duration
+            yield f"twice the {level.name} bandwidth", seconds
+    if breakdown.memory > 0:
+        yield "twice the memory bandwidth", again(_on(run, _faster_memory(run.device)))
+    if breakdown.compute > 0:
+        yield f"twice the arithmetic rate of a {run.device.name}", again(_on(run, _faster_engines(run.device)))
+    recomputed = {kernel.cost_key for kernel, _ in lowered.schedule.walk() if kernel.recomputed}
+    kept = {kernel.cost_key for kernel, _ in lowered.schedule.walk() if not kernel.recomputed}
+    if recomputed - kept:
+        yield "keep activations instead of recomputing them", again(_without(kernels, recomputed - kept))
+    scores = _score_traffic(lowered)
+    if scores:
+        yield "fused (flash) attention: scores stay on chip", again(_less_traffic(kernels, scores))
+
+
+def _communicate(kernel: Kernel, cluster: Cluster) -> float:
+    assert kernel.collective is not None
+    return collective_time(kernel.collective, cluster).seconds
+
+
+def _on(run: Run, device: Device) -> EstimatedKernels:
+    return estimate_kernels(run.lowered, device, run.estimators, approximate=True)
+
+
+def _faster_level(cluster: Cluster, position: int) -> Cluster:
+    levels = list(cluster.levels)
+    levels[position] = replace(levels[position], link_bandwidth=2 * levels[position].link_bandwidth)
+    return replace(cluster, levels=tuple(levels))
+
+
+def _faster_memory(device: Device) -> Device:
+    return replace(device, memory_bandwidth=2 * device.memory_bandwidth)
+
+
+def _faster_engines(device: Device) -> Device:
+    return replace(
+        device,
+        matrix_flops={k: 2 * v for k, v in device.matrix_flops.items()},
+        vector_flops={k: 2 * v for k, v in device.vector_flops.items()},
+    )
+
+
+def _without(kernels: EstimatedKernels, keys: set[tuple[object, ...]]) -> EstimatedKernels:
+    return EstimatedKernels(by_key={k: replace(e, time=0.0) if k in keys else e for k, e in kernels.by_key.items()})
+
+
+def _score_traffic(lowered: LoweredProgram) -> dict[tuple[object, ...], float]:
+    """Share of each kernel's bytes that are attention scores: outputs of batched products much larger than their inputs."""
+    sizes = {
+        kernel.geometry.batch * kernel.geometry.m * kernel.geometry.n
+        for kernel, _ in lowered.schedule.walk()
+        if isinstance(kernel.geometry, Gemm)
+        and kernel.geometry.batch > 1
+        and min(kernel.geometry.m, kernel.geometry.n) >= 2 * kernel.geometry.k
+    }
+    shares: dict[tuple[object, ...], float] = {}
+    for kernel, _ in lowered.schedule.walk():
+        moved = kernel.read_bytes + kernel.written_bytes
+        touched = sum(
+            lowered.tensors[v].bytes for v in (*kernel.reads, *kernel.writes) if lowered.tensors[v].elements in sizes
+        )
+        if touched and moved and kernel.collective is None:
+            shares[kernel.cost_key] = min(1.0, touched / moved)
+    return shares
+
+
+def _less_traffic(kernels: EstimatedKernels, shares: dict[tuple[object, ...], float]) -> EstimatedKernels:
+    def lighter(estimate: KernelEstimate, share: float) -> KernelEstimate:
+        memory = estimate.memory_time * (1 - share)
+        saved = max(estimate.compute_time, estimate.memory_time) - max(estimate.compute_time, memory)
+        return replace(estimate, time=max(0.0, estimate.time - saved), memory_time=memory)
+
+    return EstimatedKernels(
+        by_key={k: lighter(e, shares[k]) if k in shares else e for k, e in kernels.by_key.items()}
+    )

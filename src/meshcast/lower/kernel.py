@@ -1,0 +1,126 @@
+"""Kernels: what a device is asked to run, one after the other, and the loops around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from meshcast.mesh import Mesh
+from meshcast.workload.graph import Collective, Geometry, Tensor
+from meshcast.workload.workload import Workload
+
+
+class KernelKind(StrEnum):
+    """Which model answers for a kernel."""
+
+    GEMM = "gemm"
+    CONVOLUTION = "convolution"
+    ATTENTION = "attention"
+    LOOP_FUSION = "loop-fusion"  # elementwise and data movement in one pass
+    REDUCTION = "reduction"  # a fusion whose root is a reduction
+    TRANSPOSE = "transpose"
+    GATHER = "gather"
+    SCATTER = "scatter"
+    SORT = "sort"
+    OTHER = "other"  # fft, linear algebra, rng, windows
+    CUSTOM = "custom"
+    COLLECTIVE = "collective"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One launch. Bytes are what it must move to and from memory once; FLOPs are per engine."""
+
+    name: str
+    kind: KernelKind
+    dtype: str  # of the matrix operands for GEMM-like kernels, of the result otherwise
+    matrix_flops: float = 0.0
+    vector_flops: float = 0.0
+    transcendentals: float = 0.0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    reads: tuple[int, ...] = ()  # values in memory
+    writes: tuple[int, ...] = ()
+    in_place: bool = False  # writes into its first operand's buffer
+    geometry: Geometry | None = None
+    ops: tuple[str, ...] = ()
+    location: str = ""
+    recomputed: bool = False
+    guessed: bool = False
+
+    @property
+    def collective(self) -> Collective | None:
+        """The collective this kernel runs, if it is one."""
+        return self.geometry if isinstance(self.geometry, Collective) else None
+
+    @property
+    def cost_key(self) -> tuple[object, ...]:
+        """Equal keys cost the same: everything but names, values and places."""
+        return (
+            self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
+            self.written_bytes, self.geometry, self.guessed,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopStep:
+    """A loop: its body runs `trips` times. `carried` are the body's (input, output) values per carried buffer."""
+
+    label: str
+    body: Schedule
+    trips: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchStep:
+    """A data-dependent branch: one of the bodies runs, and the costliest is counted."""
+
+    bodies: tuple[Schedule, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+Step = Kernel | LoopStep | BranchStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Steps in launch order, with the values the block takes and gives."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...] = field(repr=False)
+
+    def walk(self, count: int = 1) -> Iterator[tuple[Kernel, int]]:
+        """Every kernel with how often it runs; all branches."""
+        for step in self.steps:
+            if isinstance(step, Kernel):
+                yield step, count
+            elif isinstance(step, LoopStep):
+                yield from step.body.walk(count * step.trips)
+            else:
+                for body in step.bodies:
+                    yield from body.walk(count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredProgram:
+    """What one device runs: a schedule of kernels over values whose views are resolved to the buffer they share."""
+
+    workload: Workload = field(repr=False)
+    backend: str
+    schedule: Schedule
+    tensors: tuple[Tensor, ...] = field(repr=False)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The devices of the whole program."""
+        return self.workload.mesh
+
+    @property
+    def kernel_count(self) -> int:
+        """Launches in a step, collectives included."""
+        return sum(count for _, count in self.schedule.walk())

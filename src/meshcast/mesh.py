@@ -1,0 +1,104 @@
+"""Device meshes and groups of devices, kept compact: sizes and strides, never lists of ids.
+
+Devices are numbered row-major over the mesh axes, so the members of a collective's group over some axes are
+`first + sum(i_d * stride_d)`. One `(size, stride)` pair per axis says this for any number of devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshcast.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mesh:
+    """Named axes with their sizes, outermost first, as in `jax.sharding.AbstractMesh`."""
+
+    axes: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> Mesh:
+        """A mesh from `{"data": 8, "model": 4}`."""
+        return cls(axes=tuple(sizes.items()))
+
+    @classmethod
+    def parse(cls, text: str) -> Mesh:
+        """A mesh from the command line's `data=8,model=4`."""
+        axes: dict[str, int] = {}
+        for part in filter(None, text.split(",")):
+            name, equals, size = part.partition("=")
+            if not equals or not name.strip() or not size.strip().isdigit() or int(size) < 1:
+                raise UsageError(f"mesh axis {part!r} is not NAME=SIZE", where="--mesh", fix="write --mesh data=8,model=4")
+            if name.strip() in axes:
+                raise UsageError(f"mesh axis {name.strip()!r} is given twice", where="--mesh")
+            axes[name.strip()] = int(size)
+        return cls.of(axes)
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return math.prod(size for _, size in self.axes)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Axis sizes by name."""
+        return dict(self.axes)
+
+    def stride(self, name: str) -> int:
+        """Distance in device ids between neighbours along an axis."""
+        names = [axis for axis, _ in self.axes]
+        return math.prod(size for _, size in self.axes[names.index(name) + 1 :])
+
+    def group(self, axes: Sequence[str | SubAxis]) -> Group:
+        """The groups a collective over these axes forms."""
+        dims: list[tuple[int, int]] = []
+        for axis in axes:
+            if isinstance(axis, SubAxis):
+                full = self.sizes[axis.name]
+                dims.append((axis.size, self.stride(axis.name) * (full // (axis.pre_size * axis.size))))
+            else:
+                dims.append((self.sizes[axis], self.stride(axis)))
+        return Group(dims=tuple(dims), axes=tuple(str(axis) for axis in axes))
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={size}" for name, size in self.axes) or "one device"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubAxis:
+    """A part of a mesh axis, as Shardy splits one: `size` devices after `pre_size` outer ones."""
+
+    name: str
+    pre_size: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:({self.pre_size}){self.size}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One of the equal groups of a collective: `(size, stride)` per dimension, and the mesh axes it came from."""
+
+    dims: tuple[tuple[int, int], ...]
+    axes: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Devices in one group."""
+        return math.prod(size for size, _ in self.dims)
+
+    def offsets(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Device ids of the group that holds device 0, made on demand."""
+        ids = np.zeros(1, dtype=np.int64)
+        for size, stride in self.dims:
+            ids = (ids[:, None] + np.arange(size, dtype=np.int64) * stride).reshape(-1)
+        return ids
+
+    def __str__(self) -> str:
+        return "x".join(self.axes) if self.axes else "x".join(f"{size}@{stride}" for size, stride in self.dims)

@@ -1,0 +1,174 @@
+"""DLRM (Naumov 2019): embedding tables split over the devices that train the dense layers data-parallel.
+
+Placement "table" gives each device whole tables: indices go to the tables and pooled vectors come back, both by
+all-to-all. Placement "row" gives each device a range of every table's rows: indices are gathered, partial sums are
+reduce-scattered. Either way the tables are updated by the rows touched, never by a dense gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.errors import UsageError
+from meshcast.models.optimizers import sgd, sgd_state
+from meshcast.models.program import Program, jit_options
+from meshcast.models.sharding import Layout, Weight
+
+AXES = ("data",)
+Placement = Literal["table", "row"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Equal tables of `rows` by `dim`, `hots` indices pooled per table, and the widths of the dense layers."""
+
+    tables: int
+    rows: int
+    dim: int
+    hots: int
+    bottom: tuple[int, ...]
+    top: tuple[int, ...]
+    dense: int = 13
+
+
+TINY = Config(tables=8, rows=512, dim=16, hots=4, bottom=(32, 16), top=(32, 1))
+# The random-data benchmark published with the model (dlrm_s_benchmark.sh).
+SMALL = Config(tables=8, rows=1_000_000, dim=64, hots=100, bottom=(512, 512, 64), top=(1024, 1024, 1024, 1), dense=512)
+# MLPerf's Criteo model, its 204 M rows (at most 40 M a table) spread evenly over the 26 tables.
+CRITEO = Config(
+    tables=26, rows=7_853_056, dim=128, hots=1, bottom=(512, 256, 128), top=(1024, 1024, 512, 256, 1), dense=13
+)
+
+
+def weights(config: Config, placement: Placement) -> dict[str, Any]:
+    """Every parameter's shape and storage; dense layers are replicated."""
+    features = config.tables + 1
+    widths = {
+        "bottom": (config.dense, *config.bottom),
+        "top": (config.dim + features * (features - 1) // 2, *config.top),
+    }
+    dense = {
+        name: [{"kernel": Weight(pair), "bias": Weight(pair[1:])} for pair in pairwise(sizes)]
+        for name, sizes in widths.items()
+    }
+    stored = {"table": ("data", None, None), "row": (None, "data", None)}[placement]
+    return {"dense": dense, "tables": Weight((config.tables, config.rows, config.dim), stored)}
+
+
+def mlp(x: jax.Array, layers: list[dict[str, jax.Array]], *, last: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """Dense layers with ReLU between them and `last` at the end."""
+    for index, layer in enumerate(layers):
+        x = x @ layer["kernel"] + layer["bias"]
+        x = jax.nn.relu(x) if index < len(layers) - 1 else last(x)
+    return x
+
+
+def interact(dense: jax.Array, pooled: jax.Array) -> jax.Array:
+    """The dense vector (B, D) and the dot products of every pair of features of `pooled` (B, T, D) and it."""
+    features = jnp.concatenate([dense[:, None], pooled], axis=1)
+    products = jnp.einsum("bid,bjd->bij", features, features)
+    rows, columns = jnp.tril_indices(features.shape[1], k=-1)
+    return jnp.concatenate([dense, products[:, rows, columns]], axis=1)
+
+
+def pool(tables: jax.Array, indices: jax.Array) -> jax.Array:
+    """Sums (B, T, D) of the rows that indices (B, T, hots) name."""
+    rows = jax.vmap(lambda table, index: jnp.take(table, index, axis=0, mode="clip"), (0, 1), 1)(tables, indices)
+    return jnp.sum(rows, axis=2)
+
+
+def add_rows(tables: jax.Array, indices: jax.Array, update: jax.Array) -> jax.Array:
+    """Tables with an update (B, T, D) added to every row that was pooled into it."""
+
+    def add(table: jax.Array, index: jax.Array, row: jax.Array) -> jax.Array:
+        return table.at[index].add(jnp.broadcast_to(row[:, None], (*index.shape, row.shape[-1])), mode="drop")
+
+    return jax.vmap(add, (0, 1, 1))(tables, indices, update.astype(tables.dtype))
+
+
+def own_rows(tables: jax.Array, indices: jax.Array) -> jax.Array:
+    """Indices relative to this shard's rows, those of other shards moved past its end; inside a shard_map."""
+    local = indices - jax.lax.axis_index("data") * tables.shape[1]
+    return jnp.where((local >= 0) & (local < tables.shape[1]), local, tables.shape[1])
+
+
+def pool_by_row(tables: jax.Array, indices: jax.Array) -> jax.Array:
+    """`pool` where each shard of "data" has a range of the rows, and of the batch."""
+    everyone = jax.lax.all_gather(indices, "data", tiled=True)
+    rows = jax.vmap(lambda table, index: jnp.take(table, index, axis=0, mode="fill", fill_value=0), (0, 1), 1)(
+        tables, own_rows(tables, everyone)
+    )
+    pooled: jax.Array = jax.lax.psum_scatter(jnp.sum(rows, axis=2), "data", tiled=True)
+    return pooled
+
+
+def add_rows_by_row(tables: jax.Array, indices: jax.Array, update: jax.Array) -> jax.Array:
+    """`add_rows` where each shard of "data" has a range of the rows, and of the batch."""
+    everyone = jax.lax.all_gather(indices, "data", tiled=True)
+    return add_rows(tables, own_rows(tables, everyone), jax.lax.all_gather(update, "data", tiled=True))
+
+
+def train_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 2048,
+    placement: Placement = "table",
+    learning_rate: float = 0.1,
+    param_dtype: DTypeLike = "float32",
+) -> Program:
+    """One step, SGD with momentum for the dense layers and plain for the tables: `-> (params, opt_state, loss)`."""
+    if placement not in ("table", "row"):
+        raise UsageError(f"placement {placement!r} is not one", fix="choose table or row")
+    if config.bottom[-1] != config.dim:
+        raise UsageError(f"the bottom layers end in {config.bottom[-1]} features, the tables have {config.dim}")
+    layout = Layout.of(mesh, axes=AXES)
+    by_row = placement == "row" and layout.size("data") > 1
+    at_tables, at_home = (None, "data", None), ("data", None, None)
+    samples, ranges = layout.spec("data"), layout.spec(None, "data")
+
+    def lookup(tables: jax.Array, indices: jax.Array) -> jax.Array:
+        if by_row:
+            specs = (ranges, samples)
+            return jax.shard_map(pool_by_row, mesh=layout.mesh, in_specs=specs, out_specs=samples)(tables, indices)
+        pooled = layout.constrain(pool(tables, indices), *at_tables)
+        return layout.constrain(pooled, *at_home)
+
+    def update(tables: jax.Array, indices: jax.Array, step: jax.Array) -> jax.Array:
+        if by_row:
+            add = jax.shard_map(
+                add_rows_by_row, mesh=layout.mesh, in_specs=(ranges, samples, samples), out_specs=ranges
+            )
+            return add(tables, indices, step)
+        return add_rows(tables, indices, layout.constrain(step, *at_tables))
+
+    def loss(dense: Any, pooled: jax.Array, batch: Any) -> jax.Array:
+        bottom = mlp(batch["dense"], dense["bottom"], last=jax.nn.relu)
+        click = mlp(interact(bottom, pooled), dense["top"], last=partial(jnp.squeeze, axis=-1))
+        return jnp.mean(jax.nn.softplus(click) - batch["labels"] * click)
+
+    def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
+        indices = batch["indices"] if by_row else layout.constrain(batch["indices"], *at_tables)
+        pooled = lookup(params["tables"], indices)
+        value, (grads, row_grads) = jax.value_and_grad(loss, (0, 1))(params["dense"], pooled, batch)
+        dense, opt_state = sgd(params["dense"], grads, opt_state, learning_rate=learning_rate)
+        tables = update(params["tables"], indices, -learning_rate * layout.constrain(row_grads, *at_home))
+        return {"dense": dense, "tables": tables}, opt_state, value
+
+    params = layout.params(weights(config, placement), param_dtype)
+    data = {
+        "dense": layout.struct((batch, config.dense), param_dtype, "data"),
+        "indices": layout.struct((batch, config.tables, config.hots), jnp.int32, "data"),
+        "labels": layout.struct((batch,), param_dtype, "data"),
+    }
+    opt_state = sgd_state(params["dense"])
+    results = (params, opt_state, layout.struct((), param_dtype))
+    return train_step, (params, opt_state, data), jit_options(layout, donate=(0, 1), results=results)

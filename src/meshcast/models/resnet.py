@@ -1,0 +1,150 @@
+"""ResNet (He 2016, stride on the 3x3 as in v1.5), NHWC, batch norm in training mode, SGD, data-parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.models.layers import cast, cross_entropy
+from meshcast.models.optimizers import sgd, sgd_state
+from meshcast.models.program import Program, jit_options
+from meshcast.models.sharding import Layout, Weight
+
+AXES = ("data",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Blocks per stage, and whether a block is a bottleneck (1x1, 3x3, 1x1) or basic (3x3, 3x3)."""
+
+    blocks: tuple[int, ...]
+    bottleneck: bool
+    width: int = 64
+    image: int = 224
+    classes: int = 1000
+
+
+TINY = Config(blocks=(1, 1), bottleneck=True, width=8, image=32, classes=16)
+RESNET18 = Config(blocks=(2, 2, 2, 2), bottleneck=False)
+RESNET50 = Config(blocks=(3, 4, 6, 3), bottleneck=True)
+
+
+def _unit(kernel: int, inputs: int, outputs: int) -> dict[str, Weight]:
+    """A convolution and its batch norm."""
+    return {
+        "kernel": Weight((kernel, kernel, inputs, outputs)),
+        "scale": Weight((outputs,)),
+        "bias": Weight((outputs,)),
+    }
+
+
+def weights(config: Config) -> dict[str, Any]:
+    """Every parameter's shape; replicated, as data parallelism has it."""
+    inputs = config.width
+    stages = []
+    for stage, count in enumerate(config.blocks):
+        width = config.width * 2**stage
+        outputs = width * 4 if config.bottleneck else width
+        blocks = []
+        for _ in range(count):
+            kernels = [(3, inputs, width), (3, width, width)]
+            if config.bottleneck:
+                kernels = [(1, inputs, width), (3, width, width), (1, width, outputs)]
+            block = {"units": [_unit(*kernel) for kernel in kernels]}
+            blocks.append(block | ({"shortcut": _unit(1, inputs, outputs)} if inputs != outputs else {}))
+            inputs = outputs
+        stages.append(blocks)
+    head = {"kernel": Weight((inputs, config.classes)), "bias": Weight((config.classes,))}
+    return {"stem": _unit(7, 3, config.width), "stages": stages, "head": head}
+
+
+def convolution(x: jax.Array, w: dict[str, jax.Array], stride: int) -> jax.Array:
+    """A convolution with the symmetric padding of the published model."""
+    pad = w["kernel"].shape[0] // 2
+    return jax.lax.conv_general_dilated(
+        x, w["kernel"], (stride, stride), [(pad, pad)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def batch_norm(x: jax.Array, w: dict[str, jax.Array], groups: int) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Activations normalised by the statistics of each of `groups` equal parts of the batch, and their mean statistics.
+
+    One group is synchronised batch norm. One group per data shard is what a replica computes on its own, as torch's
+    DDP does: only the running statistics are then reduced over the mesh.
+    """
+    wide = x.astype(jnp.float32).reshape(groups, -1, *x.shape[1:])
+    mean = jnp.mean(wide, axis=(1, 2, 3), keepdims=True)
+    variance = jnp.mean(jnp.square(wide), axis=(1, 2, 3), keepdims=True) - jnp.square(mean)
+    scaled = ((wide - mean) * jax.lax.rsqrt(variance + 1e-5)).reshape(x.shape).astype(x.dtype) * w["scale"] + w["bias"]
+    return scaled, {"mean": jnp.mean(mean, axis=(0, 1, 2, 3)), "variance": jnp.mean(variance, axis=(0, 1, 2, 3))}
+
+
+def network(
+    params: dict[str, Any], images: jax.Array, *, config: Config, layout: Layout, groups: int
+) -> tuple[Any, Any]:
+    """Logits, and the batch statistics of every normalisation in order."""
+    statistics = []
+
+    def unit(x: jax.Array, w: dict[str, jax.Array], stride: int) -> jax.Array:
+        x, seen = batch_norm(layout.constrain(convolution(x, w, stride), "data"), w, groups)
+        statistics.append(seen)
+        return x
+
+    x = jax.nn.relu(unit(images, params["stem"], 2))
+    window, strides = (1, 3, 3, 1), (1, 2, 2, 1)
+    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, strides, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    for stage, blocks in enumerate(params["stages"]):
+        for index, block in enumerate(blocks):
+            stride = 2 if stage and not index else 1
+            strided = 1 if config.bottleneck else 0
+            h = x
+            for position, w in enumerate(block["units"]):
+                h = unit(h, w, stride if position == strided else 1)
+                h = jax.nn.relu(h) if position < len(block["units"]) - 1 else h
+            x = jax.nn.relu(h + (unit(x, block["shortcut"], stride) if "shortcut" in block else x))
+    x = jnp.mean(x, axis=(1, 2))
+    return x @ params["head"]["kernel"] + params["head"]["bias"], statistics
+
+
+def train_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 64,
+    sync_batch_norm: bool = False,
+    param_dtype: DTypeLike = "float32",
+    compute_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One SGD step: `(params, opt_state, batch) -> (params, opt_state, loss)`.
+
+    The optimizer state is what the step carries beside the weights: the momentum and the running statistics.
+    """
+    layout = Layout.of(mesh, axes=AXES)
+    groups = 1 if sync_batch_norm else layout.size("data")
+
+    def loss(params: Any, batch: Any) -> tuple[jax.Array, Any]:
+        images = batch["images"].astype(compute_dtype)
+        logits, seen = network(cast(params, compute_dtype), images, config=config, layout=layout, groups=groups)
+        return cross_entropy(logits, batch["labels"]), seen
+
+    def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
+        (value, seen), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
+        params, momentum = sgd(params, grads, opt_state["momentum"], weight_decay=5e-5)
+        running = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, opt_state["statistics"], seen)
+        return params, {"momentum": momentum, "statistics": running}, value
+
+    params = layout.params(weights(config), param_dtype)
+    data = {
+        "images": layout.struct((batch, config.image, config.image, 3), jnp.float32, "data"),
+        "labels": layout.struct((batch,), jnp.int32, "data"),
+    }
+    _, statistics = jax.eval_shape(loss, params, data)
+    replicated = jax.tree.map(lambda leaf: layout.struct(leaf.shape, leaf.dtype), statistics)
+    opt_state = {"momentum": sgd_state(params), "statistics": replicated}
+    results = (params, opt_state, layout.struct((), jnp.float32))
+    return train_step, (params, opt_state, data), jit_options(layout, donate=(0, 1), results=results)

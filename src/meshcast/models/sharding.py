@@ -1,0 +1,114 @@
+"""The mesh a model is written for: the only place that knows which axes exist and how large they are.
+
+Models name the axes they could use ("data", "fsdp", "tensor", "expert"). A `Layout` drops the ones the mesh does not
+have, so one text serves a single device and a pod, and no device is needed: the mesh is an `AbstractMesh`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jax.typing import DTypeLike
+
+from meshcast.errors import InfeasibleError, UsageError
+
+Axes = str | tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter's shape and the mesh axes that each of its dimensions is stored over."""
+
+    shape: tuple[int, ...]
+    axes: tuple[Axes, ...] = ()
+
+    def stacked(self, layers: int) -> Weight:
+        """The same weight for every layer, with the leading layer axis that `lax.scan` walks."""
+        return Weight((layers, *self.shape), (None, *self.axes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Shardings over a mesh; without a mesh every method is the identity or a plain shape."""
+
+    mesh: AbstractMesh | None = None
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int] | None, *, axes: tuple[str, ...]) -> Layout:
+        """The layout over a mesh of some of the `axes` a model knows; an empty mesh is one device."""
+        for name, size in (sizes or {}).items():
+            if name not in axes:
+                raise UsageError(f"this model has no mesh axis {name!r}", fix="its axes are " + ", ".join(axes))
+            if size < 1:
+                raise UsageError(f"mesh axis {name!r} has size {size}", fix="every axis needs a size of at least 1")
+        if not sizes:
+            return cls()
+        kinds = (AxisType.Auto,) * len(sizes)
+        return cls(mesh=AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds))
+
+    def present(self, axes: Axes) -> tuple[str, ...]:
+        """Those of the axes that split anything: in the mesh, and of a size above one."""
+        names = (axes,) if isinstance(axes, str) else axes or ()
+        return tuple(name for name in names if self.mesh is not None and self.mesh.shape.get(name, 1) > 1)
+
+    def size(self, axes: Axes) -> int:
+        """The number of shards the axes make together."""
+        return math.prod(self.mesh.shape[name] for name in self.present(axes)) if self.mesh is not None else 1
+
+    def spec(self, *axes: Axes) -> P:
+        """The partition spec of one entry per dimension, without the axes that are absent."""
+        return P(*(self.present(entry) or None for entry in axes))
+
+    def struct(self, shape: tuple[int, ...], dtype: DTypeLike, *axes: Axes) -> jax.ShapeDtypeStruct:
+        """An abstract argument, refused when the mesh does not divide it."""
+        for dim, (extent, entry) in enumerate(zip(shape, axes, strict=False)):
+            self.require(extent, entry, f"dimension {dim} of an argument of shape {shape}")
+        if self.mesh is None:
+            return jax.ShapeDtypeStruct(shape, dtype)
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(self.mesh, self.spec(*axes)))
+
+    def params(self, weights: Any, dtype: DTypeLike) -> Any:
+        """Abstract parameters for a pytree of `Weight`."""
+        return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *weight.axes), weights)
+
+    def constrain(self, x: jax.Array, *axes: Axes) -> jax.Array:
+        """The array, pinned to a sharding so that propagation cannot choose another."""
+        if self.mesh is None:
+            return x
+        pinned: jax.Array = jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, self.spec(*axes)))
+        return pinned
+
+    def gather(self, values: Any, weights: Any) -> Any:
+        """Weights as they are used: whole along "fsdp", still split along the other axes.
+
+        The transpose of a constraint is the same constraint, which would hold the whole gradient on every device. Here
+        the gradient is pinned to the stored sharding instead: an all-gather forward, a reduce-scatter backward.
+        """
+
+        def gathered(weight: Weight, value: jax.Array) -> jax.Array:
+            if not any("fsdp" in self.present(entry) for entry in weight.axes):
+                return value
+            used = [tuple(axis for axis in self.present(entry) if axis != "fsdp") for entry in weight.axes]
+
+            whole = jax.custom_vjp(lambda value: self.constrain(value, *used))
+            whole.defvjp(
+                lambda value: (self.constrain(value, *used), None),
+                lambda _, gradient: (self.constrain(gradient, *weight.axes),),
+            )
+            return whole(value)
+
+        return jax.tree.map(gathered, weights, values)
+
+    def require(self, count: int, axes: Axes, what: str) -> None:
+        """Refuses a count that the axes do not divide."""
+        if count % self.size(axes):
+            split = " x ".join(f"{name}={self.size(name)}" for name in self.present(axes))
+            raise InfeasibleError(
+                f"{what}: {count} is not divisible by {split}", fix="change the mesh, or the size it has to divide"
+            )

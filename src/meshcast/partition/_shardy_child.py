@@ -1,0 +1,90 @@
+"""The child process that runs Shardy: a failed check inside Shardy aborts the process, and must not abort ours.
+
+Protocol, on stdin and stdout, repeated until end of file: a JSON line `{"bytes": n, "mesh": {...} | null}` and n bytes
+of MLIR bytecode in; a JSON line `{"ok": true, "bytes": n}` and n bytes out, or `{"ok": false, "message": "..."}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+from jaxlib.mlir import passmanager
+
+from meshcast.capture.mlir import ir, make_context, sdy, to_bytecode
+from meshcast.capture.program import entry_function
+from meshcast.partition.inline import inline_calls
+from meshcast.partition.rewrites import reassociate_all_reduces, scans_to_windows, scatter_sliced_all_reduces
+
+# Up to explicit collectives on global types, with a sharding on every op. `sdy-convert-global-to-local` is left out on
+# purpose: it fails on loops in jaxlib 0.10 and aborts on some programs in 0.12; local shapes follow by division.
+PIPELINE = (
+    "func.func(chlo-legalize-to-stablehlo)",
+    "sdy-propagation-pipeline",
+    "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
+    "func.func(sdy-reshard-to-collectives)",
+)
+# All-reduce and slice become reduce-scatter; equal gathers of one operand become one, as in XLA. Recomputation stays
+# apart behind its optimization barriers.
+CLEAN_UP = ("canonicalize{enable-patterns={sdy-collective}}", "cse")
+
+
+def partition_module(data: bytes, mesh: Mapping[str, int] | None) -> bytes:
+    """The module with explicit `sdy` collectives, marked as partitioned."""
+    context = make_context()
+    with context, ir.Location.unknown():
+        module = ir.Module.parse(data)
+        if mesh:
+            _resize_meshes(module, mesh)
+        inline_calls(module, entry_function(module, where="program"))
+        scans_to_windows(module)
+        _run(module, PIPELINE)
+        reassociate_all_reduces(module)
+        _run(module, CLEAN_UP)
+        scatter_sliced_all_reduces(module)
+        module.operation.verify()
+        module.operation.attributes["meshcast.partitioned"] = ir.UnitAttr.get()
+        return to_bytecode(module)
+
+
+def _run(module: Any, stages: Sequence[str]) -> None:
+    for stage in stages:
+        passmanager.PassManager.parse(f"builtin.module({stage})").run(module.operation)
+
+
+def _resize_meshes(module: Any, sizes: Mapping[str, int]) -> None:
+    """Gives every mesh of the module new axis sizes: the program's types are global, so any mesh of these axes will do."""
+    total = 1
+    for op in module.body.operations:
+        if op.operation.name != "sdy.mesh":
+            continue
+        axes = [sdy.MeshAxisAttr(a) for a in sdy.MeshAttr(op.operation.attributes["mesh"]).axes]
+        resized = [sdy.MeshAxisAttr.get(a.name, sizes.get(a.name, a.size)) for a in axes]
+        op.operation.attributes["mesh"] = sdy.MeshAttr.get(resized)
+        count = 1
+        for axis in resized:
+            count *= axis.size
+        total = max(total, count)
+    module.operation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), total)
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answers requests until the parent closes the pipe."""
+    while header := source.readline():
+        request = json.loads(header)
+        data = source.read(request["bytes"])
+        try:
+            result = partition_module(data, request["mesh"])
+        except Exception as error:  # everything MLIR or Shardy reports goes back as text
+            answer: dict[str, Any] = {"ok": False, "message": str(error)}
+            result = b""
+        else:
+            answer = {"ok": True, "bytes": len(result)}
+        sink.write(json.dumps(answer).encode() + b"\n" + result)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

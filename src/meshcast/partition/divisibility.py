@@ -1,0 +1,35 @@
+"""Whether a mesh divides what it shards: checked before partitioning, so that the answer names argument and axis."""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.capture.mlir import ir, sdy
+from meshcast.capture.program import Program, entry_function
+from meshcast.errors import InfeasibleError
+from meshcast.mesh import Mesh
+
+
+def check_divisible(program: Program, mesh: Mesh) -> None:
+    """Raises when an argument's dimension is not a multiple of the axes it is sharded over (as JAX itself demands)."""
+    main = entry_function(program.module, where=program.name)
+    if "arg_attrs" not in main.attributes:
+        return
+    sizes = mesh.sizes
+    for index, (value, marks) in enumerate(
+        zip(main.operation.regions[0].blocks[0].arguments, main.attributes["arg_attrs"], strict=True)
+    ):
+        marks = ir.DictAttr(marks)
+        if "sdy.sharding" not in marks or not isinstance(value.type, ir.RankedTensorType):
+            continue
+        for dim, sharding in enumerate(sdy.TensorShardingAttr(marks["sdy.sharding"]).dimension_shardings):
+            axes = [sdy.AxisRefAttr(axis).name for axis in sdy.DimensionShardingAttr(sharding).axes]
+            shards = math.prod(sizes.get(axis, 1) for axis in axes)
+            size = value.type.shape[dim]
+            if shards > 1 and size > 0 and size % shards:
+                name = program.arguments[index].name
+                raise InfeasibleError(
+                    f"dimension {dim} of {name} has size {size}, which {shards} devices ({'x'.join(axes)}) do not divide",
+                    where=program.name,
+                    fix=f"choose sizes of {', '.join(axes)} whose product divides {size}",
+                )

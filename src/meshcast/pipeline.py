@@ -1,0 +1,327 @@
+"""The whole way of the data in one call: `predict(target, on=...)`; each stage is one function that can be called alone."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from meshcast.capture.program import Program
+from meshcast.capture.target import CaptureOptions, load
+from meshcast.errors import UsageError
+from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, load_estimator
+from meshcast.estimate.energy import idle_watts
+from meshcast.estimate.rates import matrix_rate
+from meshcast.hardware import Cluster, Device, resolve
+from meshcast.levers import find_levers
+from meshcast.lower import Kernel, LoweredProgram, lower
+from meshcast.mesh import Mesh
+from meshcast.network import CollectiveTime, collective_time
+from meshcast.partition import partition
+from meshcast.results import CollectiveShare, Infeasible, KernelShare, Prediction, Provenance
+from meshcast.simulate import MemoryUse, Timeline, peak_memory, simulate
+from meshcast.version import VERSION
+from meshcast.workload import ReadOptions, Workload, read_workload
+
+FIDELITIES = ("roofline", "analytical", "profiled", "compiled", "simulated", "auto")
+NETWORKS = ("alpha-beta",)
+# `auto`: the best first. Later fidelities enter here.
+AUTO_ORDER = ("roofline",)
+# Published collectives reach 75 to 100 % of the link rates that the closed form assumes.
+NETWORK_SLACK = 1.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything a prediction depends on besides the program."""
+
+    on: str = "h100-sxm"
+    devices: int | None = None
+    mesh: Mapping[str, int] | None = None
+    fidelity: str = "auto"
+    network: str = "alpha-beta"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    trip_counts: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    approximate: bool = False
+    levers: bool = True
+
+
+def predict(target: str | Path | Program, options: Options | None = None, **overrides: object) -> Prediction:
+    """How a target will run: `predict("step.mlir", on="h200")`.
+
+    Args:
+        target: A file, `module:function`, a model's name, or a captured `Program`.
+        options: All settings at once.
+        **overrides: Single settings, by the field names of `Options`.
+    """
+    started = time.perf_counter()
+    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    run = prepare(target, chosen)
+    prediction = run.predict()
+    return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def prepare(target: str | Path | Program, options: Options) -> Run:
+    """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
+    cluster = resolve(options.on)
+    estimators = _estimators(options.fidelity)
+    if options.network not in NETWORKS:
+        raise UsageError(f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORKS))
+    device = cluster.device
+    platform = {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")
+    program = load(
+        target,
+        CaptureOptions(platform=platform, dims=options.dims, mesh=options.mesh, settings=options.settings),
+    )
+    mesh = options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
+    local = partition(program, mesh=mesh)
+    workload = read_workload(local, ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate))
+    devices, notes = _device_count(workload, options.devices)
+    lowered = lower(workload, backend={"tpu": "xla-tpu"}.get(device.kind, "xla-gpu"))
+    return Run(
+        lowered=lowered, cluster=cluster.for_devices(devices), devices=devices, estimators=estimators, options=options, notes=notes
+    )
+
+
+def _estimators(fidelity: str) -> tuple[Estimator, ...]:
+    if fidelity == "auto":
+        return tuple(load_estimator(name) for name in AUTO_ORDER)
+    return (load_estimator(fidelity),)
+
+
+def _device_count(workload: Workload, asked: int | None) -> tuple[int, tuple[str, ...]]:
+    if asked is None or asked == workload.devices:
+        return workload.devices, ()
+    if asked < 1:
+        raise UsageError(f"cannot run on {asked} devices", where="--devices", fix="ask for at least 1")
+    if workload.devices == 1:
+        return asked, (f"the program is not sharded: all {asked} devices run it alike, without communication",)
+    raise UsageError(
+        f"the program is sharded over {workload.devices} devices ({workload.mesh}), not {asked}",
+        where="--devices",
+        fix="change the mesh with --mesh, e.g. --mesh " + ",".join(f"{name}={size}" for name, size in workload.mesh.axes),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A lowered program on chosen hardware: estimate, simulate and predict from here."""
+
+    lowered: LoweredProgram
+    cluster: Cluster
+    devices: int
+    estimators: tuple[Estimator, ...]
+    options: Options
+    notes: tuple[str, ...] = ()
+
+    @property
+    def device(self) -> Device:
+        """The device every rank runs on."""
+        return self.cluster.device
+
+    @property
+    def workload(self) -> Workload:
+        """The op graph behind the kernels."""
+        return self.lowered.workload
+
+    @cached_property
+    def kernels(self) -> EstimatedKernels:
+        """Times of the compute kernels."""
+        return estimate_kernels(self.lowered, self.device, self.estimators, approximate=self.options.approximate)
+
+    @cached_property
+    def _collective_times(self) -> dict[tuple[object, ...], CollectiveTime]:
+        return {}
+
+    def collective(self, kernel: Kernel) -> CollectiveTime:
+        """Time of a collective kernel on its own."""
+        assert kernel.collective is not None
+        key = kernel.cost_key
+        if key not in self._collective_times:
+            self._collective_times[key] = collective_time(kernel.collective, self.cluster)
+        return self._collective_times[key]
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """When everything runs on one rank."""
+        return simulate(self.lowered, self.kernels, lambda kernel: self.collective(kernel).seconds)
+
+    @cached_property
+    def memory(self) -> MemoryUse:
+        """What one device must hold."""
+        return peak_memory(self.lowered)
+
+    def predict(self) -> Prediction:
+        """The prediction, or an infeasible one without a time."""
+        workload, memory = self.workload, self.memory
+        capacity = int(self.device.memory_bytes)
+        infeasible = _does_not_fit(memory, capacity) if memory.peak > capacity else None
+        counted = list(self.lowered.schedule.walk())
+        prediction = Prediction(
+            name=workload.name,
+            sha256=workload.sha256,
+            devices=self.devices,
+            mesh=workload.mesh.sizes,
+            device=self.device.name,
+            cluster=self.cluster.name if self.devices > 1 else None,
+            fidelity=self.estimators[0].fidelity,
+            network=self.options.network,
+            infeasible=infeasible,
+            step_time_s=None,
+            interval_s=None,
+            breakdown=None,
+            flops=sum(n * (k.matrix_flops + k.vector_flops) for k, n in counted),
+            hbm_bytes=float(sum(n * (k.read_bytes + k.written_bytes) for k, n in counted if k.collective is None)),
+            communication_bytes=sum(n * k.collective.sent_bytes for k, n in counted if k.collective is not None),
+            memory=memory,
+            capacity_bytes=capacity,
+            energy_j=None,
+            mfu=None,
+            hfu=None,
+            kernels=sum(n for _, n in counted),
+            communication_s=None,
+            provenance=Provenance(analytical=1.0),
+            warnings=(*workload.warnings, *self.notes),
+            version=VERSION,
+        )
+        return prediction if infeasible else self._timed(prediction)
+
+    def _timed(self, prediction: Prediction) -> Prediction:
+        timeline = self.timeline
+        step = timeline.duration
+        model_flops, all_flops, peak = self._model_flops()
+        return replace(
+            prediction,
+            step_time_s=step,
+            interval_s=self._interval(),
+            breakdown=timeline.breakdown,
+            energy_j=timeline.energy + idle_watts(self.device) * step,
+            mfu=model_flops / (step * peak) if step and peak else 0.0,
+            hfu=all_flops / (step * peak) if step and peak else 0.0,
+            communication_s=timeline.communication_busy,
+            provenance=self._provenance(),
+            levers=tuple(find_levers(self)) if self.options.levers else (),
+            top_kernels=self._top_kernels(),
+            collectives=self._collective_shares(),
+            timeline=timeline,
+            warnings=(*prediction.warnings, *self.kernels.warnings),
+        )
+
+    def _interval(self) -> tuple[float, float]:
+        """The step simulated with every kernel at its lower, and at its upper end."""
+        ends = []
+        for end, slack in (("low", 1.0), ("high", NETWORK_SLACK)):
+            shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
+            timeline = simulate(
+                self.lowered, EstimatedKernels(by_key=shifted), lambda kernel, s=slack: self.collective(kernel).seconds * s
+            )
+            ends.append(timeline.duration)
+        return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
+
+    def _model_flops(self) -> tuple[float, float, float]:
+        """(matrix FLOPs without recomputation, all matrix FLOPs, the peak of the type that most of them are in)."""
+        by_peak: defaultdict[float, float] = defaultdict(float)
+        total = recomputed = 0.0
+        for kernel, count in self.lowered.schedule.walk():
+            if kernel.matrix_flops:
+                flops = count * kernel.matrix_flops
+                total += flops
+                recomputed += flops if kernel.recomputed else 0.0
+                by_peak[matrix_rate(kernel, self.device).flops] += flops
+        peak = max(by_peak, key=lambda rate: by_peak[rate]) if by_peak else 0.0
+        return total - recomputed, total, peak
+
+    def _provenance(self) -> Provenance:
+        """Shares of busy time by origin; communication comes from a closed form."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for span, count in self.timeline.walk():
+            origin = "analytical" if span.kernel.collective is not None else self.kernels[span.kernel].origin.value
+            seconds[origin] += count * (span.end - span.start)
+        total = sum(seconds.values())
+        return Provenance(**{k: v / total for k, v in seconds.items()}) if total else Provenance(analytical=1.0)
+
+    def _top_kernels(self, limit: int = 10) -> tuple[KernelShare, ...]:
+        groups: dict[tuple[object, ...], tuple[Kernel, int]] = {}
+        for kernel, count in self.lowered.schedule.walk():
+            if kernel.collective is None:
+                key = (kernel.name, kernel.cost_key)
+                groups[key] = (kernel, groups.get(key, (kernel, 0))[1] + count)
+        shares = [
+            KernelShare(
+                name=_describe(kernel, self.lowered),
+                count=count,
+                seconds=count * self.kernels[kernel].time,
+                limited_by=self.kernels[kernel].limited_by,
+                location=kernel.location,
+            )
+            for kernel, count in groups.values()
+        ]
+        return tuple(sorted(shares, key=lambda share: -share.seconds)[:limit])
+
+    def _collective_shares(self) -> tuple[CollectiveShare, ...]:
+        groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)
+        for kernel, count in self.lowered.schedule.walk():
+            if kernel.collective is not None:
+                c = kernel.collective
+                groups[c.kind, str(c.group), c.group.size].append((kernel, count))
+        shares = []
+        for (kind, group, size), kernels in groups.items():
+            times = [(self.collective(kernel), count) for kernel, count in kernels]
+            longest = max(times, key=lambda item: item[0].seconds * item[1])[0]
+            shares.append(
+                CollectiveShare(
+                    kind=kind,
+                    group=group,
+                    group_size=size,
+                    count=sum(count for _, count in kernels),
+                    bytes_sent=sum(count * k.collective.sent_bytes for k, count in kernels if k.collective),
+                    seconds=sum(t.seconds * count for t, count in times),
+                    algorithm=longest.algorithm,
+                    level=longest.level,
+                )
+            )
+        return tuple(sorted(shares, key=lambda share: -share.seconds))
+
+
+def _describe(kernel: Kernel, lowered: LoweredProgram) -> str:
+    """A kernel's kind with the shape that matters."""
+    from meshcast.workload.graph import Gemm
+
+    if isinstance(kernel.geometry, Gemm):
+        g = kernel.geometry
+        batch = f"{g.batch}x " if g.batch > 1 else ""
+        return f"{kernel.kind.value} {batch}{g.m}x{g.n}x{g.k} {g.lhs_dtype}"
+    shape = str(lowered.tensors[kernel.writes[0]]) if kernel.writes else ""
+    root = kernel.ops[-1].rpartition(".")[2] if kernel.ops else ""
+    more = f" (+{len(kernel.ops) - 1} ops)" if len(kernel.ops) > 1 else ""
+    return f"{kernel.kind.value} {root}{more} {shape}".strip()
+
+
+def _does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
+    held = memory.arguments + memory.outputs - memory.aliased
+    levers = []
+    state = sum(size for role, size in memory.by_role.items() if role in ("parameter", "optimizer_state"))
+    if state > memory.peak // 4:
+        levers.append(f"shard parameters and optimizer state further: {state / 1e9:.1f} GB of them lie on each device")
+    if memory.temporaries > memory.peak // 4:
+        levers.append(
+            f"recompute activations (jax.checkpoint) or use smaller microbatches: temporaries take {memory.temporaries / 1e9:.1f} GB"
+        )
+    if memory.outputs > memory.aliased + memory.peak // 10:
+        levers.append("donate the arguments that outputs replace (donate_argnums)")
+    if memory.by_role.get("cache", 0) > memory.peak // 4:
+        levers.append("shorten the context, quantise the cache, or shard it over more devices")
+    factor = memory.peak / capacity
+    levers.append(f"use {factor:.1f} times as many devices, or devices with at least {memory.peak / 1e9:.0f} GB")
+    if held > capacity:
+        levers.append("arguments and outputs alone exceed the memory: no change of the schedule can help")
+    return Infeasible(resource="memory_bytes", demand=memory.peak, bound=capacity, levers=tuple(levers))
+
+
+def mesh_option(text: str | None) -> Mapping[str, int] | None:
+    """`--mesh`'s text as axis sizes."""
+    return Mesh.parse(text).sizes if text else None

@@ -1,0 +1,164 @@
+"""`Prediction`: the answer, with its parts, its origin and what would change it; JSON as the contract says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from meshcast.simulate.memory import MemoryUse
+from meshcast.simulate.timeline import Breakdown, Timeline
+
+SCHEMA = "meshcast.prediction/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """Why a program cannot run as asked: what it needs, what there is, and what would close the gap."""
+
+    resource: str
+    demand: float
+    bound: float
+    levers: tuple[str, ...]
+
+    @property
+    def gap(self) -> float:
+        """How much is missing."""
+        return self.demand - self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """A change and the step time it would give."""
+
+    change: str
+    step_time_s: float
+    saved_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelShare:
+    """Kernels of one kind and shape, with their share of the step."""
+
+    name: str
+    count: int
+    seconds: float
+    limited_by: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveShare:
+    """Collectives of one kind over one group."""
+
+    kind: str
+    group: str
+    group_size: int
+    count: int
+    bytes_sent: float
+    seconds: float
+    algorithm: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Shares of the step time by origin; they add up to 1."""
+
+    measured: float = 0.0
+    interpolated: float = 0.0
+    extrapolated: float = 0.0
+    analytical: float = 0.0
+    simulated: float = 0.0
+    guessed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How a program will run. FLOPs, bytes, memory and energy are per device and step."""
+
+    name: str
+    sha256: str
+    devices: int
+    mesh: dict[str, int]
+    device: str
+    cluster: str | None
+    fidelity: str
+    network: str
+    infeasible: Infeasible | None
+    step_time_s: float | None
+    interval_s: tuple[float, float] | None
+    breakdown: Breakdown | None
+    flops: float
+    hbm_bytes: float
+    communication_bytes: float
+    memory: MemoryUse
+    capacity_bytes: int
+    energy_j: float | None
+    mfu: float | None
+    hfu: float | None
+    kernels: int
+    communication_s: float | None
+    provenance: Provenance
+    levers: tuple[Lever, ...] = ()
+    top_kernels: tuple[KernelShare, ...] = field(default=(), repr=False)
+    collectives: tuple[CollectiveShare, ...] = field(default=(), repr=False)
+    timeline: Timeline | None = field(default=None, repr=False, compare=False)
+    warnings: tuple[str, ...] = ()
+    version: str = ""
+    seconds: float = 0.0
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it can run at all."""
+        return self.infeasible is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's object."""
+        problem = None
+        if self.infeasible is not None:
+            problem = {**asdict(self.infeasible), "levers": list(self.infeasible.levers), "gap": self.infeasible.gap}
+        return {
+            "schema": SCHEMA,
+            "target": {"name": self.name, "sha256": self.sha256, "devices": self.devices, "mesh": self.mesh},
+            "on": {"device": self.device, "cluster": self.cluster},
+            "fidelity": self.fidelity,
+            "network": self.network,
+            "feasible": self.feasible,
+            "infeasible": problem,
+            "step_time_s": self.step_time_s,
+            "step_time_interval_s": list(self.interval_s) if self.interval_s else None,
+            "breakdown_s": asdict(self.breakdown) if self.breakdown else None,
+            "flops": self.flops,
+            "hbm_bytes": self.hbm_bytes,
+            "communication_bytes": self.communication_bytes,
+            "communication_s": self.communication_s,
+            "memory_bytes": {
+                "peak": self.memory.peak,
+                "arguments": self.memory.arguments,
+                "outputs": self.memory.outputs,
+                "temporaries": self.memory.temporaries,
+                "aliased": self.memory.aliased,
+                "capacity": self.capacity_bytes,
+                "by_role": self.memory.by_role,
+            },
+            "energy_j": self.energy_j,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "kernels": self.kernels,
+            "levers": [asdict(lever) for lever in self.levers],
+            "top_kernels": [asdict(share) for share in self.top_kernels],
+            "collectives": [asdict(share) for share in self.collectives],
+            "provenance": asdict(self.provenance),
+            "warnings": list(self.warnings),
+            "tool": {"version": self.version, "seconds": self.seconds},
+        }
+
+    def __str__(self) -> str:
+        from meshcast.results.printer import prediction_text
+
+        return prediction_text(self)
+
+    def _repr_html_(self) -> str:
+        from meshcast.results.printer import prediction_html
+
+        return prediction_html(self)

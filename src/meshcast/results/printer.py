@@ -1,0 +1,1 @@
+"""Predictions for people: one number first, then its parts."""

@@ -1,0 +1,88 @@
+"""`Timeline`: when each kernel of one rank runs, and where the step's time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from meshcast.lower.kernel import Kernel
+
+COMPUTE, COMMUNICATION = "compute", "communication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """Parts of a step in seconds; they add up to its duration.
+
+    A kernel's time is `compute` or `memory` by what limits it, its fixed costs are `overhead`; `exposed_communication` is
+    communication during which nothing is computed, and `idle` is when neither runs.
+    """
+
+    compute: float = 0.0
+    memory: float = 0.0
+    exposed_communication: float = 0.0
+    overhead: float = 0.0
+    idle: float = 0.0
+
+    def __add__(self, other: Breakdown) -> Breakdown:
+        return Breakdown(
+            compute=self.compute + other.compute,
+            memory=self.memory + other.memory,
+            exposed_communication=self.exposed_communication + other.exposed_communication,
+            overhead=self.overhead + other.overhead,
+            idle=self.idle + other.idle,
+        )
+
+    def __mul__(self, times: float) -> Breakdown:
+        return Breakdown(
+            compute=self.compute * times,
+            memory=self.memory * times,
+            exposed_communication=self.exposed_communication * times,
+            overhead=self.overhead * times,
+            idle=self.idle * times,
+        )
+
+    @property
+    def total(self) -> float:
+        """The duration."""
+        return self.compute + self.memory + self.exposed_communication + self.overhead + self.idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A kernel on its stream, in seconds from the start of its block."""
+
+    kernel: Kernel
+    stream: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """A block run `trips` times in a row (a loop), or once (a branch), from `start`."""
+
+    label: str
+    body: Timeline
+    trips: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What one rank does, loops kept folded."""
+
+    spans: tuple[Span | Repeat, ...] = field(repr=False)
+    duration: float
+    breakdown: Breakdown
+    communication_busy: float  # seconds the communication stream is in use, exposed or not
+    energy: float  # joules above idle
+
+    def walk(self, count: int = 1) -> Iterator[tuple[Span, int]]:
+        """Every span with how often it runs."""
+        for span in self.spans:
+            if isinstance(span, Span):
+                yield span, count
+            else:
+                yield from span.body.walk(count * span.trips)

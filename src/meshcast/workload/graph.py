@@ -1,0 +1,244 @@
+"""The op graph of one device's program: blocks of ops over numbered values, loops with trip counts, collectives.
+
+Everything here is hardware-free. FLOPs follow XLA's convention (a multiply-add is 2, elementwise arithmetic is 1 per
+output element, transcendental functions are counted apart); bytes are what the op alone would move, before any fusion.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from meshcast.mesh import Group
+
+# Bits per element by MLIR element type name. Sub-byte types are packed: rounding to bytes is per tensor.
+DTYPE_BITS: dict[str, int] = {
+    "i1": 8,  # XLA stores predicates as bytes
+    **{f"{sign}{bits}": bits for sign in ("i", "ui", "si") for bits in (2, 4, 8, 16, 32, 64)},
+    **{"bf16": 16, "f16": 16, "f32": 32, "f64": 64, "tf32": 32},
+    **{name: 8 for name in ("f8E4M3FN", "f8E5M2", "f8E4M3", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU")},
+    **{"f4E2M1FN": 4, "f6E2M3FN": 6, "f6E3M2FN": 6, "complex<f32>": 64, "complex<f64>": 128, "token": 0},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Shape and element type of a value, as one device holds it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in memory, sub-byte types packed."""
+        return (self.elements * DTYPE_BITS[self.dtype] + 7) // 8
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+class OpKind(StrEnum):
+    """What an op does, as far as a performance model cares."""
+
+    ELEMENTWISE = "elementwise"
+    GEMM = "gemm"
+    CONVOLUTION = "convolution"
+    REDUCE = "reduce"
+    WINDOW = "window"  # reduce_window, select_and_scatter
+    SCAN = "scan"  # associative scans: cumsum and the like
+    GATHER = "gather"
+    SCATTER = "scatter"
+    SLICE = "slice"  # slice, dynamic_slice: reads only what it returns
+    UPDATE = "update"  # dynamic_update_slice: writes only the update
+    MOVE = "move"  # pad, concatenate, reverse: every byte in and out
+    TRANSPOSE = "transpose"
+    BROADCAST = "broadcast"
+    GENERATE = "generate"  # constant, iota: no operands worth reading
+    VIEW = "view"  # reshape, bitcast, tuple plumbing, barriers: no work
+    SORT = "sort"
+    RNG = "rng"
+    FFT = "fft"
+    LINALG = "linalg"  # cholesky, triangular_solve
+    CUSTOM = "custom"
+    COLLECTIVE = "collective"
+    LOOP = "loop"
+    BRANCH = "branch"
+    HOST = "host"  # infeed, outfeed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemm:
+    """`out[b,m,n] = sum_k lhs[b,m,k] * rhs[b,k,n]`; layouts say which operand dimension is contiguous."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    lhs_dtype: str
+    rhs_dtype: str
+    out_dtype: str
+    lhs_contracting_minor: bool  # the contracted dimension is lhs's innermost
+    rhs_contracting_minor: bool
+    precision: str = "DEFAULT"  # DEFAULT | HIGH | HIGHEST, or a dot algorithm's name
+    groups: int = 1  # grouped GEMM (chlo.ragged_dot): groups that share out the ragged dimension
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """A convolution's geometry in its own dimension order; `macs` excludes multiplications with padding."""
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    in_spatial: tuple[int, ...]
+    out_spatial: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    lhs_dilation: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    feature_groups: int
+    batch_groups: int
+    macs: int
+    lhs_dtype: str
+    rhs_dtype: str
+    out_dtype: str
+    layout: str  # e.g. "b01f,01io->b01f"
+    precision: str = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """Which dimensions of `shape` are reduced; rows are contiguous when the innermost one is among them."""
+
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @property
+    def reduces_minor(self) -> bool:
+        """True for a row reduction (the innermost dimension goes)."""
+        return bool(self.dims) and max(self.dims) == len(self.shape) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexed:
+    """A gather or scatter: `count` slices of `slice_shape` each, picked by indices from `table`."""
+
+    table: Tensor
+    slice_shape: tuple[int, ...]
+    count: int
+    unique: bool = False
+    is_sorted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A sliding-window reduction."""
+
+    shape: tuple[int, ...]
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortGeometry:
+    """`batch` independent sorts of `length` elements, `keys` operands moved together; `top` for top-k."""
+
+    length: int
+    batch: int
+    operands: int
+    top: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """A fused attention call: queries `[batch, heads, q_len, head_dim]` against `kv_len` keys."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    head_dim: int
+    dtype: str
+    causal: bool
+    backward: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """Communication inside one group; bytes are what one device holds before and after."""
+
+    kind: str  # all_reduce | all_gather | reduce_scatter | all_to_all | collective_permute | collective_broadcast
+    group: Group
+    input_bytes: int
+    output_bytes: int
+    reason: str = ""  # why the partitioner put it there, where it is not the user's own
+
+    @property
+    def payload_bytes(self) -> int:
+        """The whole buffer of the operation: the larger side (gathered output, unscattered input)."""
+        return max(self.input_bytes, self.output_bytes)
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes each device must send: the bandwidth bound, 2(n-1)/n of the buffer for an all-reduce."""
+        n = self.group.size
+        if n <= 1:
+            return 0.0
+        if self.kind in ("collective_permute", "collective_broadcast"):
+            return float(self.payload_bytes)
+        share = (n - 1) / n * self.payload_bytes
+        return 2 * share if self.kind == "all_reduce" else share
+
+
+Geometry = Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Collective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one op costs, before fusion.
+
+    `matrix_flops` run on the matrix engine at `dtype`'s rate (the operands' type, not the accumulator's);
+    `vector_flops` and `transcendentals` on the vector units. `operand_bytes[i]` is what is really read of operand i
+    (a slice reads only its slice), `written_bytes` what is written.
+    """
+
+    kind: OpKind
+    dtype: str = ""
+    matrix_flops: float = 0.0
+    vector_flops: float = 0.0
+    transcendentals: float = 0.0
+    operand_bytes: tuple[int, ...] = ()
+    written_bytes: int = 0
+    geometry: Geometry | None = None
+    guessed: bool = False  # an unknown custom call under --approximate: bytes only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One op of the graph; values are indices into `Workload.tensors`."""
+
+    name: str
+    cost: Cost
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    blocks: tuple[Block, ...] = ()  # loop: (body,); branch: one per branch
+    trip_count: int = 1
+    location: str = ""
+    recomputed: bool = False  # inside a rematerialised region (jax.checkpoint's backward pass)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A straight run of ops. A loop body's inputs and outputs correspond one to one (the carried values)."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    ops: tuple[Op, ...] = field(repr=False)

@@ -1,0 +1,338 @@
+"""StableHLO to workload: one walk over the module, calls inlined, types divided by their shardings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshcast.capture.mlir import ir, sdy
+from meshcast.capture.program import Program, entry_function
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.workload.collectives import SDY_COLLECTIVES, STABLEHLO_COLLECTIVES, CollectiveReader
+from meshcast.workload.custom_calls import custom_call_cost
+from meshcast.workload.graph import Block, Cost, Op, OpKind, Tensor
+from meshcast.workload.local_types import LocalTypes
+from meshcast.workload.rule import OpReading
+from meshcast.workload.rules import REFUSED, RULES
+from meshcast.workload.trip_count import trip_count
+from meshcast.workload.workload import Workload
+
+_VIEW = Cost(kind=OpKind.VIEW)
+_SDY_VIEWS = frozenset(
+    f"sdy.{name}"
+    for name in (
+        "sharding_constraint", "propagation_barrier", "sharded_to_unreduced", "replicated_to_unreduced", "data_flow_edge",
+        "func_data_flow_edge", "sharding_group",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What the program's text cannot say."""
+
+    trip_counts: Mapping[str, int] = field(default_factory=dict)  # by loop label; "*" for every unknown one
+    approximate: bool = False  # cost unknown custom calls by their bytes instead of refusing
+
+
+def read_workload(program: Program, options: ReadOptions | None = None) -> Workload:
+    """The op graph of one device's program.
+
+    Raises:
+        UnsupportedError: an op, dtype or custom call that no rule covers.
+        UsageError: a loop whose trip count must be given.
+    """
+    reader = _Reader(program, options or ReadOptions())
+    return reader.read()
+
+
+class _Reader:
+    """State of one walk: values numbered in order of definition."""
+
+    def __init__(self, program: Program, options: ReadOptions) -> None:
+        self._program = program
+        self._options = options
+        self._types = LocalTypes(program.mesh, where=program.name)
+        self._collectives = CollectiveReader(program.mesh, self._types)
+        self._functions: dict[str, Any] = {}
+        self._tensors: list[Tensor] = []
+        self._ids: dict[Any, int] = {}
+        self._shardings: dict[int, Any] = {}
+        self._loops = 0
+        self._warnings: dict[str, None] = {}
+        self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
+            "stablehlo.while": self._while,
+            "stablehlo.case": self._branch,
+            "stablehlo.if": self._branch,
+            "func.call": self._call,
+            "stablehlo.composite": self._composite,
+            "stablehlo.custom_call": self._custom_call,
+            "stablehlo.async_start": self._async_start,
+            "stablehlo.async_done": self._forward,
+            "stablehlo.optimization_barrier": self._forward,
+            "sdy.manual_computation": self._manual_computation,
+            "sdy.named_computation": self._manual_computation,
+            "sdy.constant": self._constant,
+            "sdy.all_slice": self._all_slice,
+            "mhlo.fusion": self._fusion,
+            **{name: self._forward for name in _SDY_VIEWS},
+            **{name: self._sdy_collective for name in SDY_COLLECTIVES},
+            **{name: self._stablehlo_collective for name in STABLEHLO_COLLECTIVES},
+        }
+
+    def read(self) -> Workload:
+        program = self._program
+        main = entry_function(program.module, where=program.source)
+        for op in program.module.body.operations:
+            if op.operation.name == "func.func":
+                self._functions[ir.StringAttr(op.attributes["sym_name"]).value] = op
+        block = main.operation.regions[0].blocks[0]
+        marks = main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else None
+        inputs = []
+        for index, argument in enumerate(block.arguments):
+            attributes = ir.DictAttr(marks[index]) if marks is not None else {}
+            sharding = attributes["sdy.sharding"] if program.partitioned and "sdy.sharding" in attributes else None
+            inputs.append(self._define(argument, sharding))
+        ops: list[Op] = []
+        outputs = self._read_block(block, ops, "")
+        if not ops and not outputs:
+            from meshcast.errors import InputError
+
+            raise InputError("the module is empty: its entry function does nothing", where=program.source)
+        return Workload(
+            name=program.name,
+            tensors=tuple(self._tensors),
+            body=Block(inputs=tuple(inputs), outputs=outputs, ops=tuple(ops)),
+            arguments=program.arguments,
+            mesh=program.mesh,
+            source=program.source,
+            sha256=program.sha256,
+            warnings=tuple(self._warnings),
+        )
+
+    # Values.
+
+    def _define(self, value: Any, sharding: Any | None) -> int:
+        index = len(self._tensors)
+        self._tensors.append(self._types.tensor(value.type, sharding))
+        self._ids[value] = index
+        if sharding is not None:
+            self._shardings[index] = sharding
+        return index
+
+    def _results(self, operation: Any) -> tuple[int, ...]:
+        attributes = operation.attributes
+        if "sdy.sharding" in attributes and self._program.partitioned:
+            shardings = sdy.TensorShardingPerValueAttr(attributes["sdy.sharding"]).shardings
+            return tuple(self._define(r, s) for r, s in zip(operation.results, shardings, strict=True))
+        return tuple(self._define(result, None) for result in operation.results)
+
+    def _operands(self, operation: Any) -> tuple[int, ...]:
+        ids = self._ids
+        return tuple(ids[value] for value in operation.operands)
+
+    def _tensors_of(self, ids: tuple[int, ...]) -> tuple[Tensor, ...]:
+        tensors = self._tensors
+        return tuple(tensors[i] for i in ids)
+
+    # Blocks and ordinary ops.
+
+    def _read_block(self, block: Any, ops: list[Op], scope: str) -> tuple[int, ...]:
+        """Appends the block's ops; returns the values its terminator yields."""
+        returned: tuple[int, ...] = ()
+        handlers = self._handlers
+        for view in block.operations:
+            operation = view.operation
+            name = operation.name
+            handler = handlers.get(name)
+            if handler is not None:
+                handler(operation, ops, scope)
+            elif name in ("stablehlo.return", "func.return", "sdy.return", "mhlo.return"):
+                returned = self._operands(operation)
+            else:
+                self._plain(name, operation, ops, scope)
+        return returned
+
+    def _plain(self, name: str, operation: Any, ops: list[Op], scope: str) -> None:
+        rule = RULES.get(name)
+        location = location_name(operation)
+        if rule is None:
+            reason = REFUSED.get(name, "no cost rule knows it")
+            raise UnsupportedError(
+                f"the op {name} is not supported: {reason}",
+                where=self._where(location, scope),
+                fix="lower the program without it",
+            )
+        operands = self._operands(operation)
+        results = self._results(operation)
+        reading = OpReading(
+            name=name,
+            operands=self._tensors_of(operands),
+            results=self._tensors_of(results),
+            op=operation,
+            location=self._where(location, scope),
+        )
+        for implied in self._collectives.implied(reading, operands, results, self._shardings):
+            self._emit_collective(implied, operands, location, ops)
+        self._emit(name, rule(reading), operands, results, location, ops)
+
+    def _emit(
+        self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
+        blocks: tuple[Block, ...] = (), trips: int = 1,
+    ) -> None:  # fmt: skip
+        ops.append(
+            Op(
+                name=name,
+                cost=cost,
+                operands=operands,
+                results=results,
+                blocks=blocks,
+                trip_count=trips,
+                location=location,
+                recomputed="rematted_computation" in location,
+            )
+        )
+
+    def _emit_collective(self, cost: Cost, operands: tuple[int, ...], location: str, ops: list[Op]) -> None:
+        """A collective the program does not spell out: its data is its own value, so that nothing else waits on it."""
+        moved = len(self._tensors)
+        self._tensors.append(Tensor((cost.written_bytes,), "i8"))
+        self._emit("meshcast.halo", cost, operands[:1], (moved,), location, ops)
+
+    def _forward(self, operation: Any, ops: list[Op], scope: str) -> None:
+        """Results that are their operands under another name."""
+        operands = self._operands(operation)
+        for result, value in zip(operation.results, operands, strict=False):
+            self._ids[result] = value
+
+    def _constant(self, operation: Any, ops: list[Op], scope: str) -> None:
+        self._emit("stablehlo.constant", Cost(kind=OpKind.GENERATE), (), self._results(operation), "", ops)
+
+    def _all_slice(self, operation: Any, ops: list[Op], scope: str) -> None:
+        operands = self._operands(operation)
+        result = self._define(operation.results[0], operation.attributes["out_sharding"])
+        moved = self._tensors[result].bytes
+        cost = Cost(kind=OpKind.SLICE, operand_bytes=(moved,), written_bytes=moved)
+        self._emit("sdy.all_slice", cost, operands, (result,), location_name(operation), ops)
+
+    def _custom_call(self, operation: Any, ops: list[Op], scope: str) -> None:
+        operands = self._operands(operation)
+        results = self._results(operation)
+        location = location_name(operation)
+        reading = OpReading(
+            name="stablehlo.custom_call",
+            operands=self._tensors_of(operands),
+            results=self._tensors_of(results),
+            op=operation,
+            location=self._where(location, scope),
+        )
+        target = ir.StringAttr(operation.attributes["call_target_name"]).value
+        try:
+            cost = custom_call_cost(reading)
+        except UnsupportedError:
+            if not self._options.approximate:
+                raise
+            self._warnings[f"custom call {target} has no known cost: counted by its bytes alone"] = None
+            cost = Cost(
+                kind=OpKind.CUSTOM,
+                operand_bytes=tuple(t.bytes for t in reading.operands),
+                written_bytes=sum(t.bytes for t in reading.results),
+                guessed=True,
+            )
+        self._emit(f"custom_call:{target}", cost, operands, results, location, ops)
+
+    # Collectives.
+
+    def _sdy_collective(self, operation: Any, ops: list[Op], scope: str) -> None:
+        operands = self._operands(operation)
+        sharding = operation.attributes["out_sharding"]
+        result = self._define(operation.results[0], sharding)
+        costs = list(self._collectives.sdy(operation, self._tensors[operands[0]], self._tensors[result]))
+        for cost in costs[:-1]:  # several axes moved one after the other: each step is a value of its own
+            step = len(self._tensors)
+            self._tensors.append(self._tensors[result])
+            self._emit(operation.name, cost, operands, (step,), location_name(operation), ops)
+            operands = (step,)
+        self._emit(operation.name, costs[-1], operands, (result,), location_name(operation), ops)
+
+    def _stablehlo_collective(self, operation: Any, ops: list[Op], scope: str) -> None:
+        operands = self._operands(operation)
+        results = self._results(operation)
+        cost = self._collectives.stablehlo(operation, self._tensors_of(operands), self._tensors_of(results))
+        self._emit(operation.name, cost, operands, results, location_name(operation), ops)
+
+    # Structure.
+
+    def _call(self, operation: Any, ops: list[Op], scope: str) -> None:
+        self._inline(ir.FlatSymbolRefAttr(operation.attributes["callee"]).value, operation, ops, scope)
+
+    def _composite(self, operation: Any, ops: list[Op], scope: str) -> None:
+        self._inline(ir.FlatSymbolRefAttr(operation.attributes["decomposition"]).value, operation, ops, scope)
+
+    def _inline(self, symbol: str, operation: Any, ops: list[Op], scope: str) -> None:
+        block = self._functions[symbol].operation.regions[0].blocks[0]
+        for argument, value in zip(block.arguments, self._operands(operation), strict=True):
+            self._ids[argument] = value
+        outputs = self._read_block(block, ops, f"{scope}/{symbol}")
+        for result, value in zip(operation.results, outputs, strict=True):
+            self._ids[result] = value
+
+    def _fusion(self, operation: Any, ops: list[Op], scope: str) -> None:
+        self._manual_computation(operation, ops, scope)
+
+    def _async_start(self, operation: Any, ops: list[Op], scope: str) -> None:
+        self._manual_computation(operation, ops, scope)
+
+    def _manual_computation(self, operation: Any, ops: list[Op], scope: str) -> None:
+        """A region whose arguments are its operands: shard_map bodies, named computations, fusions."""
+        block = operation.regions[0].blocks[0]
+        for argument, value in zip(block.arguments, self._operands(operation), strict=True):
+            self._ids[argument] = value
+        outputs = self._read_block(block, ops, scope)
+        for result, value in zip(operation.results, outputs, strict=False):
+            self._ids[result] = value
+
+    def _while(self, operation: Any, ops: list[Op], scope: str) -> None:
+        operands = self._operands(operation)
+        location = location_name(operation)
+        self._loops += 1
+        label = f"while#{self._loops}"
+        trips = trip_count(operation)
+        if trips is None:
+            given = self._options.trip_counts
+            trips = given.get(label, given.get("*"))
+        if trips is None:
+            raise UsageError(
+                f"the trip count of {label} is not a constant of the program",
+                where=self._where(location, scope),
+                fix=f"give it: --trip-count N, or --trip-count {label}=N for this loop alone",
+            )
+        body = operation.regions[1].blocks[0]
+        carried = []
+        for argument, value in zip(body.arguments, operands, strict=True):
+            carried.append(self._define(argument, self._shardings.get(value)))
+        inner: list[Op] = []
+        outputs = self._read_block(body, inner, scope)
+        block = Block(inputs=tuple(carried), outputs=outputs, ops=tuple(inner))
+        results = self._results(operation)
+        self._emit(label, Cost(kind=OpKind.LOOP), operands, results, location, ops, (block,), trips)
+
+    def _branch(self, operation: Any, ops: list[Op], scope: str) -> None:
+        operands = self._operands(operation)
+        blocks = []
+        for region in operation.regions:
+            inner: list[Op] = []
+            outputs = self._read_block(region.blocks[0], inner, scope)
+            blocks.append(Block(inputs=(), outputs=outputs, ops=tuple(inner)))
+        self._warnings["a branch of the program depends on data: the costlier side is counted"] = None
+        results = self._results(operation)
+        self._emit(operation.name, Cost(kind=OpKind.BRANCH), operands, results, location_name(operation), ops, tuple(blocks))
+
+    def _where(self, location: str, scope: str) -> str:
+        return f"{self._program.source}{scope}" + (f" at {location}" if location else "")
+
+
+def location_name(operation: Any) -> str:
+    """The op's own name in its debug location (`jit(step)/while/body/dot_general`), or nothing."""
+    return getattr(operation.location, "name_str", "") or ""

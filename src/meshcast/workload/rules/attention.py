@@ -1,0 +1,86 @@
+"""cuDNN's fused attention as one op, forward and backward.
+
+Over the P = B H Sq Skv scores (halved under a causal mask, at most Sq times the window under a sliding one), with head
+sizes D of queries and keys and V of values: forward 2 P (D + V), that is 4 B H Sq Skv D when they are equal; backward
+2 P (3 D + 2 V), the five products S, dV, dP, dQ, dK. Softmax adds one exponential per score, and 4 vector FLOPs per
+score (scale, maximum, subtract, sum) forward or 5 backward (scale, subtract, and dS = P (dP - delta) scaled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from meshcast.errors import UnsupportedError
+from meshcast.workload.graph import Attention, Cost, OpKind, Tensor
+from meshcast.workload.rule import OpReading
+from meshcast.workload.rules.backend_config import backend_config, dimensions
+from meshcast.workload.rules.costs import total_bytes
+from meshcast.workload.rules.vendor import without_workspace
+
+_FORWARD_VECTOR_FLOPS, _BACKWARD_VECTOR_FLOPS = 4, 5
+
+
+def fused_attention(reading: OpReading) -> Cost:
+    """The cost of a `__cudnn$fmha*` call; operands 0 to 2 are queries, keys and values in either head layout."""
+    config = backend_config(reading.op).get("cudnn_fmha_backend_config", {})
+    backward = any(key.startswith("bmm1_grad") for key in config)
+    if len(reading.operands) < 3 or any(len(tensor.shape) != 4 for tensor in reading.operands[:3]):
+        raise UnsupportedError(
+            "a fused attention call needs four-dimensional queries, keys and values",
+            where=reading.location or None,
+            fix="declare its cost in a `meshcast.cost` attribute",
+        )
+    query, key, value = reading.operands[:3]
+    heads_dim = _heads_dim(config)
+    length_dim = 3 - heads_dim  # dimension 0 is the batch and 3 the head, so lengths sit at the other of 1 and 2
+    paged = bool(config.get("is_paged_attention"))
+    geometry = Attention(
+        batch=query.shape[0],
+        heads=query.shape[heads_dim],
+        kv_heads=key.shape[heads_dim],
+        q_len=query.shape[length_dim],
+        kv_len=_paged_length(config) if paged else key.shape[length_dim],
+        head_dim=query.shape[3],
+        dtype=query.dtype,
+        causal="CAUSAL" in str(config.get("mask_type", "")),
+        backward=backward,
+    )
+    return _cost(reading, geometry, value, window=int(config.get("sliding_window_length", 0)))
+
+
+def _cost(reading: OpReading, shape: Attention, value: Tensor, *, window: int) -> Cost:
+    """Work over the scores that the masks leave."""
+    scores = shape.batch * shape.heads * shape.q_len * shape.kv_len * _visible(shape, window)
+    head, value_head = shape.head_dim, value.shape[3]
+    products = 3 * head + 2 * value_head if shape.backward else head + value_head
+    return Cost(
+        kind=OpKind.CUSTOM,
+        dtype=shape.dtype,
+        matrix_flops=2 * scores * products,
+        vector_flops=scores * (_BACKWARD_VECTOR_FLOPS if shape.backward else _FORWARD_VECTOR_FLOPS),
+        transcendentals=scores,
+        operand_bytes=tuple(tensor.bytes for tensor in reading.operands),
+        written_bytes=total_bytes(without_workspace(reading.results)),
+        geometry=shape,
+    )
+
+
+def _visible(shape: Attention, window: int) -> float:
+    """The part of the scores that is computed."""
+    visible = 0.5 if shape.causal else 1.0
+    return min(visible, window / max(1, shape.kv_len)) if window else visible
+
+
+def _heads_dim(config: Mapping[str, Any]) -> int:
+    """1 for `[batch, heads, length, head]`, 2 for `[batch, length, heads, head]`, which JAX calls BNTH and BTNH."""
+    forward = config.get("bmm1_dot_dimension_numbers")
+    if forward:
+        return dimensions(forward, "lhs_batch_dimensions")[1]
+    gradient = config.get("bmm1_grad_gemm1_dot_dimension_numbers")
+    return dimensions(gradient, "rhs_batch_dimensions")[1] if gradient else 2
+
+
+def _paged_length(config: Mapping[str, Any]) -> int:
+    """Keys per sequence where operand 1 is a pool of pages: the scores' own shape says it."""
+    return dimensions(config["intermediate_tensor_shape"], "dimensions")[3]

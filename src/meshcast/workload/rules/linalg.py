@@ -1,0 +1,61 @@
+"""Matrix factorisations, triangular solves and Fourier transforms, counted on the vector units.
+
+They run in steps too small or too serial for the matrix engine's peak to say anything about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meshcast.workload.graph import Cost, OpKind
+from meshcast.workload.rule import OpReading, Rule
+from meshcast.workload.rules.attributes import integers
+from meshcast.workload.rules.costs import is_complex, streamed
+
+
+def cholesky(reading: OpReading) -> Cost:
+    """n^3 / 3 per matrix, as XLA; half of the operand is read and half of the result written."""
+    matrix = reading.operands[0]
+    flops = matrix.elements * matrix.shape[-1] // 3 * real_factor(matrix.dtype)
+    return Cost(
+        kind=OpKind.LINALG,
+        dtype=matrix.dtype,
+        vector_flops=float(flops),
+        operand_bytes=(matrix.bytes // 2,),
+        written_bytes=reading.results[0].bytes // 2,
+    )
+
+
+def triangular_solve(reading: OpReading) -> Cost:
+    """2 n per element of the right-hand side, as XLA (the triangle halves that; XLA does not); half of A is read."""
+    matrix, rhs = reading.operands[:2]
+    return Cost(
+        kind=OpKind.LINALG,
+        dtype=rhs.dtype,
+        vector_flops=2.0 * matrix.shape[-1] * rhs.elements * real_factor(matrix.dtype),
+        operand_bytes=(matrix.bytes // 2, *(tensor.bytes for tensor in reading.operands[1:])),
+        written_bytes=sum(tensor.bytes for tensor in reading.results),
+    )
+
+
+def _fft(reading: OpReading) -> Cost:
+    """8 E floor(log2 N) for a transform of length N over E input elements: XLA's count of a radix-2 transform.
+
+    The textbook's 5 N log2 N is the same algorithm with the additions shared. Over several dimensions the logarithms
+    add up (XLA multiplies them).
+    """
+    operand = reading.operands[0]
+    stages = sum(max(0, length.bit_length() - 1) for length in integers(reading.op, "fft_length"))
+    return streamed(reading, OpKind.FFT, vector_flops=8 * stages * operand.elements)
+
+
+def real_factor(dtype: str) -> int:
+    """Real multiply-adds per multiply-add of `dtype`."""
+    return 4 if is_complex(dtype) else 1
+
+
+RULES: Mapping[str, Rule] = {
+    "stablehlo.cholesky": cholesky,
+    "stablehlo.triangular_solve": triangular_solve,
+    "stablehlo.fft": _fft,
+}

@@ -1,0 +1,108 @@
+"""Ops that move, generate or only rename data: no FLOPs, and bytes only where memory is really touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
+from meshcast.workload.rule import OpReading, Rule
+from meshcast.workload.rules.attributes import integers
+from meshcast.workload.rules.costs import streamed, total_bytes, view
+
+_VIEWS = (
+    "after_all create_token dynamic_reshape get_dimension_size get_tuple_element optimization_barrier partition_id "
+    "replica_id reshape set_dimension_size tuple"
+)
+
+
+def _bitcast_convert(reading: OpReading) -> Cost:
+    """A reinterpretation; one that changes the element width changes the tiling too, so it is a copy."""
+    if DTYPE_BITS[reading.operands[0].dtype] == DTYPE_BITS[reading.results[0].dtype]:
+        return view(reading)
+    return streamed(reading, OpKind.MOVE)
+
+
+def _broadcast_in_dim(reading: OpReading) -> Cost:
+    """The operand read once, however often it is repeated; adding dimensions of size one is a reshape."""
+    operand, result = reading.operands[0], reading.results[0]
+    if operand.elements == result.elements:
+        dims = integers(reading.op, "broadcast_dimensions")
+        kept = [dim for dim, size in zip(dims, operand.shape, strict=False) if size > 1]
+        if kept == sorted(kept):
+            return view(reading)
+    return streamed(reading, OpKind.BROADCAST)
+
+
+def _broadcast(reading: OpReading) -> Cost:
+    """New leading dimensions."""
+    if reading.operands[0].elements == reading.results[0].elements:
+        return view(reading)
+    return streamed(reading, OpKind.BROADCAST)
+
+
+def _transpose(reading: OpReading) -> Cost:
+    """A transpose; one that keeps the order of all dimensions longer than one moves nothing."""
+    shape = reading.operands[0].shape
+    moved = [dim for dim in integers(reading.op, "permutation") if shape[dim] > 1]
+    if moved == sorted(moved):
+        return view(reading)
+    return streamed(reading, OpKind.TRANSPOSE)
+
+
+def _move(reading: OpReading) -> Cost:
+    """Every byte in and out."""
+    return streamed(reading, OpKind.MOVE)
+
+
+def _pad(reading: OpReading) -> Cost:
+    """The operand, less what negative padding crops, and the padding value."""
+    operand, *others = reading.operands
+    written = reading.results[0].bytes
+    return Cost(
+        kind=OpKind.MOVE,
+        dtype=operand.dtype,
+        operand_bytes=(min(operand.bytes, written), *(tensor.bytes for tensor in others)),
+        written_bytes=written,
+    )
+
+
+def _constant(reading: OpReading) -> Cost:
+    """Resident in memory or folded into its reader: nothing to write."""
+    return Cost(kind=OpKind.GENERATE, dtype=reading.results[0].dtype, operand_bytes=(0,) * len(reading.operands))
+
+
+def _iota(reading: OpReading) -> Cost:
+    """A counter, written out."""
+    return streamed(reading, OpKind.GENERATE, dtype=reading.results[0].dtype)
+
+
+def _host_transfer(reading: OpReading) -> Cost:
+    """Infeed and outfeed: what crosses to or from the host; tokens have no size."""
+    values = (*reading.operands, *reading.results)
+    return Cost(
+        kind=OpKind.HOST,
+        dtype=next((tensor.dtype for tensor in values if tensor.dtype != "token"), ""),
+        operand_bytes=tuple(tensor.bytes for tensor in reading.operands),
+        written_bytes=total_bytes(reading.results),
+    )
+
+
+RULES: Mapping[str, Rule] = {
+    **{f"stablehlo.{name}": view for name in _VIEWS.split()},
+    "stablehlo.bitcast_convert": _bitcast_convert,
+    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.broadcast": _broadcast,
+    "stablehlo.transpose": _transpose,
+    "stablehlo.concatenate": _move,
+    "stablehlo.reverse": _move,
+    "stablehlo.pad": _pad,
+    "stablehlo.dynamic_pad": _pad,
+    "stablehlo.constant": _constant,
+    "chlo.constant": _constant,
+    "chlo.constant_like": _constant,
+    "stablehlo.iota": _iota,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.infeed": _host_transfer,
+    "stablehlo.outfeed": _host_transfer,
+}

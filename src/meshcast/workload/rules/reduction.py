@@ -1,0 +1,106 @@
+"""Reductions of every shape: reduce, sliding windows, scans, map, and pooling's backward pass.
+
+The body's work is counted per application, so an argmax costs its nine ops per step and not one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from meshcast.workload.graph import Cost, OpKind, Reduction, Window
+from meshcast.workload.rule import OpReading, Rule
+from meshcast.workload.rules.attributes import integer, integers
+from meshcast.workload.rules.costs import streamed
+from meshcast.workload.rules.regions import block_elements, region_work
+
+
+def _reduce(reading: OpReading) -> Cost:
+    """(input elements - output elements) applications of the body, all operands reduced together."""
+    operand, result = reading.operands[0], reading.results[0]
+    work = region_work(reading)
+    steps = operand.elements - result.elements
+    return streamed(
+        reading,
+        OpKind.REDUCE,
+        vector_flops=work.flops * steps,
+        transcendentals=work.transcendentals * steps,
+        geometry=Reduction(shape=operand.shape, dims=integers(reading.op, "dimensions")),
+    )
+
+
+def _reduce_window(reading: OpReading) -> Cost:
+    """(window - 1) applications per output element; padded positions count, as they do in XLA."""
+    operand, result = reading.operands[0], reading.results[0]
+    geometry = _window(reading)
+    work = region_work(reading)
+    steps = result.elements * (math.prod(geometry.window) - 1)
+    return streamed(
+        reading,
+        OpKind.WINDOW,
+        dtype=operand.dtype,
+        vector_flops=work.flops * steps,
+        transcendentals=work.transcendentals * steps,
+        geometry=geometry,
+    )
+
+
+def _select_and_scatter(reading: OpReading) -> Cost:
+    """Per source element: (window - 1) selections to find its place, then one scatter step."""
+    source = reading.operands[1]
+    geometry = _window(reading)
+    select, scatter = region_work(reading, 0), region_work(reading, 1)
+    selections = source.elements * (math.prod(geometry.window) - 1)
+    return streamed(
+        reading,
+        OpKind.WINDOW,
+        vector_flops=select.flops * selections + scatter.flops * source.elements,
+        transcendentals=select.transcendentals * selections + scatter.transcendentals * source.elements,
+        geometry=geometry,
+    )
+
+
+def _window(reading: OpReading) -> Window:
+    """The window over operand 0."""
+    shape = reading.operands[0].shape
+    window = integers(reading.op, "window_dimensions", (1,) * len(shape))
+    return Window(shape=shape, window=window, strides=integers(reading.op, "window_strides", (1,) * len(shape)))
+
+
+def _scan(reading: OpReading) -> Cost:
+    """One application of the body per element; a work-efficient parallel scan does up to twice as many.
+
+    The block may be written on scalars or on slices of the whole (unsharded) operand: its work is taken per element.
+    """
+    operand = reading.operands[0]
+    work = region_work(reading)
+    steps = operand.elements / max(1, block_elements(reading))
+    return streamed(
+        reading,
+        OpKind.SCAN,
+        vector_flops=work.flops * steps,
+        transcendentals=work.transcendentals * steps,
+        geometry=Reduction(shape=operand.shape, dims=(integer(reading.op, "dimension"),)),
+    )
+
+
+def _map(reading: OpReading) -> Cost:
+    """The body once per element."""
+    result = reading.results[0]
+    work = region_work(reading)
+    return streamed(
+        reading,
+        OpKind.ELEMENTWISE,
+        dtype=result.dtype,
+        vector_flops=work.flops * result.elements,
+        transcendentals=work.transcendentals * result.elements,
+    )
+
+
+RULES: Mapping[str, Rule] = {
+    "stablehlo.reduce": _reduce,
+    "stablehlo.reduce_window": _reduce_window,
+    "stablehlo.select_and_scatter": _select_and_scatter,
+    "stablehlo.map": _map,
+    "chlo.scan": _scan,
+}

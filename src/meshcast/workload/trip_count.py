@@ -1,0 +1,112 @@
+"""Trip counts of counted loops: `while i < n: i += step`, as scan and fori_loop lower to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meshcast.capture.mlir import ir
+
+CONSTANTS = ("stablehlo.constant", "sdy.constant")
+_TRANSPARENT = ("stablehlo.convert", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.optimization_barrier")
+_KNOWN_COUNT = ("meshcast.trip_count", "mhlo.known_trip_count", "known_trip_count")
+_MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+
+
+def trip_count(loop: Any) -> int | None:
+    """How often a `stablehlo.while` runs its body, or None where its bounds are not constants."""
+    for name in _KNOWN_COUNT:
+        if name in loop.attributes:
+            return int(ir.IntegerAttr(loop.attributes[name]).value)
+    condition, body = loop.regions[0].blocks[0], loop.regions[1].blocks[0]
+    compare = _defining(condition.operations[len(condition.operations) - 1].operands[0])
+    if compare is None or compare.name != "stablehlo.compare":
+        return None
+    direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    left, right = compare.operands
+    index = _argument_index(left, condition)
+    if index is None or _step(body, index) is None:  # the counter may stand on either side
+        left, right, direction = right, left, _MIRRORED[direction]
+        index = _argument_index(left, condition)
+    if index is None:
+        return None
+    step = _step(body, index)
+    start = constant_value(loop.operands[index])
+    limit = constant_value(right)
+    if limit is None:
+        limit = _invariant_limit(loop, condition, body, right)
+    if start is None or limit is None or not step:
+        return None
+    return _iterations(start, limit, step, direction)
+
+
+def _iterations(start: int, limit: int, step: int, direction: str) -> int | None:
+    if direction == "NE":
+        distance = limit - start
+        return distance // step if distance % step == 0 and distance // step >= 0 else None
+    if direction in ("LE", "GE"):
+        limit += 1 if direction == "LE" else -1
+    if direction in ("LT", "LE") and step > 0:
+        return max(0, -((start - limit) // step))
+    if direction in ("GT", "GE") and step < 0:
+        return max(0, -((limit - start) // -step))
+    return None
+
+
+def _invariant_limit(loop: Any, condition: Any, body: Any, value: Any) -> int | None:
+    """A limit carried through the loop unchanged."""
+    index = _argument_index(value, condition)
+    if index is None:
+        return None
+    yielded = body.operations[len(body.operations) - 1].operands[index]
+    return constant_value(loop.operands[index]) if yielded == body.arguments[index] else None
+
+
+def _step(body: Any, index: int) -> int | None:
+    """What the body adds to carried value `index` each time."""
+    yielded = _defining(body.operations[len(body.operations) - 1].operands[index])
+    if yielded is None or yielded.name not in ("stablehlo.add", "stablehlo.subtract"):
+        return None
+    left, right = yielded.operands
+    if _argument_index(left, body) == index:
+        step = constant_value(right)
+    elif yielded.name == "stablehlo.add" and _argument_index(right, body) == index:
+        step = constant_value(left)
+    else:
+        return None
+    return None if step is None else (-step if yielded.name == "stablehlo.subtract" else step)
+
+
+def _argument_index(value: Any, block: Any) -> int | None:
+    defining = _defining(value)
+    while defining is not None and defining.name in _TRANSPARENT:
+        value = defining.operands[0]
+        defining = _defining(value)
+    for index, argument in enumerate(block.arguments):
+        if value == argument:
+            return index
+    return None
+
+
+def _defining(value: Any) -> Any | None:
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else getattr(owner, "operation", owner)
+
+
+def constant_value(value: Any) -> int | None:
+    """The integer a value always holds, through converts and broadcasts, or None."""
+    operation = _defining(value)
+    while operation is not None and operation.name in _TRANSPARENT:
+        operation = _defining(operation.operands[0])
+    if operation is not None and operation.name == "stablehlo.get_dimension_size":
+        dim = ir.IntegerAttr(operation.attributes["dimension"]).value
+        size = ir.RankedTensorType(operation.operands[0].type).shape[dim]
+        return int(size) if size >= 0 else None
+    if operation is None or operation.name not in CONSTANTS:
+        return None
+    attribute = operation.attributes["value"]
+    if not isinstance(attribute, (ir.DenseIntElementsAttr, ir.DenseElementsAttr)) or not attribute.is_splat:
+        return None
+    splat = np.asarray(ir.DenseElementsAttr(attribute)).reshape(-1)
+    return int(splat[0]) if splat.size and np.issubdtype(splat.dtype, np.integer) else None

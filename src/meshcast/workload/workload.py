@@ -1,0 +1,150 @@
+"""`Workload`: one device's op graph with its totals, a columnar view, a content hash and a printer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meshcast.capture.program import Argument
+from meshcast.mesh import Mesh
+from meshcast.workload.graph import Block, Collective, Op, OpKind, Tensor
+
+COLUMNS = np.dtype(
+    [
+        ("name", "U48"), ("kind", "U16"), ("dtype", "U16"), ("count", "i8"), ("matrix_flops", "f8"), ("vector_flops", "f8"),
+        ("transcendentals", "f8"), ("read_bytes", "f8"), ("written_bytes", "f8"), ("sent_bytes", "f8"), ("recomputed", "?"),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over a step of one device, loops multiplied, branches at their costlier side."""
+
+    matrix_flops: dict[str, float]
+    vector_flops: dict[str, float]
+    transcendentals: float
+    unfused_bytes: float
+    recomputed_flops: float
+    collective_bytes: dict[str, float]
+    ops: int
+
+    @property
+    def flops(self) -> float:
+        """All FLOPs, matrix and vector."""
+        return sum(self.matrix_flops.values()) + sum(self.vector_flops.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """The op graph of one device's program."""
+
+    name: str
+    tensors: tuple[Tensor, ...] = field(repr=False)
+    body: Block = field(repr=False)
+    arguments: tuple[Argument, ...] = field(repr=False)
+    mesh: Mesh
+    source: str
+    sha256: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> int:
+        """Devices the whole program runs on."""
+        return self.mesh.size
+
+    def walk(self) -> Iterator[tuple[Op, int]]:
+        """Every op with how often it runs in a step; of branches only the costlier one."""
+        yield from _walk(self.body, 1)
+
+    def collectives(self) -> Iterator[tuple[Collective, int]]:
+        """Every collective with how often it runs."""
+        for op, count in self.walk():
+            if isinstance(op.cost.geometry, Collective):
+                yield op.cost.geometry, count
+
+    @cached_property
+    def table(self) -> np.ndarray[Any, Any]:
+        """One row per op, as columns; sums of `count * column` are the step's totals."""
+        rows = []
+        for op, count in self.walk():
+            cost = op.cost
+            sent = cost.geometry.sent_bytes if isinstance(cost.geometry, Collective) else 0.0
+            rows.append(
+                (op.name, cost.kind.value, cost.dtype, count, cost.matrix_flops, cost.vector_flops, cost.transcendentals,
+                 sum(cost.operand_bytes), cost.written_bytes, sent, op.recomputed)
+            )  # fmt: skip
+        return np.array(rows, dtype=COLUMNS)
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Sums over the step."""
+        matrix: Counter[str] = Counter()
+        vector: Counter[str] = Counter()
+        collective: Counter[str] = Counter()
+        transcendentals = unfused = recomputed = 0.0
+        ops = 0
+        for op, count in self.walk():
+            cost = op.cost
+            ops += 1
+            if cost.matrix_flops:
+                matrix[cost.dtype] += count * cost.matrix_flops
+                recomputed += count * cost.matrix_flops if op.recomputed else 0.0
+            if cost.vector_flops:
+                vector[cost.dtype] += count * cost.vector_flops
+            transcendentals += count * cost.transcendentals
+            if isinstance(cost.geometry, Collective):
+                collective[cost.geometry.kind] += count * cost.geometry.sent_bytes
+            else:
+                unfused += count * (sum(cost.operand_bytes) + cost.written_bytes)
+        return Totals(
+            matrix_flops=dict(matrix),
+            vector_flops=dict(vector),
+            transcendentals=transcendentals,
+            unfused_bytes=unfused,
+            recomputed_flops=recomputed,
+            collective_bytes=dict(collective),
+            ops=ops,
+        )
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of everything a model can see: ops, shapes, loops; not names, files or locations."""
+        digest = hashlib.sha256()
+        for op, count in self.walk():
+            digest.update(repr((op.name, op.cost, op.operands, op.results, count)).encode())
+        digest.update(repr((self.tensors, self.body.inputs, self.body.outputs, self.mesh)).encode())
+        return digest.hexdigest()
+
+    def __str__(self) -> str:
+        from meshcast.workload.printer import summary_text
+
+        return summary_text(self)
+
+    def _repr_html_(self) -> str:
+        from meshcast.workload.printer import summary_html
+
+        return summary_html(self)
+
+
+def _walk(block: Block, count: int) -> Iterator[tuple[Op, int]]:
+    for op in block.ops:
+        yield op, count
+        if op.cost.kind is OpKind.LOOP:
+            yield from _walk(op.blocks[0], count * op.trip_count)
+        elif op.cost.kind is OpKind.BRANCH and op.blocks:
+            yield from _walk(max(op.blocks, key=_weight), count)
+
+
+def _weight(block: Block) -> float:
+    """A hardware-free size of a block, to tell the costlier branch: FLOPs at 100 per byte."""
+    return sum(
+        count * (op.cost.matrix_flops + op.cost.vector_flops + 100.0 * (sum(op.cost.operand_bytes) + op.cost.written_bytes))
+        for op, count in _walk(block, 1)
+    )

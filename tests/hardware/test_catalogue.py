@@ -1,0 +1,165 @@
+"""The catalogue is data, and data has bugs: sparse peaks, both directions, GB for GiB. These tests look for them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from meshcast import hardware
+from meshcast.hardware import Cluster, Device, table
+
+CATALOGUE = hardware.catalogue()
+FILES = sorted((Path(hardware.__file__).parent / "catalogue").glob("*/*.toml"))
+BY_NAME = {device.name: device for device in CATALOGUE.devices}
+
+CONTRACT = (
+    *("h200", "h100-sxm", "a100-sxm-80gb", "b200", "gb200", "mi300x"),
+    *("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7"),
+    *("dgx-a100", "dgx-h100", "gb200-nvl72", "tpu-v5p-pod"),
+)
+TENSOR_CORES = [device for device in CATALOGUE.devices if device.kind == "gpu" and "bf16" in device.matrix_flops]
+each_device = pytest.mark.parametrize("device", CATALOGUE.devices, ids=lambda device: device.name)
+each_tensor_core = pytest.mark.parametrize("device", TENSOR_CORES, ids=lambda device: device.name)
+each_cluster = pytest.mark.parametrize("cluster", CATALOGUE.clusters, ids=lambda cluster: cluster.name)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_contract_names_resolve(name: str) -> None:
+    cluster = hardware.resolve(name)
+    assert name in (cluster.name, cluster.device.name)
+    assert cluster.levels
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_number_has_unit_and_source(path: Path) -> None:
+    data = tomllib.loads(path.read_text())
+    assert data["name"] == path.stem
+    assert path.parent.name == data["schema"].removeprefix("meshcast.").split("/")[0] + "s"
+
+    def walk(value: object) -> None:
+        assert not isinstance(value, int | float) or isinstance(value, bool), f"bare number {value}"
+        if isinstance(value, dict) and "value" in value:
+            assert isinstance(value["source"], str)
+            assert value["source"] != "user"
+        elif isinstance(value, dict | list):
+            for item in value.values() if isinstance(value, dict) else value:
+                walk(item)
+
+    walk(data)
+    for name, source in data.get("sources", {}).items():
+        assert name == "measured" or source["url"].startswith("https://")
+
+
+@each_device
+def test_facts_cover_the_numbers(device: Device) -> None:
+    assert {f"matrix.{dtype}" for dtype in device.matrix_flops} <= device.facts.keys()
+    assert {"compute.cores", "compute.clock", "memory.capacity", "memory.bandwidth", "power.tdp"} <= device.facts.keys()
+    assert device.facts["memory.bandwidth"].value == device.memory_bandwidth
+
+
+@each_device
+def test_plausible_for_its_kind(device: Device) -> None:
+    year = int(device.released)
+    assert 2017 <= year <= 2026
+    assert 8 * 2**30 <= device.memory_bytes <= 1e12
+    if device.kind != "cpu":
+        # Bandwidth of accelerators' memory has grown by about 1.4 times a year, from 0.9 TB/s in 2017.
+        assert 0.8e12 <= device.memory_bandwidth <= 0.9e12 * 1.4 ** (year - 2016)
+        # Peak over bandwidth, the ridge point in FLOP/byte.
+        dense = max(device.matrix_flops.get("bf16", 0.0), device.matrix_flops.get("f16", 0.0))
+        assert 100 <= dense / device.memory_bandwidth <= 600
+    assert device.peak_clock_hz <= device.clock_hz <= 3e9
+    assert (device.idle_watts or 0.0) < device.tdp_watts <= 2000
+    assert 0.5e-6 <= device.launch_latency_s <= 10e-6
+    assert device.cache_bytes < device.memory_bytes
+    assert device.cache_bandwidth is None or device.cache_bandwidth > device.memory_bandwidth
+    assert max(device.vector_flops.values()) <= max(device.matrix_flops.values())
+
+
+@each_tensor_core
+def test_dtype_ratios(device: Device) -> None:
+    peaks = device.matrix_flops
+    assert peaks["bf16"] == pytest.approx(peaks["f16"], rel=0.01)
+    if "f8" in peaks:
+        assert peaks["f8"] == pytest.approx(2 * peaks["bf16"], rel=0.02)
+    if "f4" in peaks:
+        assert peaks["f4"] == pytest.approx((3 if device.name == "gb300" else 2) * peaks["f8"], rel=0.01)
+    if device.vendor == "NVIDIA":
+        assert peaks["tf32"] == pytest.approx(peaks["bf16"] / 2, rel=0.02)
+    if device.name not in ("mi250x", "gb300"):  # their int8 rates are no multiple of bf16
+        assert peaks["i8"] == pytest.approx(2 * peaks["bf16"], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["tpu-v5e", "tpu-v5p", "tpu-v6e"])
+def test_tpu_int8_is_twice_bf16(name: str) -> None:
+    peaks = BY_NAME[name].matrix_flops
+    assert peaks["i8"] == pytest.approx(2 * peaks["bf16"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "below"),
+    [
+        ("a100-sxm-80gb", 313e12),
+        ("h100-sxm", 1000e12),
+        ("h200", 1000e12),
+        ("b200", 2500e12),
+        ("gb200", 2600e12),
+        ("l40s", 370e12),
+        ("mi300x", 1400e12),
+    ],
+)
+def test_peaks_are_dense(name: str, below: float) -> None:
+    assert BY_NAME[name].matrix_flops["bf16"] < below
+
+
+@each_tensor_core
+def test_peak_is_what_the_cores_do_in_a_clock(device: Device) -> None:
+    per_core_and_clock = device.matrix_flops["bf16"] / (device.cores * device.peak_clock_hz)
+    # Rounded clocks and peaks leave up to 2 %; a sparse peak would give the next power of two.
+    architecture = {"Ampere": 2048, "Hopper": 4096, "Blackwell": 8192, "Ada Lovelace": 1024, "CDNA 2": 1024}
+    assert per_core_and_clock == pytest.approx(architecture.get(device.architecture, 2048), rel=0.02)
+
+
+@each_cluster
+def test_levels_grow_outwards(cluster: Cluster) -> None:
+    sizes = [level.size for level in cluster.levels]
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == cluster.max_devices
+    rates = [level.bandwidth for level in cluster.levels]
+    assert rates == sorted(rates, reverse=True)
+    assert cluster.device.name in BY_NAME
+    for level in cluster.levels:
+        assert 1e9 <= level.bandwidth <= cluster.device.memory_bandwidth
+        assert 0 < level.latency_s < 100e-6
+        assert level.topology != "torus" or level.links == 2 * len(level.dims)
+        assert level.topology != "full" or level.links == level.size - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "per_direction"),
+    [("dgx-a100", 300e9), ("dgx-h100", 450e9), ("gb200-nvl72", 900e9), ("tpu-v5p-pod", 600e9), ("tpu-v5e-pod", 200e9)],
+)
+def test_link_rates_are_of_one_direction(name: str, per_direction: float) -> None:
+    assert hardware.load_cluster(name).levels[0].bandwidth == pytest.approx(per_direction)
+
+
+def test_names_and_aliases_are_unique() -> None:
+    everything = [*CATALOGUE.devices, *CATALOGUE.clusters]
+    names = [name for item in everything for name in (item.name, *item.aliases)]
+    assert len(names) == len(set(names))
+    assert all(device.default_cluster in (None, *hardware.cluster_names()) for device in CATALOGUE.devices)
+
+
+def test_default_cluster_is_made_of_a_close_relative() -> None:
+    for device in CATALOGUE.devices:
+        if device.default_cluster:
+            assert hardware.load_cluster(device.default_cluster).device.architecture == device.architecture
+
+
+def test_docs_show_the_catalogue() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "hardware.md"
+    text = docs.read_text()
+    assert table.device_table(CATALOGUE.devices) in text, "run python -m meshcast.hardware.table and paste it"
+    assert table.cluster_table(CATALOGUE.clusters) in text, "run python -m meshcast.hardware.table and paste it"

@@ -1,0 +1,212 @@
+"""Custom calls: library kernels back to their geometry, declared costs, and the error for unknown ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.workload import custom_calls
+from meshcast.workload.custom_calls import register_custom_call
+from meshcast.workload.graph import Attention, Convolution, Cost, Gemm, OpKind, SortGeometry, Tensor
+from meshcast.workload.rule import OpReading
+from meshcast.workload.rules.vendor import without_workspace
+
+CostOf = Callable[..., Cost]
+Call = Callable[..., Cost]
+
+
+@pytest.fixture
+def call(cost_of: CostOf) -> Call:
+    """The cost of a custom call to `target`."""
+
+    def cost(target: str, operands: list[str], results: list[str], config: object = "", more: str = "") -> Cost:
+        text = config if isinstance(config, str) else json.dumps(config)
+        quoted = text.replace('"', "\\22")
+        attributes = f'call_target_name = "{target}", backend_config = "{quoted}"' + (f", {more}" if more else "")
+        return cost_of("stablehlo.custom_call", operands, results, attributes)
+
+    return cost
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """An empty registry of the user's rules."""
+    rules: dict[str, object] = {}
+    monkeypatch.setattr(custom_calls, "_registered", rules)
+    return rules
+
+
+# Attention.
+
+
+def _fmha(mask: str = "NO_MASK", heads_dim: int = 2, backward: bool = False, window: int = 0) -> dict[str, object]:
+    batch = ["0", str(heads_dim)]
+    products = {"bmm1_dot_dimension_numbers": {"lhs_batch_dimensions": batch, "rhs_batch_dimensions": batch}}
+    if backward:
+        products = {"bmm1_grad_gemm1_dot_dimension_numbers": {"rhs_batch_dimensions": batch}}
+    return {"cudnn_fmha_backend_config": {"mask_type": mask, "sliding_window_length": window, **products}}
+
+
+_Q, _KV, _OUT, _STATS = (
+    "tensor<2x512x8x64xbf16>",
+    "tensor<2x256x4x64xbf16>",
+    "tensor<2x8x512x64xbf16>",
+    "tensor<2x8x512xf32>",
+)
+_SCORES = 2 * 8 * 512 * 256
+
+
+def test_fused_attention_forward(call: Call) -> None:
+    cost = call("__cudnn$fmhaSoftmax", [_Q, _KV, _KV], [_OUT, _STATS, "tensor<4096xui8>"], _fmha())
+    assert cost.matrix_flops == 4 * _SCORES * 64
+    assert cost.transcendentals == _SCORES
+    assert cost.geometry == Attention(
+        batch=2, heads=8, kv_heads=4, q_len=512, kv_len=256, head_dim=64, dtype="bf16", causal=False, backward=False
+    )
+    assert cost.kind is OpKind.CUSTOM
+    assert cost.written_bytes == 2 * 8 * 512 * (64 * 2 + 4)  # the workspace is not written out
+
+
+def test_fused_attention_masks(call: Call) -> None:
+    causal = call("__cudnn$fmhaSoftmax", [_Q, _KV, _KV], [_OUT], _fmha("CAUSAL"))
+    assert causal.matrix_flops == 2 * _SCORES * 64
+    window = call("__cudnn$fmhaSoftmax", [_Q, _KV, _KV], [_OUT], _fmha("CAUSAL", window=32))
+    assert window.matrix_flops == 4 * _SCORES * 64 * 32 / 256
+
+
+def test_fused_attention_backward_and_variants(call: Call) -> None:
+    operands = [_Q, _KV, _KV, _STATS, _Q, _Q]
+    grads = ["tensor<2x8x512x64xbf16>", "tensor<2x4x256x64xbf16>", "tensor<2x4x256x64xbf16>"]
+    for target in ("Softmax", "ScaleBiasSoftmax", "SoftmaxDropout", "ScaleBiasSoftmaxDropout"):
+        cost = call(f"__cudnn$fmha{target}Backward", operands, grads, _fmha(backward=True))
+        assert cost.matrix_flops == 10 * _SCORES * 64
+        assert isinstance(cost.geometry, Attention)
+        assert cost.geometry.backward
+
+
+def test_fused_attention_with_heads_before_lengths(call: Call) -> None:
+    query = "tensor<2x8x512x64xf8E4M3FN>"
+    cost = call("__cudnn$fmhaSoftmaxF8", [query, query, query], [query], _fmha(heads_dim=1))
+    assert isinstance(cost.geometry, Attention)
+    assert (cost.geometry.heads, cost.geometry.q_len, cost.dtype) == (8, 512, "f8E4M3FN")
+
+
+# Libraries.
+
+
+def test_cublas_product(call: Call) -> None:
+    dims = {"lhs_contracting_dimensions": ["0"], "rhs_contracting_dimensions": ["1"]}
+    config = {"gemm_backend_config": {"dot_dimension_numbers": dims, "precision_config": {"algorithm": "ALG_UNSET"}}}
+    cost = call(
+        "__cublas$lt$matmul",
+        ["tensor<2048x3072xbf16>", "tensor<4096x2048xbf16>"],
+        ["tensor<3072x4096xbf16>", "tensor<33554432xi8>"],
+        config,
+        'meshcast.layouts = "{0,1},{1,0}->{0,1},{0}"',
+    )
+    assert cost.matrix_flops == 2 * 2048 * 3072 * 4096
+    assert cost.written_bytes == 2 * 3072 * 4096
+    assert isinstance(cost.geometry, Gemm)
+    assert cost.geometry.lhs_contracting_minor  # dimension 0 is innermost in that layout
+    assert cost.geometry.rhs_contracting_minor
+
+
+def test_cudnn_convolution_forward_and_backward_count_the_same(call: Call) -> None:
+    image, kernel, out = "tensor<2x8x8x3xbf16>", "tensor<16x3x3x3xbf16>", "tensor<2x4x4x16xbf16>"
+    more = 'meshcast.window = "{size=3x3 stride=2x2 pad=1_1x1_1}", meshcast.dim_labels = "b01f_o01i->b01f"'
+    forward = call("__cudnn$convForward", [image, kernel], [out, "tensor<128xui8>"], "", more)
+    assert forward.matrix_flops == 2 * 2 * 16 * 3 * 11 * 11
+    assert isinstance(forward.geometry, Convolution)
+    assert forward.geometry.layout == "b01f,o01i->b01f"
+    assert call("__cudnn$convBackwardInput", [out, kernel], [image], "", more).matrix_flops == forward.matrix_flops
+    assert call("__cudnn$convBackwardFilter", [image, out], [kernel], "", more).matrix_flops == forward.matrix_flops
+    with pytest.raises(UnsupportedError, match="labels of the convolution are missing"):
+        call("__cudnn$convForward", [image, kernel], [out])
+
+
+def test_solvers(call: Call) -> None:
+    matrix, info = "tensor<3x12x12xf32>", "tensor<3xi32>"
+    for target in ("lapack_spotrf_ffi", "cusolver_potrf_ffi"):
+        cost = call(target, [matrix], [matrix, info])
+        assert (cost.kind, cost.vector_flops) == (OpKind.LINALG, 12**3)
+    lu = call("cusolver_getrf_ffi", [matrix], [matrix, "tensor<3x12xi32>", info])
+    assert lu.vector_flops == pytest.approx(3 * 2 / 3 * 12**3)
+
+
+def test_top_k_random_bits_and_functions(call: Call) -> None:
+    found = call("mhlo.topk", ["tensor<4x100xf32>"], ["tensor<4x8xf32>", "tensor<4x8xi32>"])
+    assert found.geometry == SortGeometry(length=100, batch=4, operands=1, top=8)
+    words = "tensor<32xui32>"
+    assert call("cu_threefry2x32_ffi", [words] * 4, [words] * 2).kind is OpKind.RNG
+    assert call("mhlo.erf", ["tensor<8xf32>"], ["tensor<8xf32>"]).transcendentals == 8
+
+
+def test_sharding_marks_are_views_and_callbacks_go_to_the_host(call: Call) -> None:
+    for target in ("Sharding", "SPMDFullToShardShape", "annotate_device_placement", "xla.sdy.FuncResultSharding"):
+        cost = call(target, ["tensor<8xf32>"], ["tensor<8xf32>"])
+        assert (cost.kind, cost.operand_bytes, cost.written_bytes) == (OpKind.VIEW, (0,), 0)
+    cost = call("xla_ffi_python_cpu_callback", ["tensor<8xf32>"], [], more="has_side_effect = true")
+    assert (cost.kind, cost.operand_bytes) == (OpKind.HOST, (32,))
+
+
+def test_workspace_is_a_last_vector_of_bytes() -> None:
+    result, scratch = Tensor((4, 4), "f32"), Tensor((128,), "ui8")
+    assert without_workspace((result, scratch)) == (result,)
+    assert without_workspace((scratch,)) == (scratch,)
+    assert without_workspace(()) == ()
+
+
+# Declared and registered costs.
+
+
+def test_cost_estimates_of_kernels(call: Call) -> None:
+    estimate = {"flops": 1000, "transcendentals": 10, "bytes_accessed": 96}
+    kinds = ["tensor<8xf32>"]
+    mosaic = call("tpu_custom_call", kinds, kinds, {"custom_call_config": {"body": "...", "cost_estimate": estimate}})
+    assert (mosaic.matrix_flops, mosaic.transcendentals) == (1000, 10)
+    assert (mosaic.operand_bytes, mosaic.written_bytes) == ((64,), 32)
+    typed = json.dumps(estimate).replace('"', "\\22")
+    gpu = call("mosaic_gpu_v2", kinds, kinds, more=f'mhlo.backend_config = {{cost_estimate_json = "{typed}"}}')
+    assert gpu.matrix_flops == 1000
+    with pytest.raises(UnsupportedError, match="carries no cost_estimate"):
+        call("__gpu$xla.gpu.triton", kinds, kinds)
+
+
+def test_declared_on_the_op(call: Call) -> None:
+    kinds = ["tensor<8xf32>"]
+    declared = 'meshcast.cost = {flops = 2.0e3 : f64, bytes = 64 : i64, dtype = "bf16"}'
+    cost = call("mine", kinds, kinds, more=declared)
+    assert (cost.kind, cost.matrix_flops, cost.dtype) == (OpKind.CUSTOM, 2000, "bf16")
+    from_jax = 'mhlo.frontend_attributes = {meshcast.cost = "{\\22vector_flops\\22: 5}"}'
+    assert call("mine", kinds, kinds, more=from_jax).vector_flops == 5
+    with pytest.raises(UsageError, match=r"\['flop'\]"):
+        call("mine", kinds, kinds, more="meshcast.cost = {flop = 1.0 : f64}")
+
+
+def _rule(reading: OpReading) -> Cost:
+    return Cost(kind=OpKind.CUSTOM, vector_flops=7.0 * reading.results[0].elements)
+
+
+@pytest.mark.usefixtures("registry")
+def test_registered_by_the_user(call: Call) -> None:
+    register_custom_call("my_*", _rule)
+    kinds = ["tensor<8xf32>"]
+    assert call("my_kernel", kinds, kinds).vector_flops == 56
+    with pytest.raises(UsageError, match="registered already"):
+        register_custom_call("my_*", _rule)
+    register_custom_call("my_*", _rule, replace=True)
+    register_custom_call("TopK", _rule)  # a user's rule goes before the built-in one
+    assert call("TopK", kinds, kinds).vector_flops == 56
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_unknown_call_says_what_it_is_and_what_to_do(call: Call) -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        call("mystery", ["tensor<8xf32>", "tensor<2x2xi8>"], ["tensor<4xbf16>"])
+    error = str(raised.value)
+    assert error.startswith("test.mlir: custom call 'mystery' (f32[8], i8[2,2] -> bf16[4])")
+    assert "register_custom_call('mystery', rule)" in error
+    assert "meshcast.cost" in error

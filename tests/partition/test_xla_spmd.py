@@ -54,10 +54,7 @@ def test_two_layers_get_the_expected_collectives(two_layers: str) -> None:
         ("all_reduce", "[[0, 1], [2, 3], [4, 5], [6, 7]]"),
     ]
     assert "(tensor<64x16xf32>) -> tensor<64x64xf32>" in stablehlo  # down's columns, gathered over data
-    assert re.search(
-        r"\}\) .*: \(tensor<8x64xf32>\) -> tensor<8x64xf32>|\(tensor<8x64xf32>\) -> tensor<8x64xf32>", stablehlo
-    )
-    assert re.search(r"tensor<8x64xf32>, tensor<64x64xf32>\) -> tensor<8x64xf32>", stablehlo)
+    assert "(tensor<8x64xf32>, tensor<64x64xf32>) -> tensor<8x64xf32>" in stablehlo  # a device's matrix product
 
 
 def test_collectives_stay_inside_the_loop_and_bytecode_is_taken() -> None:

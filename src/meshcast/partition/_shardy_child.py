@@ -1,6 +1,7 @@
 """The child process that runs Shardy: a failed check inside Shardy aborts the process, and must not abort ours.
 
-Protocol, on stdin and stdout, repeated until end of file: a JSON line `{"bytes": n, "mesh": {...} | null}` and n bytes
+Protocol, on stdin and stdout, repeated until end of file: a JSON line `{"bytes": n, "mesh": {...} | null,
+"optimise": true}` and n bytes
 of MLIR bytecode in; a JSON line `{"ok": true, "bytes": n}` and n bytes out, or `{"ok": false, "message": "..."}`.
 """
 
@@ -31,19 +32,21 @@ PIPELINE = (
 CLEAN_UP = ("canonicalize{enable-patterns={sdy-collective}}", "cse")
 
 
-def partition_module(data: bytes, mesh: Mapping[str, int] | None) -> bytes:
-    """The module with explicit `sdy` collectives, marked as partitioned."""
+def partition_module(data: bytes, mesh: Mapping[str, int] | None, *, optimise: bool = True) -> bytes:
+    """The module with explicit `sdy` collectives, marked as partitioned; `optimise` merges them as XLA would later."""
     context = make_context()
     with context, ir.Location.unknown():
         module = ir.Module.parse(data)
         if mesh:
             _resize_meshes(module, mesh)
+        _run(module, ["func.func(stablehlo-legalize-composite-to-call)"])
         inline_calls(module, entry_function(module, where="program"))
         scans_to_windows(module)
         _run(module, PIPELINE)
-        reassociate_all_reduces(module)
-        _run(module, CLEAN_UP)
-        scatter_sliced_all_reduces(module)
+        if optimise:
+            reassociate_all_reduces(module)
+            _run(module, CLEAN_UP)
+            scatter_sliced_all_reduces(module)
         module.operation.verify()
         module.operation.attributes["meshcast.partitioned"] = ir.UnitAttr.get()
         return to_bytecode(module)
@@ -76,7 +79,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         request = json.loads(header)
         data = source.read(request["bytes"])
         try:
-            result = partition_module(data, request["mesh"])
+            result = partition_module(data, request["mesh"], optimise=request["optimise"])
         except Exception as error:  # everything MLIR or Shardy reports goes back as text
             answer: dict[str, Any] = {"ok": False, "message": str(error)}
             result = b""

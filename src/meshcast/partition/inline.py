@@ -25,10 +25,8 @@ def inline_calls(module: Any, main: Any) -> None:
                         pending.append(block)  # the callee had calls or regions of its own
                 else:
                     pending.extend(inner for region in operation.regions for inner in region.blocks)
-        name = ir.StringAttr(main.attributes["sym_name"]).value
-        kept = {name} | _referenced_by_composites(main)
-        for symbol, function in functions.items():
-            if symbol not in kept:
+        for function in functions.values():
+            if function.operation != main.operation:
                 function.operation.erase()
 
 
@@ -49,16 +47,3 @@ def _inline(call: Any, functions: dict[str, Any]) -> bool:
     call.erase()
     clone.erase()
     return nested
-
-
-def _referenced_by_composites(main: Any) -> set[str]:
-    """Functions that stay because a composite op names them as its decomposition."""
-    names: set[str] = set()
-    pending = [main.operation.regions[0].blocks[0]]
-    while pending:
-        for op in pending.pop().operations:
-            operation = op.operation
-            if operation.name == "stablehlo.composite":
-                names.add(ir.FlatSymbolRefAttr(operation.attributes["decomposition"]).value)
-            pending.extend(inner for region in operation.regions for inner in region.blocks)
-    return names

@@ -38,12 +38,13 @@ class ShardyChild:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None
 
-    def partition(self, data: bytes, mesh: Mapping[str, int] | None, *, where: str) -> bytes:
+    def partition(self, data: bytes, mesh: Mapping[str, int] | None, *, optimise: bool, where: str) -> bytes:
         """The partitioned module's bytecode."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps({"bytes": len(data), "mesh": dict(mesh) if mesh else None}).encode() + b"\n" + data)
+            request = {"bytes": len(data), "mesh": dict(mesh) if mesh else None, "optimise": optimise}
+            process.stdin.write(json.dumps(request).encode() + b"\n" + data)
             process.stdin.flush()
             header = process.stdout.readline()
         except BrokenPipeError:
@@ -99,12 +100,13 @@ _child = ShardyChild()
 atexit.register(_child.close)
 
 
-def partition(program: Program, *, mesh: Mapping[str, int] | None = None) -> Program:
+def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimise: bool = True) -> Program:
     """The program of one device, with explicit collectives; unsharded programs come back as they are.
 
     Args:
         program: A captured program.
         mesh: Axis sizes that replace the program's own; unnamed axes keep theirs.
+        optimise: Merge collectives as XLA's later passes do; False stops where XLA's partitioner itself stops.
     """
     target = _resized(program, mesh)
     if program.partitioned or not _is_sharded(program):
@@ -114,7 +116,7 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None) -> Pro
     if target.size == 1:
         return replace(program, mesh=target)
     check_divisible(program, target)
-    data = _child.partition(program.bytecode, mesh, where=program.name)
+    data = _child.partition(program.bytecode, mesh, optimise=optimise, where=program.name)
     module = mlir.parse(data, where=program.name)
     return replace(program, module=module, mesh=module_mesh(module), partitioned=True)
 

@@ -1,1 +1,341 @@
-"""Predictions for people: one number first, then its parts."""
+"""Predictions for people: one number first, then its parts; in colour, as plain text, or as HTML for notebooks.
+
+A prediction becomes a list of `Section`s once, and the three ways of showing it share them, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal
+
+from meshcast.units import format_bytes, format_flops, format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from meshcast.results.prediction import Infeasible, Prediction
+    from meshcast.simulate.memory import MemoryUse
+
+TEXT_WIDTH, WIDE = 100, 120
+COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
+BAR, BAR_CELLS = "█", 24
+MFU_DEFINITION = "matrix FLOPs without recomputation / (step time x dense peak)"
+# What a reader must know about a fidelity before believing its number.
+FIDELITY_NOTES = {
+    "roofline": "a speed-of-light bound: its interval opens upwards only",
+}
+_ASCII = str.maketrans({BAR: "#", "…": "~"})
+
+Rows = Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. Numbers go right; in a narrow terminal text that may be cut gives way, and extras are left out."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    cut: bool = False
+    extra: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A titled table with an optional explanation; a row without a first cell explains the row above it."""
+
+    title: str = ""
+    columns: tuple[Column, ...] = (Column(""), Column(""))
+    rows: Rows = ()
+    note: str = ""
+    emphasis: bool = False
+
+
+def columns(*titles: str) -> tuple[Column, ...]:
+    """Columns by their titles: `>` stands before numbers, `~` before text that may be cut, `?` before an extra."""
+    styles = {">": Column("", "right"), "~": Column("", cut=True), "?": Column("", cut=True, extra=True)}
+    return tuple(replace(styles.get(title[:1], Column("")), title=title.lstrip(">~?")) for title in titles)
+
+
+def percent(share: float) -> str:
+    """A share for people: "12.3 %"."""
+    return "<0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def format_energy(joules: float) -> str:
+    """An energy for people: "30.6 J", "1.2 kJ"."""
+    steps = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"))
+    size, unit = next((step for step in steps if joules >= step[0]), steps[-1])
+    return f"{joules / size:.3g} {unit}" if joules / size < 999.5 else f"{joules / size:.0f} {unit}"
+
+
+def capped(section: Section, limit: int) -> Section:
+    """The section with its first `limit` rows, and a note that counts the others."""
+    more = len(section.rows) - limit
+    if more <= 0:
+        return section
+    note = f"and {more:,} more" + (f"; {section.note}" if section.note else "")
+    return replace(section, rows=section.rows[:limit], note=note)
+
+
+def print_prediction(prediction: Prediction) -> None:
+    """Prints a prediction on standard output."""
+    print_sections(prediction_sections(prediction))
+
+
+def prediction_text(prediction: Prediction) -> str:
+    """A prediction as plain text."""
+    return sections_text(prediction_sections(prediction))
+
+
+def prediction_html(prediction: Prediction) -> str:
+    """A prediction as HTML that needs nothing else, for notebooks."""
+    body = "".join(map(_html, prediction_sections(prediction)))
+    return f'<div style="font-variant-numeric:tabular-nums">{body}</div>'
+
+
+def print_sections(sections: Iterable[Section]) -> None:
+    """Prints sections in colour on a terminal, as plain text elsewhere."""
+    from rich.console import Console
+
+    # Shapes such as f32[8,4] and names are no markup.
+    console = Console(markup=False, emoji=False, highlight=False)
+    if console.is_terminal and console.encoding.startswith("utf"):
+        _render(console, sections)
+        return
+    # A pipe has no width: 80 columns would cut what a file can hold.
+    width = console.width if console.is_terminal or "COLUMNS" in os.environ else WIDE
+    plain = sections_text(sections, width=width)
+    if not console.encoding.startswith("utf"):
+        plain = plain.translate(_ASCII).encode(console.encoding, "replace").decode(console.encoding)
+    sys.stdout.write(plain + "\n")
+
+
+def sections_text(sections: Iterable[Section], *, width: int = TEXT_WIDTH) -> str:
+    """Sections as plain text, without colour or trailing blanks."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    _render(Console(file=out, width=width, color_system=None, markup=False, emoji=False, highlight=False), sections)
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+def _render(console: Console, sections: Iterable[Section]) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for index, section in enumerate(sections):
+        if index:
+            console.print()
+        if section.title:
+            console.print(Text(section.title, style="bold"))
+        if section.rows:
+            console.print(Padding(_rich_table(section, console.width), (0, 0, 0, 2), expand=False))
+        if section.note:
+            console.print(Padding(Text(section.note, style="dim"), (0, 0, 0, 2)))
+
+
+def _rich_table(section: Section, width: int) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    kept = [index for index, column in enumerate(section.columns) if width >= WIDE or not column.extra]
+    gap = 2 if width >= TEXT_WIDTH or len(kept) <= 5 else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=_has_head(section))
+    for column in (section.columns[index] for index in kept):
+        table.add_column(column.title, justify=column.align, no_wrap=column.align == "right")
+    for row in section.rows:
+        cells = [Text(row[index], style="cyan" if row[index].startswith(BAR) else "") for index in kept]
+        for cell, index in zip(cells, kept, strict=True):
+            if section.columns[index].cut:
+                cell.no_wrap, cell.overflow = True, "ellipsis"
+        table.add_row(*cells, style="dim" if not row[0] else "bold green" if section.emphasis else "")
+    return table
+
+
+def _has_head(section: Section) -> bool:
+    return any(column.title for column in section.columns)
+
+
+def _html(section: Section) -> str:
+    def line(tag: str, cells: Iterable[str]) -> str:
+        pairs = zip(cells, section.columns, strict=False)
+        style = "padding:0 .8em 0 0;text-align:"
+        filled = "".join(f'<{tag} style="{style}{c.align}">{html.escape(cell)}</{tag}>' for cell, c in pairs)
+        return f"<tr>{filled}</tr>"
+
+    parts = [f"<b>{html.escape(section.title)}</b>"] if section.title else []
+    if section.rows:
+        head = line("th", (column.title for column in section.columns)) if _has_head(section) else ""
+        parts.append(f"<table>{head}{''.join(line('td', row) for row in section.rows)}</table>")
+    if section.note:
+        parts.append(f'<div style="opacity:.7">{html.escape(section.note)}</div>')
+    return f'<div style="margin-bottom:.8em">{"".join(parts)}</div>'
+
+
+def prediction_sections(prediction: Prediction) -> list[Section]:
+    """What there is to say about a prediction, the most important first."""
+    if prediction.infeasible is not None:
+        return [*_infeasible(prediction, prediction.infeasible), *_closing(prediction)]
+    return [
+        _headline(prediction),
+        _where_time_goes(prediction),
+        Section(rows=_figures(prediction)),
+        *_collectives(prediction),
+        *_kernels(prediction),
+        *_levers(prediction),
+        *_closing(prediction),
+    ]
+
+
+def _subject(prediction: Prediction) -> str:
+    if prediction.devices == 1:
+        return f"{prediction.name} on one {prediction.device}"
+    cluster = f" ({prediction.cluster})" if prediction.cluster else ""
+    mesh = ", ".join(f"{name}={size}" for name, size in prediction.mesh.items())
+    where = f"{prediction.devices} x {prediction.device}{cluster}"
+    return f"{prediction.name} on {where}, mesh {mesh}" if mesh else f"{prediction.name} on {where}"
+
+
+def _headline(prediction: Prediction) -> Section:
+    assert prediction.step_time_s is not None
+    interval = ""
+    if prediction.interval_s is not None:
+        low, high = prediction.interval_s
+        interval = f"between {format_time(low)} and {format_time(high)}"
+    note = FIDELITY_NOTES.get(prediction.fidelity, "")
+    return Section(
+        title=_subject(prediction),
+        rows=[("step time", format_time(prediction.step_time_s), interval, f"({prediction.fidelity})")],
+        columns=columns("", "", "", ""),
+        note=f"{prediction.fidelity} is {note}" if note else "",
+        emphasis=True,
+    )
+
+
+def _where_time_goes(prediction: Prediction) -> Section:
+    parts = prediction.breakdown
+    assert parts is not None
+    total = parts.total or 1.0
+    seconds: dict[str, float] = {part.name.replace("_", " "): getattr(parts, part.name) for part in fields(parts)}
+    rows = [
+        (name, format_time(value), percent(value / total), BAR * round(BAR_CELLS * value / total))
+        for name, value in seconds.items()
+    ]
+    title = f"Where the time goes: mostly {max(seconds, key=lambda name: seconds[name])}"
+    return Section(title=title, columns=columns("", ">", ">", ""), rows=rows)
+
+
+def _figures(prediction: Prediction) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    if prediction.mfu is not None:
+        differs = prediction.hfu is not None and abs(prediction.hfu - prediction.mfu) > 5e-4
+        hfu = f", HFU {percent(prediction.hfu or 0.0)} with recomputation" if differs else ""
+        rows += [("MFU", percent(prediction.mfu) + hfu), ("", MFU_DEFINITION)]
+    moved = f"{format_flops(prediction.flops)} and {format_bytes(prediction.hbm_bytes)} of memory traffic"
+    rows.append(("work", f"{moved} in {prediction.kernels:,} kernels, per device"))
+    rows += _memory(prediction.memory, prediction.capacity_bytes)
+    rows += _communication(prediction)
+    if prediction.energy_j is not None and prediction.step_time_s:
+        power = f"{prediction.energy_j / prediction.step_time_s:.0f} W on average"
+        figure = f"{format_energy(prediction.energy_j)} per step and device, {power}"
+        everyone = f"; {format_energy(prediction.energy_j * prediction.devices)} on all devices"
+        rows.append(("energy", figure + everyone if prediction.devices > 1 else figure))
+    return rows
+
+
+def _memory(memory: MemoryUse, capacity: int) -> list[tuple[str, str]]:
+    roles = [(role.replace("_", " "), size) for role, size in memory.by_role.items() if size]
+    known = any(role != "unknown" for role, _ in roles)
+    named = f" ({', '.join(f'{role} {format_bytes(size)}' for role, size in roles)})" if known else ""
+    parts = f"arguments {format_bytes(memory.arguments)}{named} + outputs {format_bytes(memory.outputs)} + temporaries "
+    parts += f"{format_bytes(memory.temporaries)} - aliased {format_bytes(memory.aliased)}"
+    share = percent(memory.peak / capacity) if capacity else "all"
+    return [("memory", f"{format_bytes(memory.peak)} at peak, {share} of {format_bytes(capacity)}"), ("", parts)]
+
+
+def _communication(prediction: Prediction) -> list[tuple[str, str]]:
+    busy, parts = prediction.communication_s, prediction.breakdown
+    if not busy or parts is None:
+        return [("communication", "none")] if prediction.devices > 1 else []
+    exposed = parts.exposed_communication
+    shares = f"{percent(exposed / busy)} of it, {percent(exposed / (parts.total or 1.0))} of the step"
+    sent = f"{format_bytes(prediction.communication_bytes)} sent per device"
+    return [("communication", f"{format_time(busy)}, of which {format_time(exposed)} exposed ({shares}); {sent}")]
+
+
+def _collectives(prediction: Prediction) -> list[Section]:
+    if not prediction.collectives:
+        return []
+    rows = [
+        (
+            share.kind.replace("_", "-"),
+            share.group,
+            f"{share.group_size:,}",
+            f"{share.count:,}",
+            format_bytes(share.bytes_sent),
+            format_time(share.seconds),
+            share.algorithm,
+            share.level,
+        )
+        for share in prediction.collectives
+    ]
+    heads = columns("collective", "over", ">group", ">count", ">sent", ">time", "algorithm", "level")
+    return [capped(Section(title="Communication", columns=heads, rows=rows), COLLECTIVE_ROWS)]
+
+
+def _kernels(prediction: Prediction) -> list[Section]:
+    if not prediction.top_kernels:
+        return []
+    step = prediction.step_time_s or 1.0
+    heads = columns("~kernel", ">count", ">time", ">of step", "limited by")
+    rows = [
+        (share.name, f"{share.count:,}", format_time(share.seconds), percent(share.seconds / step), share.limited_by)
+        for share in prediction.top_kernels[:KERNEL_ROWS]
+    ]
+    return [Section(title="Top kernels", columns=heads, rows=rows)]
+
+
+def _levers(prediction: Prediction) -> list[Section]:
+    if not prediction.levers or not prediction.step_time_s:
+        return []
+    heads = columns("change", ">step time", ">saves")
+    rows = [
+        (lever.change, format_time(lever.step_time_s), percent(lever.saved_s / prediction.step_time_s))
+        for lever in prediction.levers[:3]
+    ]
+    return [Section(title="What would help most", columns=heads, rows=rows)]
+
+
+def _infeasible(prediction: Prediction, problem: Infeasible) -> list[Section]:
+    """Never a time: what is asked for, what there is, what is missing, and how to close the gap."""
+    resource = problem.resource.removesuffix("_bytes").replace("_", " ")
+    show = format_bytes if problem.resource.endswith("_bytes") else "{:,.4g}".format
+    times = f", {problem.demand / problem.bound:.3g} times what there is" if problem.bound else ""
+    rows = [
+        (f"{resource} needed", show(problem.demand) + times),
+        ("there is", show(problem.bound)),
+        ("missing", show(problem.gap)),
+        *_memory(prediction.memory, prediction.capacity_bytes)[1:],
+    ]
+    return [
+        Section(title=f"{_subject(prediction)}: cannot run", rows=rows),
+        Section(title="What would make it fit", columns=columns(""), rows=[(lever,) for lever in problem.levers]),
+    ]
+
+
+def _closing(prediction: Prediction) -> list[Section]:
+    warnings = [(warning,) for warning in prediction.warnings]
+    origins = {part.name: getattr(prediction.provenance, part.name) for part in fields(prediction.provenance)}
+    mix = ", ".join(f"{name} {percent(share)}" for name, share in origins.items() if share)
+    source = [f"origin of the time: {mix}"] if prediction.feasible else []
+    if prediction.devices > 1:
+        source.append(f"network {prediction.network}")
+    source.append(f"meshcast {prediction.version} in {format_time(prediction.seconds)}")
+    found = [Section(title="Warnings", columns=columns(""), rows=warnings)] if warnings else []
+    return [*found, Section(note="; ".join(source))]

@@ -121,6 +121,15 @@ class _Reader:
             self._shardings[index] = sharding
         return index
 
+    def _define_like(self, value: Any, model: int) -> int:
+        """A new value held exactly as another one is."""
+        index = len(self._tensors)
+        self._tensors.append(self._tensors[model])
+        self._ids[value] = index
+        if model in self._shardings:
+            self._shardings[index] = self._shardings[model]
+        return index
+
     def _results(self, operation: Any) -> tuple[int, ...]:
         attributes = operation.attributes
         if "sdy.sharding" in attributes and self._program.partitioned:
@@ -268,6 +277,11 @@ class _Reader:
         self._inline(ir.FlatSymbolRefAttr(operation.attributes["callee"]).value, operation, ops, scope)
 
     def _composite(self, operation: Any, ops: list[Op], scope: str) -> None:
+        """A composite named after an op we know (`chlo.top_k`, as jax.export writes it) costs what that op costs."""
+        name = ir.StringAttr(operation.attributes["name"]).value
+        if name in RULES:
+            self._plain(name, operation, ops, scope)
+            return
         self._inline(ir.FlatSymbolRefAttr(operation.attributes["decomposition"]).value, operation, ops, scope)
 
     def _inline(self, symbol: str, operation: Any, ops: list[Op], scope: str) -> None:
@@ -311,7 +325,7 @@ class _Reader:
         body = operation.regions[1].blocks[0]
         carried = []
         for argument, value in zip(body.arguments, operands, strict=True):
-            carried.append(self._define(argument, self._shardings.get(value)))
+            carried.append(self._define_like(argument, value))
         inner: list[Op] = []
         outputs = self._read_block(body, inner, scope)
         block = Block(inputs=tuple(carried), outputs=outputs, ops=tuple(inner))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from meshcast.workload.graph import Cost, OpKind, Reduction, Window
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integer, integers
@@ -30,10 +32,23 @@ def _reduce(reading: OpReading) -> Cost:
 
 
 def _reduce_window(reading: OpReading) -> Cost:
-    """(window - 1) applications per output element; padded positions count, as they do in XLA."""
+    """(window - 1) applications per output element; padded positions count, as they do in XLA.
+
+    A window as long as its dimension that slides in from one side is JAX 0.10's cumsum: every backend runs it as a scan.
+    """
     operand, result = reading.operands[0], reading.results[0]
     geometry = _window(reading)
     work = region_work(reading)
+    scanned = _scanned_dimension(reading, geometry)
+    if scanned is not None:
+        return streamed(
+            reading,
+            OpKind.SCAN,
+            dtype=operand.dtype,
+            vector_flops=work.flops * operand.elements,
+            transcendentals=work.transcendentals * operand.elements,
+            geometry=Reduction(shape=operand.shape, dims=(scanned,)),
+        )
     steps = result.elements * (math.prod(geometry.window) - 1)
     return streamed(
         reading,
@@ -65,6 +80,18 @@ def _window(reading: OpReading) -> Window:
     shape = reading.operands[0].shape
     window = integers(reading.op, "window_dimensions", (1,) * len(shape))
     return Window(shape=shape, window=window, strides=integers(reading.op, "window_strides", (1,) * len(shape)))
+
+
+def _scanned_dimension(reading: OpReading, geometry: Window) -> int | None:
+    """The dimension whose running reduction this window computes, or None for a real window."""
+    wide = [dim for dim, size in enumerate(geometry.window) if size > 1]
+    if len(wide) != 1 or any(stride != 1 for stride in geometry.strides) or "padding" not in reading.op.attributes:
+        return None
+    (dim,) = wide
+    whole = reading.op.operands[0].type.shape[dim]  # the window is written for the unsharded dimension
+    padding = np.asarray(reading.op.attributes["padding"]).reshape(-1, 2)
+    one_sided = sorted(int(side) for side in padding[dim]) == [0, whole - 1]
+    return dim if geometry.window[dim] == whole and one_sided else None
 
 
 def _scan(reading: OpReading) -> Cost:

@@ -1,0 +1,48 @@
+# Two commands: `make demo` and `make test`. Both set up .venv by themselves.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test setup lint bench lock clean test-all-pythons
+
+demo: setup
+	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --mesh fsdp=8,tensor=8 --set batch=64 --set seq=4096
+
+test: $(VENV)/.test-ready
+	$(BIN)/python -m pytest
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "meshcast needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The sample plug-in is a package of its own: installing it proves that outsiders can register estimators.
+$(VENV)/.test-ready: $(VENV)/.ready requirements-test.lock $(wildcard tests/plugin_package/*.toml)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation tests/plugin_package
+	@touch $@
+
+lint: $(VENV)/.test-ready
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python -m meshcast.bench
+
+# The lock files name exact versions for every supported Python; `make lock` needs uv.
+lock:
+	uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --python-version 3.11 --extra build pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --python-version 3.11 --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+
+test-all-pythons:
+	for python in python3.11 python3.12 python3.13; do \
+	  if $$python --version >/dev/null 2>&1; then $(MAKE) test PYTHON=$$python VENV=.venv-$$python || exit 1; fi; \
+	done
+
+clean:
+	rm -rf $(VENV) .venv-* build .pytest_cache .hypothesis .ruff_cache .mypy_cache

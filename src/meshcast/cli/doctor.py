@@ -1,0 +1,233 @@
+"""`meshcast doctor`: what is installed, what is missing, and the line that installs it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib import metadata
+from typing import Literal
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.version import VERSION
+
+SCHEMA = "meshcast.doctor/1"
+# As in pyproject.toml: the releases whose MLIR bindings and Shardy passes this version was written for.
+JAX_FIRST, JAX_BEYOND = (0, 10, 2), (0, 13)
+JAX_RANGE = "0.10.2 to 0.12"
+JAX_FIX = "pip install 'jax>=0.10.2,<0.13' 'jaxlib>=0.10.2,<0.13'"
+
+# Two devices that each hold half of the contracted dimension: Shardy has to insert an all-reduce.
+SHARDED_PRODUCT = """
+module @product attributes {mhlo.num_partitions = 2 : i32} {
+  sdy.mesh @mesh = <["x"=2]>
+  func.func public @main(%a: tensor<64x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x"}]>},
+                         %b: tensor<64x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>})
+      -> (tensor<64x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) {
+    %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+      : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    return %0 : tensor<64x64xf32>
+  }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing looked at; without a `core` one meshcast cannot predict at all."""
+
+    name: str
+    state: Literal["ok", "missing", "broken"]
+    detail: str
+    fix: str | None = None
+    core: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An optional part: the distribution or program to look for, and requirements that bring it along."""
+
+    name: str
+    purpose: str
+    brought_by: tuple[str, ...] = ()
+    program: bool = False
+
+
+PARTS = (
+    Part(name="libtpu", purpose="compiling for TPUs without one", brought_by=("libtpu", "jax[tpu]")),
+    Part(name="jax-cuda12-plugin", purpose="measuring on NVIDIA GPUs", brought_by=("jax-cuda12-plugin", "jax[cuda12]")),
+    Part(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
+    Part(name="torchax", purpose="capturing PyTorch programs", brought_by=("torchax",)),
+    Part(name="scalesim", purpose="simulating systolic arrays", brought_by=("scalesim",)),
+    Part(name="AstraSim_Analytical_Congestion_Aware", purpose="simulating networks with ASTRA-sim", program=True),
+    Part(name="AstraSim_Analytical_Congestion_Unaware", purpose="simulating networks with ASTRA-sim", program=True),
+    Part(name="ray", purpose="searching on many machines", brought_by=("ray",)),
+    Part(name="perfetto", purpose="writing Perfetto timelines", brought_by=("perfetto",)),
+)
+
+
+def doctor_command(json: flags.Json = False) -> None:
+    """Checks what is installed and what is missing; exits with 4 when the core does not work."""
+    checks = [replace(check, fix=None) if check.state == "ok" else check for check in all_checks()]
+    works = all(check.state == "ok" for check in checks if check.core)
+    if json:
+        from meshcast.cli.app import emit_json
+
+        emit_json({"schema": SCHEMA, "ok": works, "checks": [asdict(check) for check in checks]})
+    else:
+        _print(checks, works)
+    if not works:
+        raise typer.Exit(4)
+
+
+def _print(checks: list[Check], works: bool) -> None:
+    from meshcast.results.printer import Section, columns, print_sections
+
+    def rows(core: bool) -> list[tuple[str, ...]]:
+        return [(check.name, check.state, _remark(check)) for check in checks if check.core is core]
+
+    verdict = "everything that a prediction needs works" if works else "predictions do not work: see what is not ok"
+    print_sections(
+        [
+            Section(title=f"Core: {verdict}", columns=columns("", "", ""), rows=rows(True)),
+            Section(title="Optional parts", columns=columns("", "", ""), rows=rows(False)),
+        ]
+    )
+
+
+def _remark(check: Check) -> str:
+    return f"{check.detail}; fix: {check.fix}" if check.fix else check.detail
+
+
+def all_checks() -> Iterator[Check]:
+    """Every check, the core first."""
+    yield _python()
+    yield Check(name="meshcast", state="ok", detail=VERSION)
+    yield _jax("jax")
+    yield _jax("jaxlib")
+    yield _tried("shardy", _partition, "reinstall jaxlib: " + JAX_FIX)
+    yield from _estimators()
+    yield _tried("networks", _networks, "reinstall meshcast")
+    yield _catalogue("devices")
+    yield _catalogue("clusters")
+    yield _tried("prediction", _predict, "see the lines above")
+    for part in PARTS:
+        yield _optional(part)
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    state: Literal["ok", "broken"] = "ok" if sys.version_info >= (3, 11) else "broken"
+    return Check(name="python", state=state, detail=f"{version} at {sys.executable}", fix="use Python 3.11 or newer")
+
+
+def _jax(name: str) -> Check:
+    version = _installed(name)
+    if version is None:
+        return Check(name=name, state="missing", detail=f"meshcast needs {JAX_RANGE}", fix=JAX_FIX)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    if JAX_FIRST <= numbers < JAX_BEYOND:
+        return Check(name=name, state="ok", detail=f"{version}, within {JAX_RANGE}")
+    return Check(name=name, state="broken", detail=f"{version} is outside {JAX_RANGE}", fix=JAX_FIX)
+
+
+def _tried(name: str, attempt: Callable[[], str], fix: str) -> Check:
+    try:
+        return Check(name=name, state="ok", detail=attempt())
+    except Exception as error:  # whatever is wrong with an installation is an answer here
+        return Check(name=name, state="broken", detail=_first_line(error), fix=fix)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _partition() -> str:
+    from meshcast.capture.files import from_bytes
+    from meshcast.partition import partition
+
+    local = partition(from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor"))
+    if "all_reduce" not in local.text:
+        raise RuntimeError("a sharded product was partitioned without its all-reduce")
+    return "partitions a program for 2 devices in its child process"
+
+
+def _estimators() -> Iterator[Check]:
+    from meshcast.estimate import estimator_names
+
+    names = estimator_names()
+    if not names:
+        yield Check(name="estimators", state="missing", detail="none is registered", fix="reinstall meshcast")
+    for name in names:
+        found = _tried(f"estimator {name}", partial(_load, name), f"reinstall the package that registers {name}")
+        # One plugin that fails leaves the others usable; without the roofline there is nothing to fall back on.
+        yield replace(found, core=name == "roofline")
+
+
+def _load(estimator: str) -> str:
+    from meshcast.estimate import load_estimator
+
+    return f"fidelity {load_estimator(estimator).fidelity}"
+
+
+def _networks() -> str:
+    from meshcast.pipeline import NETWORKS
+
+    return ", ".join(NETWORKS)
+
+
+def _catalogue(folder: Literal["devices", "clusters"]) -> Check:
+    from meshcast import hardware
+
+    names = hardware.device_names() if folder == "devices" else hardware.cluster_names()
+    broken = []
+    for name in names:
+        try:
+            _ = hardware.load_device(name) if folder == "devices" else hardware.load_cluster(name)
+        except Exception as error:  # every broken file is named, not only the first
+            broken.append(f"{name} ({_first_line(error)})")
+    if broken:
+        return Check(name=folder, state="broken", detail=", ".join(broken), fix="reinstall meshcast")
+    return Check(name=folder, state="ok" if names else "missing", detail=f"{len(names)} load", fix="reinstall meshcast")
+
+
+def _predict() -> str:
+    from meshcast.capture.files import from_bytes
+    from meshcast.pipeline import predict
+    from meshcast.units import format_time
+
+    program = from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor")
+    prediction = predict(program, on="h100-sxm", fidelity="roofline", levers=False)
+    return f"a product over 2 h100-sxm: {format_time(prediction.step_time_s or 0.0)}"
+
+
+def _optional(part: Part) -> Check:
+    version = shutil.which(part.name) if part.program else _installed(part.name)
+    extra = _extra(part.brought_by)
+    used = part.purpose if extra else "not used by this version"
+    if version is not None:
+        return Check(name=part.name, state="ok", detail=f"{version}; {used}", core=False)
+    fix = f"pip install 'meshcast[{extra}]'" if extra else None
+    return Check(name=part.name, state="missing", detail=used, fix=fix, core=False)
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _extra(brought_by: tuple[str, ...]) -> str | None:
+    """The extra of meshcast that declares one of these requirements."""
+    for requirement in metadata.requires("meshcast") or ():
+        extra = re.search(r"""extra == ['"]([^'"]+)""", requirement)
+        name = re.match(r"[\w.-]+(\[[\w,]+\])?", requirement)
+        if extra and name and name[0].lower() in brought_by:
+            return extra[1]
+    return None

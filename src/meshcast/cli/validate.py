@@ -1,0 +1,129 @@
+"""`meshcast validate ...`: our error against measurements."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+
+if TYPE_CHECKING:
+    from meshcast.validate.programs import Row
+
+app = typer.Typer(
+    help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
+]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)]
+INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
+
+
+@app.command("programs")
+def programs_command(
+    folder: Folder,
+    on: flags.On = "h200",
+    fidelity: flags.Fidelity = "roofline",
+    group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    jobs: Jobs = 1,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Also write the accuracy page to this file.")
+    ] = None,
+    json: flags.Json = False,
+) -> None:
+    """Predicts the measured programs of DIR and compares time, memory and energy.
+
+    One-op groups are compared by device time (busy_us), whole models by wall time (wall_us). The exit code is 0 when
+    the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows done
+    so far and exits with 130.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.pipeline import Options
+    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.validate.markdown import accuracy_page
+    from meshcast.validate.peers import read_peers
+    from meshcast.validate.programs import validate_programs
+    from meshcast.validate.summary import summarise
+    from meshcast.validate.tables import print_summary
+
+    programs = read_measured_programs(folder, groups=group or (), limit=limit)
+    peers = read_peers(folder)
+    rows: list[Row] = []
+    interrupted = False
+    try:
+        options = Options(on=on, fidelity=fidelity, levers=False)
+        for row in _progress(validate_programs(programs, options, jobs=jobs), len(programs)):
+            rows.append(row)
+            if json:
+                emit_json(row.to_json())
+    except KeyboardInterrupt:
+        interrupted = True
+    summary = summarise(rows, peers, not_run=len(programs) - len(rows))
+    if markdown is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
+        _write(markdown, accuracy_page(summary, folder=folder, on=on, fidelity=fidelity))
+    if json:
+        emit_json(summary.to_json())
+    else:
+        print_summary(summary)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command("intervals")
+def intervals_command(
+    folder: Folder,
+    on: flags.On = "h200",
+    jobs: Jobs = 1,
+    write: Annotated[Path | None, typer.Option("--write", help="File for the TOML; without it, it is printed.")] = None,
+) -> None:
+    """Fits the upper end of roofline's intervals on one half of the programs in DIR and judges it on the other."""
+    import datetime
+
+    from meshcast.hardware import resolve
+    from meshcast.pipeline import Options
+    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.validate.intervals import fit_intervals, interval_toml
+    from meshcast.validate.programs import validate_programs
+
+    programs = read_measured_programs(folder)
+    options = Options(on=on, fidelity="roofline", levers=False)
+    rows = list(_progress(validate_programs(programs, options, jobs=jobs), len(programs)))
+    device = resolve(on).device
+    fit = fit_intervals(rows, device.launch_latency_s * 1e6)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    text = interval_toml(fit, device=device.name, rows=len(rows), date=today)
+    if write is None:
+        typer.echo(text, nl=False)
+        return
+    _write(write, text)
+    typer.echo(
+        f"factor {fit.factor:.1f}, launches {fit.launches:.1f}: {fit.fitted_coverage:.1%} of {fit.fitted_rows} fitted "
+        f"rows and {fit.held_out_coverage:.1%} of {fit.held_out_rows} others lie inside, groups weighing the same"
+    )
+
+
+def _progress(rows: Iterable[Row], total: int) -> Iterator[Row]:
+    """The rows, counted on stderr as they pass where a person is watching."""
+    if not sys.stderr.isatty():
+        yield from rows
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(rows, description="programs", total=total, console=Console(stderr=True), transient=True)
+
+
+def _write(path: Path, text: str) -> None:
+    from meshcast.errors import InputError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error}", where=str(path)) from error

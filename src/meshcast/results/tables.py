@@ -1,0 +1,277 @@
+"""Workloads and kernels for people and for programs: `meshcast show`, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from meshcast.results.printer import Section, capped, columns, percent, print_sections
+from meshcast.units import format_bytes, format_flops, format_time
+from meshcast.workload.graph import Collective, Convolution, Gemm, Op, OpKind
+from meshcast.workload.printer import summary_rows
+from meshcast.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from meshcast.lower.kernel import Kernel
+    from meshcast.pipeline import Run
+
+WORKLOAD_SCHEMA = "meshcast.workload/1"
+KERNELS_SCHEMA = "meshcast.kernels/1"
+
+_T = TypeVar("_T")
+# Loops and collectives have tables of their own.
+_APART = (OpKind.LOOP, OpKind.COLLECTIVE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTotal:
+    """What all ops of one kind, name and dtype do in a step of one device, before fusion."""
+
+    kind: str
+    name: str
+    dtype: str
+    ops: int
+    count: int
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveTotal:
+    """What all collectives of one kind over one group do in a step; bytes are sent by each device."""
+
+    kind: str
+    axes: tuple[str, ...]
+    group: str
+    group_size: int
+    count: int
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """One launch of a kernel: how long, and what bounds it."""
+
+    seconds: float
+    limited_by: str
+
+
+def op_totals(workload: Workload) -> list[OpTotal]:
+    """Ops summed by kind, name and dtype; those with the largest share of FLOPs or bytes first."""
+    totals = [
+        OpTotal(
+            kind=op.cost.kind.value,
+            name=op.name,
+            dtype=op.cost.dtype,
+            ops=len(group),
+            count=sum(count for _, count in group),
+            flops=sum(count * (o.cost.matrix_flops + o.cost.vector_flops) for o, count in group),
+            bytes=sum(count * (sum(o.cost.operand_bytes) + o.cost.written_bytes) for o, count in group),
+        )
+        for group in _grouped(workload.walk(), lambda op: (op.cost.kind, op.name, op.cost.dtype))
+        if (op := group[0][0]).cost.kind not in _APART
+    ]
+    flops, moved = workload.totals.flops or 1.0, workload.totals.unfused_bytes or 1.0
+    return sorted(totals, key=lambda total: -max(total.flops / flops, total.bytes / moved))
+
+
+def collective_totals(workload: Workload) -> list[CollectiveTotal]:
+    """Collectives summed by kind and group; those that send most first."""
+    totals = [
+        CollectiveTotal(
+            kind=first.kind,
+            axes=first.group.axes,
+            group=str(first.group),
+            group_size=first.group.size,
+            count=sum(count for _, count in group),
+            bytes=sum(count * collective.sent_bytes for collective, count in group),
+        )
+        for group in _grouped(workload.collectives(), lambda collective: (collective.kind, collective.group))
+        for first in (group[0][0],)
+    ]
+    return sorted(totals, key=lambda total: -total.bytes)
+
+
+def _grouped(items: Iterable[tuple[_T, int]], key: Callable[[_T], object]) -> list[list[tuple[_T, int]]]:
+    groups: defaultdict[object, list[tuple[_T, int]]] = defaultdict(list)
+    for item, count in items:
+        groups[key(item)].append((item, count))
+    return list(groups.values())
+
+
+def _loops(workload: Workload) -> list[tuple[Op, int]]:
+    return [(op, count) for op, count in workload.walk() if op.cost.kind is OpKind.LOOP]
+
+
+def print_workload(workload: Workload, limit: int) -> None:
+    """Prints what a workload consists of, at most `limit` rows a table."""
+    sections = [Section(title="What one device runs in a step", rows=summary_rows(workload)), _ops_section(workload)]
+    if loops := _loops(workload):
+        rows = [(op.name, f"{op.trip_count:,}", f"{count:,}", op.location) for op, count in loops]
+        sections.append(Section(title="Loops", columns=columns("loop", ">trips", ">runs", "~location"), rows=rows))
+    if totals := collective_totals(workload):
+        sections.append(_collectives_section(totals))
+    print_sections([sections[0], *(capped(section, limit) for section in sections[1:])])
+
+
+def _ops_section(workload: Workload) -> Section:
+    flops, moved = workload.totals.flops or 1.0, workload.totals.unfused_bytes or 1.0
+    rows = [
+        (
+            op.name.removeprefix("stablehlo."),
+            op.kind,
+            op.dtype,
+            f"{op.count:,}",
+            format_flops(op.flops),
+            percent(op.flops / flops),
+            format_bytes(op.bytes),
+            percent(op.bytes / moved),
+        )
+        for op in op_totals(workload)
+    ]
+    heads = columns("~op", "kind", "dtype", ">count", ">FLOPs", ">share", ">bytes", ">share")
+    return Section(title="Ops, before fusion", columns=heads, rows=rows)
+
+
+def _collectives_section(totals: list[CollectiveTotal]) -> Section:
+    rows = [
+        (each.kind.replace("_", "-"), each.group, f"{each.group_size:,}", f"{each.count:,}", format_bytes(each.bytes))
+        for each in totals
+    ]
+    heads = columns("collective", "over", ">group", ">count", ">sent per device")
+    return Section(title="Collectives", columns=heads, rows=rows)
+
+
+def print_kernels(run: Run, limit: int) -> None:
+    """Prints the kernels of a lowered program in launch order, equal ones in one row."""
+    step = run.timeline.duration
+    groups = _grouped(run.lowered.schedule.walk(), lambda kernel: (kernel.name, kernel.location, kernel.cost_key))
+    rows = [_kernel_row(run, group[0][0], sum(count for _, count in group), step or 1.0) for group in groups]
+    heads = columns("~kernel", ">count", ">FLOPs", ">bytes", ">time", ">of step", "bound", "?location")
+    launches = f"{run.lowered.kernel_count:,} kernels in {format_time(step)} on a {run.device.name}"
+    note = f"FLOPs, bytes and time are of all launches of a row; fidelity {run.estimators[0].fidelity}"
+    section = Section(title=f"{run.workload.name}: {launches}", columns=heads, rows=rows, note=note)
+    print_sections([capped(section, limit)])
+
+
+def _kernel_row(run: Run, kernel: Kernel, count: int, step: float) -> tuple[str, ...]:
+    time = kernel_time(run, kernel)
+    return (
+        f"{kernel.name} {_shape(run, kernel)}".strip(),
+        f"{count:,}",
+        format_flops(count * (kernel.matrix_flops + kernel.vector_flops)),
+        format_bytes(count * _moved(kernel)),
+        format_time(count * time.seconds),
+        percent(count * time.seconds / step),
+        time.limited_by,
+        "/".join(kernel.location.split("/")[-2:]),  # the inner end tells kernels apart; JSON has the whole
+    )
+
+
+def _shape(run: Run, kernel: Kernel) -> str:
+    """The sizes and the type that decide a kernel's cost."""
+    match kernel.geometry:
+        case Gemm() as gemm:
+            return f"{f'{gemm.batch}x ' if gemm.batch > 1 else ''}{gemm.m}x{gemm.n}x{gemm.k} {gemm.lhs_dtype}"
+        case Convolution() as conv:
+            out, kernel_size = ("x".join(map(str, sizes)) for sizes in (conv.out_spatial, conv.kernel))
+            return f"{conv.batch}x{out} {conv.in_channels}->{conv.out_channels} by {kernel_size} {conv.lhs_dtype}"
+        case Collective() as collective:
+            return f"over {collective.group} {kernel.dtype}"
+    return str(run.lowered.tensors[kernel.writes[0]]) if kernel.writes else ""
+
+
+def _moved(kernel: Kernel) -> float:
+    """Bytes a kernel moves: to and from memory, or for a collective those it sends."""
+    return kernel.collective.sent_bytes if kernel.collective is not None else kernel.read_bytes + kernel.written_bytes
+
+
+def kernel_time(run: Run, kernel: Kernel) -> KernelTime:
+    """The time of one launch, on its own."""
+    if kernel.collective is None:
+        estimate = run.kernels[kernel]
+        return KernelTime(seconds=estimate.time, limited_by=estimate.limited_by)
+    time = run.collective(kernel)
+    return KernelTime(seconds=time.seconds, limited_by="link" if time.bandwidth_s >= time.latency_s else "latency")
+
+
+def workload_json(workload: Workload) -> dict[str, Any]:
+    """A workload as an object of schema `meshcast.workload/1`; counts and bytes are per device and step."""
+    totals = workload.totals
+    return {
+        "schema": WORKLOAD_SCHEMA,
+        "name": workload.name,
+        "sha256": workload.sha256,
+        "content_hash": workload.content_hash,
+        "devices": workload.devices,
+        "mesh": workload.mesh.sizes,
+        "totals": {
+            "ops": totals.ops,
+            "flops": totals.flops,
+            "matrix_flops": totals.matrix_flops,
+            "vector_flops": totals.vector_flops,
+            "transcendentals": totals.transcendentals,
+            "recomputed_flops": totals.recomputed_flops,
+            "unfused_bytes": totals.unfused_bytes,
+            "collective_bytes": totals.collective_bytes,
+        },
+        "ops": [asdict(total) for total in op_totals(workload)],
+        "loops": [
+            {"label": op.name, "trip_count": op.trip_count, "runs": count, "location": op.location}
+            for op, count in _loops(workload)
+        ],
+        "collectives": [asdict(total) for total in collective_totals(workload)],
+        "arguments": _arguments(workload),
+        "warnings": list(workload.warnings),
+    }
+
+
+def _arguments(workload: Workload) -> list[dict[str, Any]]:
+    tensors = [workload.tensors[value] for value in workload.body.inputs]
+    return [
+        {
+            "name": argument.name,
+            "role": argument.role.value,
+            "donated": argument.donated,
+            "aliased_output": argument.aliased_output,
+            "shape": list(tensor.shape),
+            "dtype": tensor.dtype,
+            "bytes": tensor.bytes,
+        }
+        for argument, tensor in zip(workload.arguments, tensors, strict=True)
+    ]
+
+
+def kernels_json(run: Run) -> dict[str, Any]:
+    """Every kernel in launch order, schema `meshcast.kernels/1`; FLOPs, bytes and seconds are of one launch."""
+    return {
+        "schema": KERNELS_SCHEMA,
+        "name": run.workload.name,
+        "sha256": run.workload.sha256,
+        "on": {"device": run.device.name, "cluster": run.cluster.name if run.devices > 1 else None},
+        "fidelity": run.estimators[0].fidelity,
+        "launches": run.lowered.kernel_count,
+        "kernels": [_kernel_json(run, kernel, count) for kernel, count in run.lowered.schedule.walk()],
+        "warnings": [*run.workload.warnings, *run.notes, *run.kernels.warnings],
+    }
+
+
+def _kernel_json(run: Run, kernel: Kernel, count: int) -> dict[str, Any]:
+    time = kernel_time(run, kernel)
+    geometry = kernel.geometry
+    return {
+        "name": kernel.name,
+        "kind": kernel.kind.value,
+        "dtype": kernel.dtype,
+        "count": count,
+        "flops": kernel.matrix_flops + kernel.vector_flops,
+        "bytes": _moved(kernel),
+        "seconds": time.seconds,
+        "limited_by": time.limited_by,
+        "ops": list(kernel.ops),
+        "location": kernel.location,
+        "recomputed": kernel.recomputed,
+        "geometry": {"type": type(geometry).__name__.lower(), **asdict(geometry)} if geometry is not None else None,
+    }

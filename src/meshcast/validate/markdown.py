@@ -1,0 +1,82 @@
+"""`docs/accuracy.md`: a validation as a page, the same for everyone who runs it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from meshcast.hardware import resolve
+from meshcast.validate.summary import Summary
+from meshcast.validate.tables import extra_grid, failed_grid, markdown_table, time_grid, worst_grid
+
+_MEANING = """\
+## What the figures mean
+
+With p predicted and m measured:
+
+- **geomean error** is exp(mean |ln(p / m)|) - 1: 25 % reads "off by a factor of 1.25, up or down".
+- **MAPE** is the mean of |p - m| / m.
+- **bias** is exp(mean ln(p / m)) - 1, the geometric mean of p / m less one: negative means that we predict too
+  short a time.
+- **Spearman** is the correlation of the ranks, ties sharing the mean of theirs: 1 means every pair of programs is
+  in the right order. It is left out where a group has a single row.
+- **measured / predicted** is the median of m / p.
+- **in interval** is the share of rows whose measured time lies in the interval that the prediction states.
+
+One-op groups are held against the device's busy time, since the host cannot launch the smallest of them fast enough
+for a wall clock to see the device; whole models are held against wall time. Failed rows have no prediction: they
+are counted and named, and no other column includes them. A peer's column is its geomean error on the same rows and
+the same measured times, with the rows it has no answer for.
+"""
+
+_ROOFLINE = """\
+At fidelity `roofline` a prediction is a bound, the speed of light, and not a guess of the time: it holds no
+launches, tiles, library heuristics or clocks. Its bias is negative by construction, and its interval opens upwards
+only. The upper end is fitted on one half of the programs (`meshcast validate intervals`), two numbers for all of
+them. A program that runs faster than its bound shows a count of FLOPs or bytes that is too high, a peak that is too
+low, or data that stayed in a cache.
+"""
+
+_ENERGY = """\
+Measured energy is per run of a program that ran without pause for seconds; for one-op programs the idle power over
+the time that the card waited for the host is taken out, as it is from the time.
+"""
+
+_MEMORY = """\
+Arguments + outputs + temporaries - aliased, against the compiler's buffer assignment, which includes the workspaces
+of its libraries.
+"""
+
+
+def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str) -> str:
+    """The page.
+
+    Args:
+        summary: The validation.
+        folder: Where the measurements lie; written relative to the working directory.
+        on: The device predicted for, as asked.
+        fidelity: The fidelity predicted at, as asked.
+    """
+    place = Path(os.path.relpath(folder)).as_posix()
+    device = resolve(on).device
+    total = summary.time.all
+    parts = [
+        f"# Accuracy: fidelity `{fidelity}` on {device.title}\n",
+        f"{total.rows} measured StableHLO programs, {total.failed} without a prediction. This page is generated; "
+        "to make it again, from the root of the repository:\n",
+        f"    meshcast validate programs {place} --on {on} --fidelity {fidelity} --markdown docs/accuracy.md\n",
+        f"## Time\n\n{markdown_table(time_grid(summary))}",
+        _MEANING,
+    ]
+    if fidelity == "roofline":
+        parts.append(_ROOFLINE)
+    parts.append(f"## Worst rows\n\n{markdown_table(worst_grid('', summary.worst))}")
+    if below := summary.below_speed_of_light:
+        parts.append(f"## Faster than the interval's lower end\n\n{markdown_table(worst_grid('', below))}")
+    if summary.memory.all.rows:
+        parts.append(f"## Peak memory\n\n{markdown_table(extra_grid('', summary.memory))}\n{_MEMORY}")
+    if summary.energy.all.rows:
+        parts.append(f"## Energy\n\n{markdown_table(extra_grid('', summary.energy))}\n{_ENERGY}")
+    if summary.failed:
+        parts.append(f"## Failed\n\n{markdown_table(failed_grid(summary.failed))}")
+    return "\n".join(parts)

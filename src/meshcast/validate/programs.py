@@ -1,0 +1,179 @@
+"""Measured programs predicted one by one: `validate programs`."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from meshcast.errors import MeshcastError
+from meshcast.estimate import load_estimator
+from meshcast.estimate.energy import idle_watts
+from meshcast.hardware import resolve
+from meshcast.pipeline import Options, predict
+from meshcast.results import Prediction
+from meshcast.validate.groundtruth import MeasuredProgram
+
+UNIT = "us"
+# Programs a worker takes at a time: large enough to hide the hand-over, small enough for rows to stream.
+_CHUNK = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A figure predicted and measured, in one unit."""
+
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Signed and relative: `predicted / measured - 1`."""
+        return self.predicted / self.measured - 1
+
+    @property
+    def factor(self) -> float:
+        """How many times too high or too low, at least 1."""
+        ratio = self.predicted / self.measured
+        return max(ratio, 1 / ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One program: what was measured and predicted (microseconds), or why there is no prediction."""
+
+    id: str
+    group: str
+    measured: float | None
+    predicted: float | None
+    low: float | None = None
+    high: float | None = None
+    kernels: int = 0
+    memory: Pair | None = None  # bytes
+    energy: Pair | None = None  # joules
+    why: str | None = None
+
+    @property
+    def time(self) -> Pair | None:
+        """The times, or None for a row that failed."""
+        if self.predicted is None or self.measured is None:
+            return None
+        return Pair(predicted=self.predicted, measured=self.measured)
+
+    @property
+    def within_interval(self) -> bool:
+        """Whether the measured time lies in the predicted interval."""
+        if self.measured is None or self.low is None or self.high is None:
+            return False
+        return self.low <= self.measured <= self.high
+
+    @property
+    def below_interval(self) -> bool:
+        """Whether it ran faster than the interval's lower end; at fidelity roofline, than the speed of light."""
+        return self.measured is not None and self.low is not None and self.measured < self.low
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's line of a row."""
+        time = self.time
+        line: dict[str, Any] = {
+            "id": self.id,
+            "group": self.group,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "unit": UNIT,
+            "error": time.error if time else None,
+        }
+        if self.low is not None and self.high is not None:
+            line["interval"] = [self.low, self.high]
+        if self.memory is not None:
+            line["memory_bytes"] = {"measured": self.memory.measured, "predicted": self.memory.predicted}
+        if self.energy is not None:
+            line["energy_j"] = {"measured": self.energy.measured, "predicted": self.energy.predicted}
+        if self.why is not None:
+            line["why"] = self.why
+        return line
+
+
+def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, jobs: int = 1) -> Iterator[Row]:
+    """A row for each program, in order, as soon as it is known.
+
+    Args:
+        programs: What to predict.
+        options: Device and fidelity.
+        jobs: Processes to predict in; 1 stays in this one.
+
+    Raises:
+        MeshcastError: the options are wrong for every program, e.g. an unknown device.
+    """
+    idle = idle_watts(resolve(options.on).device)
+    if options.fidelity != "auto":
+        load_estimator(options.fidelity)  # a misspelt one is the caller's mistake, not a failure of every row
+    one = partial(validate_program, options=options, idle=idle)
+    if jobs <= 1:
+        yield from map(one, programs)
+        return
+    # Not forked: the parent's MLIR and XLA threads would not survive it. Ctrl-C is for the parent to answer.
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+    )
+    try:
+        yield from pool.map(one, programs, chunksize=_CHUNK)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def validate_program(program: MeasuredProgram, options: Options, idle: float) -> Row:
+    """One program's row; whatever goes wrong with it is the row's `why`, so that the others are still judged.
+
+    Args:
+        program: What was measured.
+        options: Device and fidelity.
+        idle: Power of the idle device, in watts.
+    """
+    failed = partial(Row, id=program.id, group=program.group, measured=program.time_us, predicted=None)
+    if program.time_us is None:
+        return failed(why=f"unmeasured: no {program.time_name}")
+    try:
+        prediction = predict(program.path, options)
+    except MeshcastError as error:
+        return failed(why=f"{error.code}: {error.where + ': ' if error.where else ''}{error.message}")
+    except Exception as error:  # a bug of ours: named in the row like any other failure, with the place it happened at
+        return failed(why=f"bug: {type(error).__name__}: {error} ({_place(error)})")
+    if prediction.infeasible is not None:
+        gap = prediction.infeasible
+        return failed(why=f"infeasible: {gap.resource} {gap.demand:.4g} > {gap.bound:.4g}")
+    if not prediction.step_time_s:
+        return failed(why="no time: the program has no kernel that takes any")
+    return _row(program, prediction, idle)
+
+
+def _row(program: MeasuredProgram, prediction: Prediction, idle: float) -> Row:
+    assert prediction.step_time_s is not None
+    low, high = prediction.interval_s or (prediction.step_time_s, prediction.step_time_s)
+    joules = program.energy_j(idle)
+    return Row(
+        id=program.id,
+        group=program.group,
+        measured=program.time_us,
+        predicted=prediction.step_time_s * 1e6,
+        low=low * 1e6,
+        high=high * 1e6,
+        kernels=prediction.kernels,
+        memory=_pair(prediction.memory.peak, program.memory_bytes),
+        energy=_pair(prediction.energy_j, joules),
+    )
+
+
+def _pair(predicted: float | None, measured: float | None) -> Pair | None:
+    return Pair(predicted=predicted, measured=measured) if predicted and measured and measured > 0 else None
+
+
+def _place(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -1,0 +1,138 @@
+"""A validation as tables for people: on the terminal, and as the Markdown of `docs/accuracy.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshcast.validate.measures import Measures
+from meshcast.validate.programs import UNIT, Row
+from meshcast.validate.summary import Comparison, Summary
+
+PEER_TITLES = {"hespas": "hespas", "naive_a": "naive a", "naive_b": "naive b"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table before it is drawn: all cells are texts, the first column is a name."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def time_grid(summary: Summary) -> Grid:
+    """Errors of the predicted times per group and in all, and the peers' beside them."""
+    header = (
+        "group", "rows", "failed", "geomean error", "MAPE", "bias", "Spearman", "measured / predicted", "in interval",
+        *(PEER_TITLES.get(name, name) for name in summary.peers),
+    )  # fmt: skip
+    rows = [
+        (
+            name,
+            *_cells(group),
+            _percent(summary.within_interval(name)),
+            *(_peer_cell(peer.groups.get(name)) for peer in summary.peers.values()),
+        )
+        for name, group in summary.time.groups.items()
+    ]
+    total = (
+        "all",
+        *_cells(summary.time.all),
+        _percent(summary.within_interval()),
+        *(_peer_cell(peer.all) for peer in summary.peers.values()),
+    )
+    return Grid(title="time", header=header, rows=(*rows, total))
+
+
+def extra_grid(title: str, comparison: Comparison) -> Grid:
+    """Errors of another figure, per group and in all."""
+    header = ("group", "rows", "failed", "geomean error", "MAPE", "bias", "Spearman", "measured / predicted")
+    rows = [(name, *_cells(group)) for name, group in comparison.groups.items()]
+    return Grid(title=title, header=header, rows=(*rows, ("all", *_cells(comparison.all))))
+
+
+def worst_grid(title: str, rows: Sequence[Row]) -> Grid:
+    """Single rows with both times."""
+    cells = [
+        (row.id, row.group, *(f"{us:.5g} {UNIT}" for us in (m, p)), f"{m / p:.2f}")
+        for row in rows
+        if (m := row.measured) and (p := row.predicted)
+    ]
+    header = ("program", "group", "measured", "predicted", "measured / predicted")
+    return Grid(title=title, header=header, rows=tuple(cells))
+
+
+def failed_grid(rows: Sequence[Row]) -> Grid:
+    """Rows without a prediction, and why."""
+    cells = tuple((row.id, row.group, row.why or "") for row in rows)
+    return Grid(title="failed", header=("program", "group", "why"), rows=cells)
+
+
+def grids(summary: Summary) -> list[Grid]:
+    """Everything a validation prints, in order."""
+    found = [time_grid(summary), worst_grid("worst rows", summary.worst)]
+    if below := summary.below_speed_of_light:
+        found.append(worst_grid(f"{len(below)} rows faster than the interval's lower end", below))
+    if summary.memory.all.rows:
+        found.append(extra_grid("peak memory", summary.memory))
+    if summary.energy.all.rows:
+        found.append(extra_grid("energy", summary.energy))
+    if summary.failed:
+        found.append(failed_grid(summary.failed))
+    return found
+
+
+def print_summary(summary: Summary) -> None:
+    """The tables on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:  # a pipe or file has no width: cells must not be cut off at 80 characters
+        console = Console(highlight=False, width=200)
+    for grid in grids(summary):
+        table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+        for position, name in enumerate(grid.header):
+            text_column = position == 0 or name in ("group", "why")
+            table.add_column(name, justify="left" if text_column else "right", overflow="fold")
+        for row in grid.rows:
+            table.add_row(*row, style="bold" if row[0] == "all" else None)
+        console.print(table)
+        console.print()
+    if summary.not_run:
+        console.print(f"interrupted: {summary.not_run} rows were not run")
+
+
+def markdown_table(grid: Grid) -> str:
+    """A grid as a Markdown table."""
+    rules = ["---"] + ["---:" if name not in ("group", "why") else "---" for name in grid.header[1:]]
+    lines = [grid.header, tuple(rules), *grid.rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def _cells(measures: Measures) -> tuple[str, ...]:
+    return (
+        str(measures.rows),
+        str(measures.failed),
+        _percent(measures.geomean_error),
+        _percent(measures.mape),
+        _percent(measures.bias, sign="+"),
+        _number(measures.spearman),
+        _number(measures.median_ratio),
+    )
+
+
+def _peer_cell(measures: Measures | None) -> str:
+    """A peer's geomean error, with the rows it has no answer for."""
+    if measures is None:
+        return "-"
+    return _percent(measures.geomean_error) + (f" ({measures.failed} failed)" if measures.failed else "")
+
+
+def _percent(value: float | None, sign: str = "") -> str:
+    return "-" if value is None else f"{value:{sign}.1%}".replace("%", " %")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

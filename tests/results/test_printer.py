@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+
+import pytest
+
+from meshcast.results import CollectiveShare, Infeasible, KernelShare, Lever, Prediction, Provenance
+from meshcast.results.printer import (
+    format_energy,
+    percent,
+    prediction_html,
+    prediction_sections,
+    prediction_text,
+    sections_text,
+)
+from meshcast.simulate.memory import MemoryUse
+from meshcast.simulate.timeline import Breakdown
+
+GIB = 2**30
+BREAKDOWN = Breakdown(compute=0.030, memory=0.015, exposed_communication=0.004, overhead=0.0008, idle=0.0002)
+MEMORY = MemoryUse(
+    peak=20 * GIB,
+    arguments=12 * GIB,
+    outputs=12 * GIB,
+    temporaries=8 * GIB,
+    aliased=12 * GIB,
+    by_role={"parameter": 4 * GIB, "optimizer_state": 8 * GIB},
+)
+ONE = Prediction(
+    name="step",
+    sha256="0" * 64,
+    devices=1,
+    mesh={},
+    device="h200",
+    cluster=None,
+    fidelity="roofline",
+    network="alpha-beta",
+    infeasible=None,
+    step_time_s=0.050,
+    interval_s=(0.050, 0.100),
+    breakdown=BREAKDOWN,
+    flops=2e13,
+    hbm_bytes=60.0 * GIB,
+    communication_bytes=0.0,
+    memory=MEMORY,
+    capacity_bytes=80 * GIB,
+    energy_j=25.0,
+    mfu=0.41,
+    hfu=0.41,
+    kernels=1234,
+    communication_s=0.0,
+    provenance=Provenance(measured=0.75, analytical=0.25),
+    levers=(Lever(change="twice the memory bandwidth", step_time_s=0.040, saved_s=0.010),),
+    top_kernels=(
+        KernelShare(
+            name="gemm 8192x8192x8192 bf16", count=24, seconds=0.020, limited_by="compute", location="model.py:7"
+        ),
+        KernelShare(name="loop-fusion add f32[8,1024]", count=6, seconds=0.005, limited_by="memory", location=""),
+    ),
+    version="0.1.0",
+)
+MANY = replace(
+    ONE,
+    devices=16,
+    mesh={"data": 2, "tensor": 8},
+    cluster="dgx-h200",
+    hfu=0.52,
+    communication_s=0.010,
+    communication_bytes=3.0 * GIB,
+    collectives=tuple(
+        CollectiveShare(
+            kind="all_reduce",
+            group="tensor",
+            group_size=8,
+            count=12,
+            bytes_sent=GIB / 4,
+            seconds=0.001,
+            algorithm="ring",
+            level="nvlink",
+        )
+        for _ in range(8)
+    ),
+    warnings=("an op was guessed",),
+)
+TOO_LARGE = replace(
+    ONE,
+    infeasible=Infeasible(resource="memory_bytes", demand=200.0 * GIB, bound=80.0 * GIB, levers=("use more devices",)),
+    step_time_s=None,
+    interval_s=None,
+    breakdown=None,
+    energy_j=None,
+    mfu=None,
+    hfu=None,
+    communication_s=None,
+    levers=(),
+    top_kernels=(),
+)
+
+
+def test_the_number_comes_first_with_interval_and_fidelity() -> None:
+    subject, number, note, *_ = prediction_text(ONE).splitlines()
+    assert subject == "step on one h200"
+    assert number.split() == ["step", "time", "50", "ms", "between", "50", "ms", "and", "100", "ms", "(roofline)"]
+    assert "speed-of-light" in note
+    assert "opens upwards" in note
+
+
+def test_other_fidelities_are_no_bounds() -> None:
+    assert "speed-of-light" not in prediction_text(replace(ONE, fidelity="analytical"))
+
+
+def test_breakdown_adds_up() -> None:
+    section = next(s for s in prediction_sections(ONE) if s.title.startswith("Where the time goes"))
+    assert [row[0] for row in section.rows] == [part.name.replace("_", " ") for part in fields(BREAKDOWN)]
+    assert sum(float(row[2].removesuffix(" %")) for row in section.rows) == pytest.approx(100, abs=0.3)
+    scale = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+    seconds = sum(float(number) * scale[unit] for number, unit in (row[1].split() for row in section.rows))
+    assert seconds == pytest.approx(0.050, rel=0.01)
+    assert "mostly compute" in section.title
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "MFU     41.0 %\n",
+        "20 GiB at peak, 25.0 % of 80 GiB",
+        "arguments 12 GiB (parameter 4 GiB, optimizer state 8 GiB) + outputs 12 GiB + temporaries 8 GiB",
+        "25 J per step and device, 500 W on average",
+        "20 TFLOP and 60 GiB of memory traffic in 1,234 kernels",
+        "measured 75.0 %, analytical 25.0 %",
+    ],
+)
+def test_figures(fragment: str) -> None:
+    assert fragment in prediction_text(ONE)
+
+
+def test_kernels_and_levers() -> None:
+    text = prediction_text(ONE)
+    assert re.search(r"gemm 8192x8192x8192 bf16 +24 +20 ms +40.0 % +compute", text)
+    assert "f32[8,1024]" in text  # shapes are no markup
+    assert re.search(r"twice the memory bandwidth +40 ms +20.0 %", text)
+
+
+def test_one_device_says_nothing_of_communication() -> None:
+    assert "\nCommunication\n" not in prediction_text(ONE)
+
+
+def test_many_devices() -> None:
+    text = prediction_text(MANY)
+    assert text.startswith("step on 16 x h200 (dgx-h200), mesh data=2, tensor=8\n")
+    assert "MFU            41.0 %, HFU 52.0 % with recomputation" in text
+    assert "10 ms, of which 4 ms exposed (40.0 % of it, 8.0 % of the step); 3 GiB sent per device" in text
+    assert len(re.findall(r"all-reduce +tensor +8 +12 +256 MiB +1 ms +ring +nvlink", text)) == 6
+    assert "and 2 more" in text
+    assert "400 J on all devices" in text
+    assert "an op was guessed" in text
+
+
+def test_infeasible_has_no_time() -> None:
+    text = prediction_text(TOO_LARGE)
+    assert "cannot run" in text
+    assert "step time" not in text
+    assert not re.search(r"\d (s|ms|us)\b(?! *$)", text.rpartition("\n")[0])
+    for fragment in (
+        "200 GiB, 2.5 times what there is",
+        "there is       80 GiB",
+        "missing        120 GiB",
+        "use more devices",
+    ):
+        assert fragment in text
+
+
+@pytest.mark.parametrize("prediction", [ONE, MANY, TOO_LARGE])
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_lines_fit_the_terminal(prediction: Prediction, width: int) -> None:
+    lines = sections_text(prediction_sections(prediction), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("prediction", [ONE, MANY, TOO_LARGE])
+def test_html_holds_every_cell(prediction: Prediction) -> None:
+    markup = prediction_html(replace(prediction, name="<step>"))
+    assert "&lt;step&gt;" in markup
+    assert "<step>" not in markup
+    for section in prediction_sections(prediction):
+        for row in section.rows:
+            assert all(cell.replace("<", "&lt;").replace("'", "&#x27;") in markup for cell in row)
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"), [(30.613, "30.6 J"), (0.0042, "4.2 mJ"), (1536.0, "1.54 kJ"), (999.7, "1000 J"), (0.0, "0 uJ")]
+)
+def test_energy(joules: float, text: str) -> None:
+    assert format_energy(joules) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (0.0001, "<0.1 %"), (0.123, "12.3 %"), (1.0, "100.0 %")])
+def test_percent(share: float, text: str) -> None:
+    assert percent(share) == text

@@ -32,7 +32,7 @@ lint: $(VENV)/.test-ready
 	$(BIN)/mypy
 
 bench: setup
-	$(BIN)/python -m meshcast.bench
+	$(BIN)/python benchmarks/bench.py
 
 # The lock files name exact versions for every supported Python; `make lock` needs uv.
 lock:

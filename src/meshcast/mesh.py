@@ -33,7 +33,9 @@ class Mesh:
         for part in filter(None, text.split(",")):
             name, equals, size = part.partition("=")
             if not equals or not name.strip() or not size.strip().isdigit() or int(size) < 1:
-                raise UsageError(f"mesh axis {part!r} is not NAME=SIZE", where="--mesh", fix="write --mesh data=8,model=4")
+                raise UsageError(
+                    f"mesh axis {part!r} is not NAME=SIZE", where="--mesh", fix="write --mesh data=8,model=4"
+                )
             if name.strip() in axes:
                 raise UsageError(f"mesh axis {name.strip()!r} is given twice", where="--mesh")
             axes[name.strip()] = int(size)
@@ -101,4 +103,4 @@ class Group:
         return ids
 
     def __str__(self) -> str:
-        return "x".join(self.axes) if self.axes else "x".join(f"{size}@{stride}" for size, stride in self.dims)
+        return "*".join(self.axes) if self.axes else "*".join(f"{size}@{stride}" for size, stride in self.dims)

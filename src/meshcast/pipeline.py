@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -18,11 +19,11 @@ from meshcast.estimate.rates import matrix_rate
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram, lower
-from meshcast.mesh import Mesh
 from meshcast.network import CollectiveTime, collective_time
 from meshcast.partition import partition
 from meshcast.results import CollectiveShare, Infeasible, KernelShare, Prediction, Provenance
 from meshcast.simulate import MemoryUse, Timeline, peak_memory, simulate
+from meshcast.units import format_bytes
 from meshcast.version import VERSION
 from meshcast.workload import ReadOptions, Workload, read_workload
 
@@ -43,6 +44,7 @@ class Options:
     mesh: Mapping[str, int] | None = None
     fidelity: str = "auto"
     network: str = "alpha-beta"
+    partitioner: str = "shardy"
     dims: Mapping[str, int] = field(default_factory=dict)
     trip_counts: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +80,7 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
         CaptureOptions(platform=platform, dims=options.dims, mesh=options.mesh, settings=options.settings),
     )
     mesh = options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
-    local = partition(program, mesh=mesh)
+    local = partition(program, mesh=mesh, route=options.partitioner)
     workload = read_workload(local, ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate))
     devices, notes = _device_count(workload, options.devices)
     lowered = lower(workload, backend={"tpu": "xla-tpu"}.get(device.kind, "xla-gpu"))
@@ -145,10 +147,13 @@ class Run:
             self._collective_times[key] = collective_time(kernel.collective, self.cluster)
         return self._collective_times[key]
 
+    def _communication(self, kernel: Kernel, slack: float = 1.0) -> float:
+        return self.collective(kernel).seconds * slack
+
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank."""
-        return simulate(self.lowered, self.kernels, lambda kernel: self.collective(kernel).seconds)
+        return simulate(self.lowered, self.kernels, self._communication)
 
     @cached_property
     def memory(self) -> MemoryUse:
@@ -193,13 +198,20 @@ class Run:
     def _timed(self, prediction: Prediction) -> Prediction:
         timeline = self.timeline
         step = timeline.duration
+        energy = timeline.energy + idle_watts(self.device) * step
+        notes = list(self.kernels.warnings)
+        if step and energy / step > self.device.tdp_watts:
+            notes.append(
+                f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "
+                "a sustained run clocks down and takes longer"
+            )
         model_flops, all_flops, peak = self._model_flops()
         return replace(
             prediction,
             step_time_s=step,
             interval_s=self._interval(),
             breakdown=timeline.breakdown,
-            energy_j=timeline.energy + idle_watts(self.device) * step,
+            energy_j=energy,
             mfu=model_flops / (step * peak) if step and peak else 0.0,
             hfu=all_flops / (step * peak) if step and peak else 0.0,
             communication_s=timeline.communication_busy,
@@ -208,7 +220,7 @@ class Run:
             top_kernels=self._top_kernels(),
             collectives=self._collective_shares(),
             timeline=timeline,
-            warnings=(*prediction.warnings, *self.kernels.warnings),
+            warnings=(*prediction.warnings, *notes),
         )
 
     def _interval(self) -> tuple[float, float]:
@@ -216,10 +228,8 @@ class Run:
         ends = []
         for end, slack in (("low", 1.0), ("high", NETWORK_SLACK)):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
-            timeline = simulate(
-                self.lowered, EstimatedKernels(by_key=shifted), lambda kernel, s=slack: self.collective(kernel).seconds * s
-            )
-            ends.append(timeline.duration)
+            slower = functools.partial(self._communication, slack=slack)
+            ends.append(simulate(self.lowered, EstimatedKernels(by_key=shifted), slower).duration)
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 
     def _model_flops(self) -> tuple[float, float, float]:
@@ -306,22 +316,17 @@ def _does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
     levers = []
     state = sum(size for role, size in memory.by_role.items() if role in ("parameter", "optimizer_state"))
     if state > memory.peak // 4:
-        levers.append(f"shard parameters and optimizer state further: {state / 1e9:.1f} GB of them lie on each device")
+        levers.append(f"shard parameters and optimizer state further: {format_bytes(state)} of them lie on each device")
     if memory.temporaries > memory.peak // 4:
         levers.append(
-            f"recompute activations (jax.checkpoint) or use smaller microbatches: temporaries take {memory.temporaries / 1e9:.1f} GB"
+            f"recompute activations (jax.checkpoint) or use smaller microbatches: temporaries take {format_bytes(memory.temporaries)}"
         )
     if memory.outputs > memory.aliased + memory.peak // 10:
         levers.append("donate the arguments that outputs replace (donate_argnums)")
     if memory.by_role.get("cache", 0) > memory.peak // 4:
         levers.append("shorten the context, quantise the cache, or shard it over more devices")
     factor = memory.peak / capacity
-    levers.append(f"use {factor:.1f} times as many devices, or devices with at least {memory.peak / 1e9:.0f} GB")
+    levers.append(f"use {factor:.1f} times as many devices, or devices with at least {format_bytes(memory.peak)}")
     if held > capacity:
         levers.append("arguments and outputs alone exceed the memory: no change of the schedule can help")
     return Infeasible(resource="memory_bytes", demand=memory.peak, bound=capacity, levers=tuple(levers))
-
-
-def mesh_option(text: str | None) -> Mapping[str, int] | None:
-    """`--mesh`'s text as axis sizes."""
-    return Mesh.parse(text).sizes if text else None

@@ -169,6 +169,13 @@ def test_an_unknown_axis_is_named(kit: MeshKit) -> None:
         partition(program, mesh={"z": 5})
 
 
-def test_an_unsharded_program_comes_back_as_it_is() -> None:
-    program = capture(jnp.sin, jax.ShapeDtypeStruct((8,), "float32"), name="sine")
-    assert partition(program) is program
+def test_an_unsharded_program_is_flattened_and_the_original_left_alone() -> None:
+    def twice(x: Any) -> Any:
+        return jax.nn.softmax(x) + jax.nn.softmax(x)
+
+    program = capture(twice, jax.ShapeDtypeStruct((8, 8), "float32"), name="twice")
+    before = program.text
+    flat = partition(program)
+    assert program.text == before
+    assert "call @" not in flat.text
+    assert flat.text.count("stablehlo.exponential") == 1  # the second softmax is the first

@@ -226,7 +226,7 @@ def test_markdown_page(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     page = (tmp_path / "page.md").read_text()
     assert "meshcast validate programs .. --on h200 --fidelity roofline" in page
     assert str(folder) not in page.replace(str(folder / "programs"), "")
-    assert "| elementwise | 1 | 0 | 100.0 % | 50.0 % | -50.0 % |" in page
+    assert "| elementwise | 1 | 0 | 100.0% | 50.0% | -50.0% |" in page
 
 
 @pytest.mark.skipif(not GROUNDTRUTH.is_dir(), reason="the ground truth is not beside this checkout")

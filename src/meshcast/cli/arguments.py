@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshcast.errors import UsageError
-from meshcast.pipeline import Options, mesh_option
+
+if TYPE_CHECKING:
+    from meshcast.pipeline import Options
 
 On = Annotated[str, typer.Option("--on", help="Device or cluster of the catalogue (meshcast devices), or a TOML file.")]
 Devices = Annotated[int | None, typer.Option("--devices", help="How many devices; must match the program's mesh.")]
 MeshText = Annotated[str | None, typer.Option("--mesh", help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.")]
 Fidelity = Annotated[str, typer.Option("--fidelity", help="roofline, or auto: the best that supports the target.")]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
+Partitioner = Annotated[
+    str, typer.Option("--partitioner", help="shardy, or xla to check with XLA's own (up to 4096 devices).")
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
-TripCounts = Annotated[list[str] | None, typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N.")]
+TripCounts = Annotated[
+    list[str] | None, typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N.")
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of a zoo model: seq=8192.")]
 Approximate = Annotated[bool, typer.Option("--approximate", help="Go on with unknown custom calls, costed by their bytes.")]
 
@@ -39,8 +46,11 @@ def sizes(texts: list[str] | None, flag: str) -> dict[str, int]:
 
 def trip_counts(texts: list[str] | None) -> dict[str, int]:
     """`N` for every unknown loop, or `while#2=N` for one."""
-    named = [text for text in texts or () if "=" in text]
-    return {**{"*": positive(t, "--trip-count") for t in texts or () if "=" not in t}, **sizes(named, "--trip-count")}
+    found = sizes([text for text in texts or () if "=" in text], "--trip-count")
+    for text in texts or ():
+        if "=" not in text:
+            found["*"] = positive(text, "--trip-count")
+    return found
 
 
 def positive(text: str, flag: str) -> int:
@@ -57,15 +67,20 @@ def positive(text: str, flag: str) -> int:
 def options(
     *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto", network: str = "alpha-beta",
     dims: list[str] | None = None, trips: list[str] | None = None, settings: list[str] | None = None,
-    approximate: bool = False, levers: bool = True,
+    approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
+    # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
+    from meshcast.mesh import Mesh
+    from meshcast.pipeline import Options
+
     return Options(
         on=on,
         devices=devices,
-        mesh=mesh_option(mesh),
+        mesh=Mesh.parse(mesh).sizes if mesh else None,
         fidelity=fidelity,
         network=network,
+        partitioner=partitioner,
         dims=sizes(dims, "--dim"),
         trip_counts=trip_counts(trips),
         settings=pairs(settings, "--set"),

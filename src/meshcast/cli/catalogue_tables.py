@@ -76,7 +76,7 @@ def entry_json(name: str) -> dict[str, Any]:
     }
     return {
         "schema": ENTRY_SCHEMA,
-        "kind": "device" if isinstance(entry, Device) else "cluster",
+        "type": "device" if isinstance(entry, Device) else "cluster",
         **described,
         "notes": entry.notes,
         "facts": facts,

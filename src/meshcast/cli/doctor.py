@@ -86,18 +86,23 @@ def doctor_command(json: flags.Json = False) -> None:
 
 
 def _print(checks: list[Check], works: bool) -> None:
-    from meshcast.results.printer import Section, columns, print_sections
+    # Straight to rich: our own printer imports jaxlib, and must not be what fails where jaxlib is broken.
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
 
-    def rows(core: bool) -> list[tuple[str, ...]]:
-        return [(check.name, check.state, _remark(check)) for check in checks if check.core is core]
-
+    console = Console(markup=False, emoji=False, highlight=False)
     verdict = "everything that a prediction needs works" if works else "predictions do not work: see what is not ok"
-    print_sections(
-        [
-            Section(title=f"Core: {verdict}", columns=columns("", "", ""), rows=rows(True)),
-            Section(title="Optional parts", columns=columns("", "", ""), rows=rows(False)),
-        ]
-    )
+    styles = {"ok": "", "missing": "yellow", "broken": "bold red"}
+    for title, core in ((f"Core: {verdict}", True), ("\nOptional parts", False)):
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        for check in checks:
+            if check.core is core:
+                # What nothing asks for yet is no cause for alarm.
+                style = styles[check.state] if core or check.fix else "dim"
+                table.add_row(check.name, check.state, _remark(check), style=style)
+        console.print(title, style="bold")
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def _remark(check: Check) -> str:
@@ -158,15 +163,21 @@ def _partition() -> str:
 
 
 def _estimators() -> Iterator[Check]:
+    registered = _tried("estimators", _names, "reinstall meshcast")
+    yield registered
+    for name in registered.detail.split(", ") if registered.state == "ok" else ():
+        found = _tried(f"estimator {name}", partial(_load, name), f"reinstall the package that registers {name}")
+        # One plugin that fails leaves the others usable; without the roofline there is nothing to fall back on.
+        yield replace(found, core=name == "roofline")
+
+
+def _names() -> str:
     from meshcast.estimate import estimator_names
 
     names = estimator_names()
     if not names:
-        yield Check(name="estimators", state="missing", detail="none is registered", fix="reinstall meshcast")
-    for name in names:
-        found = _tried(f"estimator {name}", partial(_load, name), f"reinstall the package that registers {name}")
-        # One plugin that fails leaves the others usable; without the roofline there is nothing to fall back on.
-        yield replace(found, core=name == "roofline")
+        raise RuntimeError("none is registered")
+    return ", ".join(names)
 
 
 def _load(estimator: str) -> str:

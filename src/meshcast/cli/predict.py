@@ -16,6 +16,7 @@ def predict_command(
     mesh: flags.MeshText = None,
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
+    partitioner: flags.Partitioner = "shardy",
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -30,7 +31,7 @@ def predict_command(
 
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count, settings=setting,
-        approximate=approximate,
+        approximate=approximate, partitioner=partitioner,
     )  # fmt: skip
     gravest = 0
     for target in targets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from meshcast.mesh import Mesh
 from meshcast.workload.graph import Collective, Geometry, Tensor
@@ -18,7 +19,7 @@ class KernelKind(StrEnum):
     CONVOLUTION = "convolution"
     ATTENTION = "attention"
     LOOP_FUSION = "loop-fusion"  # elementwise and data movement in one pass
-    REDUCTION = "reduction"  # a fusion whose root is a reduction
+    REDUCTION = "reduction"  # a fusion with reductions in it
     TRANSPOSE = "transpose"
     GATHER = "gather"
     SCATTER = "scatter"
@@ -28,21 +29,38 @@ class KernelKind(StrEnum):
     COLLECTIVE = "collective"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class CostKey:
+    """What a kernel's cost depends on; equal keys cost the same. The hash is taken once, as simulations look it up often."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, CostKey) and self._hash == other._hash and self._parts == other._parts)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kernel:
     """One launch. Bytes are what it must move to and from memory once; FLOPs are per engine."""
 
     name: str
     kind: KernelKind
-    dtype: str  # of the matrix operands for GEMM-like kernels, of the result otherwise
+    dtype: str  # of the matrix operands for GEMM-like kernels, else the type most of its arithmetic is done in
     matrix_flops: float = 0.0
     vector_flops: float = 0.0
     transcendentals: float = 0.0
     read_bytes: int = 0
     written_bytes: int = 0
     reads: tuple[int, ...] = ()  # values in memory
+    operand_bytes: tuple[int, ...] = ()  # what is read of each of them
     writes: tuple[int, ...] = ()
-    in_place: bool = False  # writes into its first operand's buffer
+    updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
     geometry: Geometry | None = None
     ops: tuple[str, ...] = ()
     location: str = ""
@@ -54,10 +72,10 @@ class Kernel:
         """The collective this kernel runs, if it is one."""
         return self.geometry if isinstance(self.geometry, Collective) else None
 
-    @property
-    def cost_key(self) -> tuple[object, ...]:
-        """Equal keys cost the same: everything but names, values and places."""
-        return (
+    @cached_property
+    def cost_key(self) -> CostKey:
+        """Everything but names, values and places."""
+        return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.guessed,
         )  # fmt: skip
@@ -65,7 +83,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStep:
-    """A loop: its body runs `trips` times. `carried` are the body's (input, output) values per carried buffer."""
+    """A loop: its body runs `trips` times. The first reads are the initial values of the carried buffers, one for each
+    write; the rest is what the body reads from outside.
+    """
 
     label: str
     body: Schedule
@@ -76,7 +96,7 @@ class LoopStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchStep:
-    """A data-dependent branch: one of the bodies runs, and the costliest is counted."""
+    """A data-dependent branch: one of the bodies runs, and the costliest is counted. Reads include the bodies' own."""
 
     bodies: tuple[Schedule, ...]
     reads: tuple[int, ...]

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from meshcast.errors import UsageError
-from meshcast.lower.fusion import FusionPlan, plan_fusion
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
-from meshcast.workload.graph import Attention, Block, Op, OpKind, Tensor
+from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
+from meshcast.lower.kernel import BranchStep, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.kernels import fused_kernel
+from meshcast.lower.ordering import order_for_memory
+from meshcast.lower.siblings import merge_siblings
+from meshcast.workload.graph import Block, Op, OpKind, Tensor
 from meshcast.workload.workload import Workload
 
 BACKENDS = ("xla-gpu", "xla-tpu", "none")  # "none": every op a kernel of its own
 
-_KERNEL_KINDS = {
-    OpKind.GEMM: KernelKind.GEMM,
-    OpKind.CONVOLUTION: KernelKind.CONVOLUTION,
-    OpKind.REDUCE: KernelKind.REDUCTION,
-    OpKind.SCAN: KernelKind.REDUCTION,
-    OpKind.TRANSPOSE: KernelKind.TRANSPOSE,
-    OpKind.GATHER: KernelKind.GATHER,
-    OpKind.SCATTER: KernelKind.SCATTER,
-    OpKind.SORT: KernelKind.SORT,
-    OpKind.WINDOW: KernelKind.OTHER,
-    OpKind.FFT: KernelKind.OTHER,
-    OpKind.LINALG: KernelKind.OTHER,
-    OpKind.HOST: KernelKind.OTHER,
-    OpKind.CUSTOM: KernelKind.CUSTOM,
-    OpKind.COLLECTIVE: KernelKind.COLLECTIVE,
-}
-_SIDE_EFFECTS = frozenset({OpKind.COLLECTIVE, OpKind.HOST, OpKind.CUSTOM, OpKind.LOOP, OpKind.BRANCH})
+# Run though nobody reads their results. Collectives are among them: a halo's data has no reader in the graph.
+_EFFECTS = frozenset({OpKind.COLLECTIVE, OpKind.HOST})
+_LIBRARY = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
 
 
 def lower(workload: Workload, *, backend: str = "xla-gpu") -> LoweredProgram:
@@ -36,7 +25,8 @@ def lower(workload: Workload, *, backend: str = "xla-gpu") -> LoweredProgram:
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
     lowering = _Lowering(workload.tensors, fuse=backend != "none")
-    schedule = lowering.block(workload.body, keep=frozenset(workload.body.outputs))
+    donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
+    schedule = lowering.block(workload.body, writable=frozenset(donated))
     return LoweredProgram(workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors)
 
 
@@ -46,120 +36,108 @@ class _Lowering:
         self._fuse = fuse
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
 
-    def block(self, block: Block, keep: frozenset[int]) -> Schedule:
-        """The schedule of one block; `keep` are values read after it."""
-        ops = self._live(block, keep)
-        readers: dict[int, set[OpKind]] = {}
-        for op in ops:
+    def block(self, block: Block, writable: frozenset[int]) -> Schedule:
+        """The schedule of one block; `writable` are its inputs that may be overwritten."""
+        live = _live_ops(block)
+        nested = {value for op in live if op.blocks for inner in op.blocks for value in free_values(inner)}
+        kept = nested.union(block.outputs)
+        readers: dict[int, list[OpKind]] = {}
+        for op in live:
             for value in op.operands:
-                readers.setdefault(value, set()).add(op.cost.kind)
-        ops = [self._resolved(op) for op in ops if not self._alias(op, readers.get(op.results[0], set()) if op.results else set())]
-        outputs = tuple(self._resolve(value) for value in block.outputs)
-        nested = {self._resolve(v) for op in ops for inner in op.blocks for v in free_values(inner)}
-        live_out = frozenset(outputs) | frozenset(self._resolve(v) for v in keep) | nested
-        plan = plan_fusion(ops, live_out, self._tensors, enabled=self._fuse)
-        steps = tuple(self._steps(ops, plan))
-        return Schedule(inputs=block.inputs, outputs=outputs, steps=steps)
+                readers.setdefault(value, []).append(op.cost.kind)
+        ops = [op for op in live if not self._alias(op, kept, readers)]
+        buffer = self._buffer
+        operands = [tuple([buffer.get(value, value) for value in op.operands]) for op in ops]
+        outputs = tuple(buffer.get(value, value) for value in block.outputs)
+        live_out = frozenset(outputs) | {buffer.get(value, value) for value in nested}
+        fusions: Fusions = {index: [index] for index in range(len(ops))}
+        if self._fuse:
+            fusions = plan_fusion(ops, operands, live_out, self._tensors)
+        kept_copies = self._overwrites(ops, operands, live_out, writable)
+        steps = [
+            step
+            for root in sorted(fusions)
+            if (step := self._step(root, fusions[root], ops, operands, root in kept_copies)) is not None
+        ]
+        if self._fuse:
+            held = frozenset(block.inputs).union(outputs)
+            steps = order_for_memory(merge_siblings(steps, self._tensors), self._tensors, held)
+        return Schedule(inputs=block.inputs, outputs=outputs, steps=tuple(steps))
 
-    def _live(self, block: Block, keep: frozenset[int]) -> list[Op]:
-        needed = set(keep) | set(block.outputs)
-        live: list[Op] = []
-        for op in reversed(block.ops):
-            if op.cost.kind not in _SIDE_EFFECTS and not any(value in needed for value in op.results):
-                continue
-            if op.cost.kind is OpKind.CUSTOM and op.results and not any(value in needed for value in op.results):
-                continue
-            live.append(op)
-            needed.update(op.operands)
-            for inner in op.blocks:
-                needed.update(free_values(inner))
-        return live[::-1]
-
-    def _alias(self, op: Op, readers: set[OpKind]) -> bool:
+    def _alias(self, op: Op, kept: set[int], readers: dict[int, list[OpKind]]) -> bool:
         """True when the op moves nothing: its result is another name for its operand's buffer."""
-        if op.cost.kind is OpKind.VIEW and op.operands and len(op.results) == 1:
-            self._buffer[op.results[0]] = self._resolve(op.operands[0])
-            return True
-        if op.cost.kind is OpKind.TRANSPOSE and self._fuse:
-            if readers and readers <= {OpKind.GEMM, OpKind.CONVOLUTION}:
-                self._buffer[op.results[0]] = self._resolve(op.operands[0])  # libraries take either operand layout
-                return True
-        return False
+        kind = op.cost.kind
+        if kind is OpKind.TRANSPOSE and self._fuse:
+            # Libraries take either operand layout; anyone else needs the bytes in their new order.
+            result = op.results[0]
+            free = result not in kept and result in readers and _LIBRARY.issuperset(readers[result])
+        else:
+            free = kind is OpKind.VIEW and len(op.results) == 1 and bool(op.operands)
+        if free:
+            self._buffer[op.results[0]] = self._buffer.get(op.operands[0], op.operands[0])
+        return free
 
-    def _resolve(self, value: int) -> int:
-        return self._buffer.get(value, value)
+    def _overwrites(
+        self, ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], writable: frozenset[int]
+    ) -> set[int]:
+        """Updates that may not happen in place: their target is read later, or is not the block's to overwrite."""
+        if not any(op.cost.kind in IN_PLACE for op in ops):
+            return set()
+        last: dict[int, int] = {}
+        owned = set(writable)
+        for index, op in enumerate(ops):
+            for value in operands[index]:
+                last[value] = index
+            if op.cost.kind is not OpKind.GENERATE:
+                owned.update(op.results)
+        return {
+            index
+            for index, op in enumerate(ops)
+            if op.cost.kind in IN_PLACE
+            and any(v not in owned or v in live_out or last[v] > index for v in operands[index][: len(op.results)])
+        }
 
-    def _resolved(self, op: Op) -> Op:
-        operands = tuple(self._resolve(value) for value in op.operands)
-        if operands == op.operands:
-            return op
-        return Op(
-            name=op.name, cost=op.cost, operands=operands, results=op.results, blocks=op.blocks, trip_count=op.trip_count,
-            location=op.location, recomputed=op.recomputed,
-        )  # fmt: skip
+    def _step(
+        self, root: int, members: list[int], ops: Sequence[Op], operands: Sequence[tuple[int, ...]], copied: bool
+    ) -> Step | None:
+        op = ops[root]
+        kind = op.cost.kind
+        if kind is OpKind.LOOP:
+            body = op.blocks[0]
+            schedule = self.block(body, writable=frozenset(body.inputs))
+            return LoopStep(
+                label=op.name, body=schedule, trips=op.trip_count, reads=(*operands[root], *self._outside(op)), writes=op.results
+            )
+        if kind is OpKind.BRANCH:
+            bodies = tuple(self.block(inner, writable=frozenset()) for inner in op.blocks)
+            return BranchStep(bodies=bodies, reads=(*operands[root], *self._outside(op)), writes=op.results)
+        if kind is OpKind.GENERATE and not op.cost.written_bytes:
+            return None  # a constant that is an output or operand lies in memory already
+        return fused_kernel([(ops[index], operands[index]) for index in members], self._tensors, copied=copied)
 
-    def _steps(self, ops: Sequence[Op], plan: FusionPlan) -> Iterable[Step]:
-        members: dict[int, list[int]] = {}
-        for index, owners in enumerate(plan.roots):
-            for root in owners:
-                members.setdefault(root, []).append(index)
-        for root in sorted(members):
-            op = ops[root]
-            if op.cost.kind is OpKind.LOOP:
-                yield self._loop(op)
-            elif op.cost.kind is OpKind.BRANCH:
-                bodies = tuple(self.block(inner, frozenset(inner.outputs)) for inner in op.blocks)
-                yield BranchStep(bodies=bodies, reads=op.operands, writes=op.results)
-            elif op.cost.kind is OpKind.GENERATE and not op.cost.written_bytes:
-                continue  # a constant that is an output or operand lies in memory already
-            else:
-                yield self._kernel([ops[index] for index in members[root]])
+    def _outside(self, op: Op) -> list[int]:
+        """Values that an op's bodies read from outside, each once."""
+        free = {self._buffer.get(value, value) for inner in op.blocks for value in free_values(inner)}
+        return sorted(free)
 
-    def _loop(self, op: Op) -> LoopStep:
-        body = op.blocks[0]
-        schedule = self.block(body, frozenset(body.outputs))
-        reads = (*op.operands, *(self._resolve(v) for v in sorted(free_values(body))))
-        return LoopStep(label=op.name, body=schedule, trips=op.trip_count, reads=reads, writes=op.results)
 
-    def _kernel(self, members: Sequence[Op]) -> Kernel:
-        """One kernel of ops computed together; the last one is its root."""
-        root = members[-1]
-        inside = {value for op in members for value in op.results}
-        read: dict[int, int] = {}
-        for op in members:
-            for value, moved in zip(op.operands, op.cost.operand_bytes, strict=False):
-                if value not in inside:
-                    read[value] = min(read.get(value, 0) + moved, self._tensors[value].bytes)
-        for op in members:  # operands a rule gave no bytes for are still dependencies
-            for value in op.operands:
-                if value not in inside:
-                    read.setdefault(value, 0)
-        kind = _KERNEL_KINDS.get(root.cost.kind, KernelKind.LOOP_FUSION)
-        if isinstance(root.cost.geometry, Attention):
-            kind = KernelKind.ATTENTION
-        if kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
-            kind = KernelKind.LOOP_FUSION
-        written = root.cost.written_bytes
-        if root.cost.kind in (OpKind.ELEMENTWISE, OpKind.BROADCAST):
-            written = sum(self._tensors[value].bytes for value in root.results)
-        return Kernel(
-            name=f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
-            kind=kind,
-            dtype=root.cost.dtype or self._tensors[root.results[0]].dtype if root.results else root.cost.dtype,
-            matrix_flops=sum(op.cost.matrix_flops for op in members),
-            vector_flops=sum(op.cost.vector_flops for op in members),
-            transcendentals=sum(op.cost.transcendentals for op in members),
-            read_bytes=sum(read.values()),
-            written_bytes=written,
-            reads=tuple(read),
-            writes=root.results,
-            in_place=root.cost.kind in (OpKind.UPDATE, OpKind.SCATTER),
-            geometry=root.cost.geometry,
-            ops=tuple(op.name for op in members),
-            location=root.location,
-            recomputed=root.recomputed,
-            guessed=any(op.cost.guessed for op in members),
-        )
+def _live_ops(block: Block) -> list[Op]:
+    """Ops that lead to an output or have an effect, in order."""
+    needed = set(block.outputs)
+    live: list[Op] = []
+    for op in reversed(block.ops):
+        if op.results and needed.isdisjoint(op.results) and not _has_effect(op):
+            continue
+        live.append(op)
+        needed.update(op.operands)
+        for inner in op.blocks:
+            needed.update(free_values(inner))
+    live.reverse()
+    return live
+
+
+def _has_effect(op: Op) -> bool:
+    return op.cost.kind in _EFFECTS or any(_has_effect(inner) for block in op.blocks for inner in block.ops)
 
 
 def free_values(block: Block) -> set[int]:
@@ -167,9 +145,9 @@ def free_values(block: Block) -> set[int]:
     defined = set(block.inputs)
     free: set[int] = set()
     for op in block.ops:
-        free.update(value for value in op.operands if value not in defined)
+        free.update(op.operands)
         for inner in op.blocks:
-            free.update(value for value in free_values(inner) if value not in defined)
+            free.update(free_values(inner))
         defined.update(op.results)
-    free.update(value for value in block.outputs if value not in defined)
-    return free
+    free.update(block.outputs)
+    return free - defined

@@ -1,3 +1,3 @@
 """A sharded program becomes the program of one device, with explicit collectives, for any mesh size."""
 
-from meshcast.partition.shardy import partition as partition
+from meshcast.partition.route import partition as partition

@@ -8,11 +8,13 @@ are mesh axes. The workload reader divides the types by their shardings.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from meshcast.capture.program import Program, module_mesh
 from meshcast.errors import MeshcastError, UnsupportedError, UsageError, nearest
 from meshcast.mesh import Mesh
 from meshcast.partition.divisibility import check_divisible
+from meshcast.partition.flatten import flatten
 
 
 def child_environment() -> dict[str, str]:
@@ -32,46 +35,52 @@ def child_environment() -> dict[str, str]:
 
 
 class ShardyChild:
-    """One child process, kept for the next program; a new one is started after a crash."""
+    """One child process, kept for the next program; a new one is started after a crash, a fork or an interrupt."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None
+        self._owner = 0  # the process that started the child: a forked copy of us must not talk over the same pipe
+        self._lock = threading.Lock()
 
     def partition(self, data: bytes, mesh: Mapping[str, int] | None, *, optimise: bool, where: str) -> bytes:
         """The partitioned module's bytecode."""
-        process = self._running()
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            request = {"bytes": len(data), "mesh": dict(mesh) if mesh else None, "optimise": optimise}
-            process.stdin.write(json.dumps(request).encode() + b"\n" + data)
-            process.stdin.flush()
-            header = process.stdout.readline()
-        except BrokenPipeError:
-            header = b""
-        if not header:
-            raise self._crash(where)
-        answer = json.loads(header)
+        request = {"bytes": len(data), "mesh": dict(mesh) if mesh else None, "optimise": optimise}
+        with self._lock:
+            process = self._running()
+            try:
+                answer, result = _exchange(process, json.dumps(request).encode() + b"\n" + data)
+            except (BrokenPipeError, EOFError):
+                raise self._crash(where) from None
+            except BaseException:  # interrupted half-way: what is still in the pipe belongs to nobody
+                self.close()
+                raise
         if not answer["ok"]:
             raise _refusal(answer["message"], where)
-        return process.stdout.read(answer["bytes"])
+        return result
 
     def close(self) -> None:
-        """Ends the child."""
-        if self._process is not None and self._process.poll() is None:
+        """Ends the child, if it is ours."""
+        if self._process is None or self._owner != os.getpid():
+            return
+        if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout) if self._process else ():
+        for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
         self._process = None
         if self._errors is not None:
             self._errors.close()
             self._errors = None
 
     def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._owner != os.getpid():
+            self._process = self._errors = None
         if self._process is None or self._process.poll() is not None:
             self.close()
+            self._owner = os.getpid()
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "meshcast.partition._shardy_child"],
@@ -96,6 +105,17 @@ class ShardyChild:
         )
 
 
+def _exchange(process: subprocess.Popen[bytes], request: bytes) -> tuple[dict[str, Any], bytes]:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(request)
+    process.stdin.flush()
+    header = process.stdout.readline()
+    if not header:
+        raise EOFError
+    answer = json.loads(header)
+    return answer, process.stdout.read(answer.get("bytes", 0))
+
+
 _child = ShardyChild()
 atexit.register(_child.close)
 
@@ -112,9 +132,9 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
     if program.partitioned or not _is_sharded(program):
         if mesh and not program.partitioned:
             raise UsageError("the program has no mesh to override", where=program.name, fix="capture it with shardings")
-        return program
+        return program if program.partitioned else flatten(program)
     if target.size == 1:
-        return replace(program, mesh=target)
+        return flatten(replace(program, mesh=target))
     check_divisible(program, target)
     data = _child.partition(program.bytecode, mesh, optimise=optimise, where=program.name)
     module = mlir.parse(data, where=program.name)

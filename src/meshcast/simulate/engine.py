@@ -1,21 +1,22 @@
-"""One rank's step: kernels on a compute and a communication stream, in the order their data allows.
+"""One rank's step: kernels on a compute and a communication stream, in a planned order that their data allows.
 
 Equal ranks of an SPMD program behave alike, so one rank stands for all; a collective takes the time of its whole group.
-Each stream runs one kernel at a time and picks, of the kernels whose operands are ready, the first in program order: what a
-latency-hiding scheduler reaches without looking ahead. Loops and branches are barriers (XLA finishes a loop body's
-collectives inside the body), so a body is simulated once and multiplied.
+Each stream runs one kernel at a time, in the order that `issue_order` fixed:
+`start = max(end of the stream's previous kernel, ends of the kernels it reads from)`. Loops and branches take both streams
+(XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from meshcast.estimate.chain import EstimatedKernels
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
+from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.timeline import COMMUNICATION, COMPUTE, Breakdown, Repeat, Span, Timeline
 
 CommunicationTime = Callable[[Kernel], float]
+Interval = tuple[float, float]
 
 
 def simulate(lowered: LoweredProgram, kernels: EstimatedKernels, communication: CommunicationTime) -> Timeline:
@@ -26,50 +27,68 @@ def simulate(lowered: LoweredProgram, kernels: EstimatedKernels, communication: 
         kernels: Times of compute kernels.
         communication: Seconds of a collective kernel.
     """
-    return _Simulation(kernels, communication).block(lowered.schedule)
+    return Simulator(lowered).run(kernels, communication)
 
 
-class _Simulation:
+class Simulator:
+    """A lowered program, planned once, to be run with any number of different times."""
+
+    def __init__(self, lowered: LoweredProgram) -> None:
+        self._plan = plan(lowered.schedule)
+
+    def run(self, kernels: EstimatedKernels, communication: CommunicationTime) -> Timeline:
+        """The timeline of one rank."""
+        return _Run(kernels, communication).timeline(self._plan)
+
+    def duration(self, kernels: EstimatedKernels, communication: CommunicationTime) -> float:
+        """The duration of that timeline, without its spans."""
+        return _Run(kernels, communication).duration(self._plan)
+
+
+class _Run:
     def __init__(self, kernels: EstimatedKernels, communication: CommunicationTime) -> None:
         self._kernels = kernels
         self._communication = communication
 
-    def block(self, schedule: Schedule) -> Timeline:
-        steps = schedule.steps
-        bodies = {i: self._body(step) for i, step in enumerate(steps) if not isinstance(step, Kernel)}
-        successors, missing = _dependencies(steps)
-        durations = [bodies[i].duration * _trips(s) if i in bodies else self._seconds(s) for i, s in enumerate(steps)]
-        order = _list_schedule(steps, durations, successors, missing)
+    def duration(self, block: BlockPlan) -> float:
+        durations = [
+            self._seconds(step) if isinstance(step, Kernel) else _trips(step) * max(map(self.duration, bodies), default=0.0)
+            for step, bodies in zip(block.steps, block.bodies, strict=True)
+        ]
+        return _place(block, durations)[0]
+
+    def timeline(self, block: BlockPlan) -> Timeline:
+        inner: dict[int, Timeline] = {}
+        durations: list[float] = []
+        for index, (step, bodies) in enumerate(zip(block.steps, block.bodies, strict=True)):
+            if isinstance(step, Kernel):
+                durations.append(self._seconds(step))
+            else:
+                inner[index] = max(map(self.timeline, bodies), key=lambda body: body.duration, default=EMPTY)
+                durations.append(_trips(step) * inner[index].duration)
+        duration, order, starts = _place(block, durations)
         spans: list[Span | Repeat] = []
-        for index, start in order:
-            step, end = steps[index], start + durations[index]
+        for index in order:
+            step, start, end = block.steps[index], starts[index], starts[index] + durations[index]
             if isinstance(step, Kernel):
                 spans.append(Span(kernel=step, stream=stream_of(step), start=start, end=end))
             else:
                 label = step.label if isinstance(step, LoopStep) else "branch"
-                spans.append(Repeat(label=label, body=bodies[index], trips=_trips(step), start=start, end=end))
-        return self._timeline(spans)
+                spans.append(Repeat(label=label, body=inner[index], trips=_trips(step), start=start, end=end))
+        return self._summed(tuple(spans), duration)
 
-    def _body(self, step: Step) -> Timeline:
-        if isinstance(step, LoopStep):
-            return self.block(step.body)
-        assert isinstance(step, BranchStep)
-        return max((self.block(body) for body in step.bodies), key=lambda timeline: timeline.duration)
+    def _seconds(self, kernel: Kernel) -> float:
+        return self._communication(kernel) if kernel.collective is not None else self._kernels[kernel].time
 
-    def _seconds(self, step: Step) -> float:
-        assert isinstance(step, Kernel)
-        return self._communication(step) if step.collective is not None else self._kernels[step].time
-
-    def _timeline(self, spans: list[Span | Repeat]) -> Timeline:
-        duration = max((span.end for span in spans), default=0.0)
-        breakdown = Breakdown()
-        energy = busy = 0.0
-        occupied: list[tuple[float, float]] = []  # by compute, loops and branches
-        communicating: list[tuple[float, float]] = []
+    def _summed(self, spans: tuple[Span | Repeat, ...], duration: float) -> Timeline:
+        nested = Breakdown()
+        compute = memory = overhead = energy = busy = 0.0
+        occupied: list[Interval] = []  # by compute, loops and branches
+        communicating: list[Interval] = []
         for span in spans:
             if isinstance(span, Repeat):
                 occupied.append((span.start, span.end))
-                breakdown += span.body.breakdown * span.trips
+                nested += span.body.breakdown * span.trips
                 energy += span.body.energy * span.trips
                 busy += span.body.communication_busy * span.trips
             elif span.stream == COMMUNICATION:
@@ -77,21 +96,22 @@ class _Simulation:
                 busy += span.end - span.start
             else:
                 occupied.append((span.start, span.end))
-                breakdown += self._share(span.kernel)
-                energy += self._kernels[span.kernel].energy
+                estimate = self._kernels[span.kernel]
+                fixed = min(estimate.overhead, estimate.time)
+                overhead += fixed
+                energy += estimate.energy
+                if estimate.compute_time >= estimate.memory_time:
+                    compute += estimate.time - fixed
+                else:
+                    memory += estimate.time - fixed
         exposed, idle = _gaps(occupied, communicating, duration)
-        breakdown += Breakdown(exposed_communication=exposed, idle=idle)
+        own = Breakdown(compute=compute, memory=memory, exposed_communication=exposed, overhead=overhead, idle=idle)
         return Timeline(
-            spans=tuple(spans), duration=duration, breakdown=breakdown, communication_busy=busy, energy=energy
+            spans=spans, duration=duration, breakdown=nested + own, communication_busy=busy, energy=energy
         )
 
-    def _share(self, kernel: Kernel) -> Breakdown:
-        estimate = self._kernels[kernel]
-        overhead = min(estimate.overhead, estimate.time)
-        work = estimate.time - overhead
-        if estimate.compute_time >= estimate.memory_time:
-            return Breakdown(compute=work, overhead=overhead)
-        return Breakdown(memory=work, overhead=overhead)
+
+EMPTY = Timeline(spans=(), duration=0.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)
 
 
 def stream_of(kernel: Kernel) -> str:
@@ -103,72 +123,40 @@ def _trips(step: Step) -> int:
     return step.trips if isinstance(step, LoopStep) else 1
 
 
-def _dependencies(steps: tuple[Step, ...]) -> tuple[list[list[int]], list[int]]:
-    """Steps that wait for each step, and how many each waits for."""
-    producer: dict[int, int] = {}
-    successors: list[list[int]] = [[] for _ in steps]
-    missing = [0] * len(steps)
-    for index, step in enumerate(steps):
-        for before in {producer[value] for value in step.reads if value in producer}:
-            successors[before].append(index)
-            missing[index] += 1
-        for value in step.writes:
-            producer[value] = index
-    return successors, missing
+def _place(block: BlockPlan, durations: Sequence[float]) -> tuple[float, tuple[int, ...], Sequence[float]]:
+    """(duration, order, start of each step) of the fastest of a block's orders."""
+    if not block.communicates:
+        starts: list[float] = []
+        now = 0.0
+        for seconds in durations:
+            starts.append(now)
+            now += seconds
+        return now, block.orders[0], starts
+    runs = ((*_in_order(block, order, durations), order) for order in block.orders)
+    duration, starts, order = min(runs, key=lambda run: run[0])
+    return duration, order, starts
 
 
-def _list_schedule(
-    steps: tuple[Step, ...], durations: list[float], successors: list[list[int]], missing: list[int]
-) -> list[tuple[int, float]]:
-    """(step, start) in order of start. Streams: 0 compute, 1 communication, and both for loops and branches."""
-    ready_at = [0.0] * len(steps)
-    # Per stream: steps whose operands are ready, by program order, and steps that will be, by time.
-    runnable: tuple[list[int], list[int]] = ([], [])
-    arriving: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])
-    free = [0.0, 0.0]
-    lane = [1 if isinstance(s, Kernel) and s.collective is not None else 0 for s in steps]
-    barrier = [not isinstance(s, Kernel) for s in steps]
-
-    for index, count in enumerate(missing):
-        if count == 0:
-            heapq.heappush(arriving[lane[index]], (0.0, index))
-    order: list[tuple[int, float]] = []
-    while len(order) < len(steps):
-        best: tuple[float, int] | None = None
-        for stream in (0, 1):
-            while arriving[stream] and arriving[stream][0][0] <= free[stream]:
-                heapq.heappush(runnable[stream], heapq.heappop(arriving[stream])[1])
-            if runnable[stream]:
-                start = free[stream]
-                if barrier[runnable[stream][0]]:
-                    start = max(free)
-            elif arriving[stream]:
-                start = arriving[stream][0][0]
-                if barrier[arriving[stream][0][1]]:
-                    start = max(start, *free)
-            else:
-                continue
-            if best is None or start < best[0]:
-                best = (start, stream)
-        assert best is not None, "a schedule's dependencies form a cycle"
-        start, stream = best
-        index = heapq.heappop(runnable[stream]) if runnable[stream] else heapq.heappop(arriving[stream])[1]
-        order.append((index, start))
-        end = start + durations[index]
-        free[stream] = end
-        if barrier[index]:
-            free = [end, end]
-        for successor in successors[index]:
-            missing[successor] -= 1
-            ready_at[successor] = max(ready_at[successor], end)
-            if missing[successor] == 0:
-                heapq.heappush(arriving[lane[successor]], (ready_at[successor], successor))
-    return order
+def _in_order(block: BlockPlan, order: Sequence[int], durations: Sequence[float]) -> tuple[float, list[float]]:
+    starts, ends = [0.0] * len(order), [0.0] * len(order)
+    compute = communication = 0.0
+    for index in order:
+        step = block.steps[index]
+        start = max((ends[earlier] for earlier in block.before[index]), default=0.0)
+        if not isinstance(step, Kernel):
+            start = max(start, compute, communication)
+            compute = communication = ends[index] = start + durations[index]
+        elif step.collective is not None:
+            start = max(start, communication)
+            communication = ends[index] = start + durations[index]
+        else:
+            start = max(start, compute)
+            compute = ends[index] = start + durations[index]
+        starts[index] = start
+    return max(compute, communication), starts
 
 
-def _gaps(
-    occupied: list[tuple[float, float]], communicating: list[tuple[float, float]], duration: float
-) -> tuple[float, float]:
+def _gaps(occupied: Sequence[Interval], communicating: Sequence[Interval], duration: float) -> tuple[float, float]:
     """(exposed, idle): time outside `occupied` that communication covers, and that nothing covers.
 
     Intervals of one stream never overlap and come in order of start.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from meshcast.hardware import resolve
 from meshcast.validate.summary import Summary
-from meshcast.validate.tables import extra_grid, failed_grid, markdown_table, time_grid, worst_grid
+from meshcast.validate.tables import extra_grid, failed_grid, markdown_table, peer_grid, time_grid, worst_grid
 
 _MEANING = """\
 ## What the figures mean
@@ -25,8 +25,13 @@ With p predicted and m measured:
 
 One-op groups are held against the device's busy time, since the host cannot launch the smallest of them fast enough
 for a wall clock to see the device; whole models are held against wall time. Failed rows have no prediction: they
-are counted and named, and no other column includes them. A peer's column is its geomean error on the same rows and
-the same measured times, with the rows it has no answer for.
+are counted and named, and no other column includes them.
+"""
+
+_PEERS = """\
+The same rows and the same measured times, with the rows that a tool has no answer for. hespas is a published StableHLO
+tool at its roofline setting and its own H200 preset; naive a sums max(FLOPs / peak, bytes / bandwidth) per op without
+fusion; naive b adds a crude fusion and 3 us per kernel.
 """
 
 _ROOFLINE = """\
@@ -70,6 +75,8 @@ def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str) -> 
     ]
     if fidelity == "roofline":
         parts.append(_ROOFLINE)
+    if summary.peers:
+        parts.append(f"## Geomean error beside peers\n\n{markdown_table(peer_grid(summary))}\n{_PEERS}")
     parts.append(f"## Worst rows\n\n{markdown_table(worst_grid('', summary.worst))}")
     if below := summary.below_speed_of_light:
         parts.append(f"## Faster than the interval's lower end\n\n{markdown_table(worst_grid('', below))}")

@@ -9,6 +9,7 @@ from meshcast.validate.measures import Measures
 from meshcast.validate.programs import UNIT, Row
 from meshcast.validate.summary import Comparison, Summary
 
+_HEADER = ("group", "rows", "failed", "geomean error", "MAPE", "bias", "Spearman", "measured / predicted")
 PEER_TITLES = {"hespas": "hespas", "naive_a": "naive a", "naive_b": "naive b"}
 
 
@@ -22,34 +23,27 @@ class Grid:
 
 
 def time_grid(summary: Summary) -> Grid:
-    """Errors of the predicted times per group and in all, and the peers' beside them."""
-    header = (
-        "group", "rows", "failed", "geomean error", "MAPE", "bias", "Spearman", "measured / predicted", "in interval",
-        *(PEER_TITLES.get(name, name) for name in summary.peers),
-    )  # fmt: skip
+    """Errors of the predicted times per group and in all."""
     rows = [
-        (
-            name,
-            *_cells(group),
-            _percent(summary.within_interval(name)),
-            *(_peer_cell(peer.groups.get(name)) for peer in summary.peers.values()),
-        )
-        for name, group in summary.time.groups.items()
+        (name, *_cells(group), _percent(summary.within_interval(name))) for name, group in summary.time.groups.items()
     ]
-    total = (
-        "all",
-        *_cells(summary.time.all),
-        _percent(summary.within_interval()),
-        *(_peer_cell(peer.all) for peer in summary.peers.values()),
-    )
-    return Grid(title="time", header=header, rows=(*rows, total))
+    total = ("all", *_cells(summary.time.all), _percent(summary.within_interval()))
+    return Grid(title="time", header=(*_HEADER, "in interval"), rows=(*rows, total))
+
+
+def peer_grid(summary: Summary) -> Grid:
+    """Our geomean error beside the peers' on the same rows."""
+    columns = [summary.time, *summary.peers.values()]
+    header = ("group", "meshcast", *(PEER_TITLES.get(name, name) for name in summary.peers))
+    rows = [(name, *(_error_cell(column.groups.get(name)) for column in columns)) for name in summary.time.groups]
+    total = ("all", *(_error_cell(column.all) for column in columns))
+    return Grid(title="geomean error beside peers", header=header, rows=(*rows, total))
 
 
 def extra_grid(title: str, comparison: Comparison) -> Grid:
     """Errors of another figure, per group and in all."""
-    header = ("group", "rows", "failed", "geomean error", "MAPE", "bias", "Spearman", "measured / predicted")
     rows = [(name, *_cells(group)) for name, group in comparison.groups.items()]
-    return Grid(title=title, header=header, rows=(*rows, ("all", *_cells(comparison.all))))
+    return Grid(title=title, header=_HEADER, rows=(*rows, ("all", *_cells(comparison.all))))
 
 
 def worst_grid(title: str, rows: Sequence[Row]) -> Grid:
@@ -71,7 +65,10 @@ def failed_grid(rows: Sequence[Row]) -> Grid:
 
 def grids(summary: Summary) -> list[Grid]:
     """Everything a validation prints, in order."""
-    found = [time_grid(summary), worst_grid("worst rows", summary.worst)]
+    found = [time_grid(summary)]
+    if summary.peers:
+        found.append(peer_grid(summary))
+    found.append(worst_grid("worst rows", summary.worst))
     if below := summary.below_speed_of_light:
         found.append(worst_grid(f"{len(below)} rows faster than the interval's lower end", below))
     if summary.memory.all.rows:
@@ -92,10 +89,10 @@ def print_summary(summary: Summary) -> None:
     if not console.is_terminal:  # a pipe or file has no width: cells must not be cut off at 80 characters
         console = Console(highlight=False, width=200)
     for grid in grids(summary):
-        table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+        table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
         for position, name in enumerate(grid.header):
             text_column = position == 0 or name in ("group", "why")
-            table.add_column(name, justify="left" if text_column else "right", overflow="fold")
+            table.add_column(name, justify="left" if text_column else "right")
         for row in grid.rows:
             table.add_row(*row, style="bold" if row[0] == "all" else None)
         console.print(table)
@@ -123,15 +120,15 @@ def _cells(measures: Measures) -> tuple[str, ...]:
     )
 
 
-def _peer_cell(measures: Measures | None) -> str:
-    """A peer's geomean error, with the rows it has no answer for."""
+def _error_cell(measures: Measures | None) -> str:
+    """A geomean error, with the rows that have no answer."""
     if measures is None:
         return "-"
     return _percent(measures.geomean_error) + (f" ({measures.failed} failed)" if measures.failed else "")
 
 
 def _percent(value: float | None, sign: str = "") -> str:
-    return "-" if value is None else f"{value:{sign}.1%}".replace("%", " %")
+    return "-" if value is None else f"{value:{sign}.1%}"
 
 
 def _number(value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.capture.mlir import ir, sdy
 from meshcast.capture.program import Program, entry_function
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload.collectives import SDY_COLLECTIVES, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import custom_call_cost
 from meshcast.workload.graph import Block, Cost, Op, OpKind, Tensor
@@ -91,14 +91,12 @@ class _Reader:
         marks = main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else None
         inputs = []
         for index, argument in enumerate(block.arguments):
-            attributes = ir.DictAttr(marks[index]) if marks is not None else {}
+            attributes: Any = ir.DictAttr(marks[index]) if marks is not None else {}
             sharding = attributes["sdy.sharding"] if program.partitioned and "sdy.sharding" in attributes else None
             inputs.append(self._define(argument, sharding))
         ops: list[Op] = []
         outputs = self._read_block(block, ops, "")
         if not ops and not outputs:
-            from meshcast.errors import InputError
-
             raise InputError("the module is empty: its entry function does nothing", where=program.source)
         return Workload(
             name=program.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -85,9 +85,9 @@ class Workload:
     @cached_property
     def totals(self) -> Totals:
         """Sums over the step."""
-        matrix: Counter[str] = Counter()
-        vector: Counter[str] = Counter()
-        collective: Counter[str] = Counter()
+        matrix: defaultdict[str, float] = defaultdict(float)
+        vector: defaultdict[str, float] = defaultdict(float)
+        collective: defaultdict[str, float] = defaultdict(float)
         transcendentals = unfused = recomputed = 0.0
         ops = 0
         for op, count in self.walk():

@@ -1,0 +1,5 @@
+"""`python -m meshcast`."""
+
+from meshcast.cli import main
+
+main()

@@ -1,0 +1,143 @@
+"""One kernel from the ops of a fusion: boundary bytes, work that is really done, the type it is done in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshcast.lower.fusion import IN_PLACE
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.workload.graph import Attention, Op, OpKind, Tensor
+
+_KINDS = {
+    OpKind.GEMM: KernelKind.GEMM,
+    OpKind.CONVOLUTION: KernelKind.CONVOLUTION,
+    OpKind.REDUCE: KernelKind.REDUCTION,
+    OpKind.SCAN: KernelKind.REDUCTION,
+    OpKind.TRANSPOSE: KernelKind.TRANSPOSE,
+    OpKind.GATHER: KernelKind.GATHER,
+    OpKind.SCATTER: KernelKind.SCATTER,
+    OpKind.SORT: KernelKind.SORT,
+    OpKind.WINDOW: KernelKind.OTHER,
+    OpKind.FFT: KernelKind.OTHER,
+    OpKind.LINALG: KernelKind.OTHER,
+    OpKind.HOST: KernelKind.OTHER,
+    OpKind.CUSTOM: KernelKind.CUSTOM,
+    OpKind.COLLECTIVE: KernelKind.COLLECTIVE,
+}
+# Read only a part of an operand, so that what computes it for them computes only that part.
+_PARTIAL = frozenset({OpKind.SLICE, OpKind.GATHER})
+
+Member = tuple[Op, tuple[int, ...]]  # an op and its operands, views resolved
+
+
+def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, copied: bool = False) -> Kernel:
+    """The kernel that computes `members` together; the last one is its root.
+
+    Bytes are those that cross the fusion's boundary: each outside operand once, however many members read it, and the
+    root's result. An op of which only a part is read inside is computed only there: its work and its reads are
+    scaled by that part.
+
+    Args:
+        members: Ops in program order.
+        tensors: Types of all values.
+        copied: The root updates a buffer that is still needed as it was: all of it is copied first.
+    """
+    root, root_operands = members[-1]
+    cost = root.cost
+    parts = _computed_parts(members, tensors) if len(members) > 1 else (1.0,)
+    inside = {value for op, _ in members for value in op.results}
+    read: dict[int, float] = {}
+    matrix = vector = transcendentals = 0.0
+    guessed = False
+    geometry, kind = cost.geometry, _KINDS.get(cost.kind, KernelKind.LOOP_FUSION)
+    by_dtype: dict[str, float] = {}
+    for (op, operands), part in zip(members, parts, strict=True):
+        work = op.cost
+        moved = work.operand_bytes
+        for position, value in enumerate(operands):
+            if value not in inside:  # an operand that its rule gave no bytes for is still a dependency
+                read[value] = read.get(value, 0.0) + (moved[position] * part if position < len(moved) else 0.0)
+        matrix += work.matrix_flops * part
+        transcendentals += work.transcendentals * part
+        if work.vector_flops:
+            vector += work.vector_flops * part
+            by_dtype[work.dtype] = by_dtype.get(work.dtype, 0.0) + work.vector_flops
+        guessed = guessed or work.guessed
+        if work.kind is OpKind.REDUCE and op is not root:
+            geometry, kind = work.geometry, KernelKind.REDUCTION
+    if isinstance(geometry, Attention):
+        kind = KernelKind.ATTENTION
+    elif kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
+        kind = KernelKind.LOOP_FUSION
+    sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
+    whole = tensors[root_operands[0]].bytes if copied else 0
+    targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE and not copied else ()
+    return Kernel(
+        name=f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
+        kind=kind,
+        dtype=_dtype(root, by_dtype, tensors),
+        matrix_flops=matrix,
+        vector_flops=vector,
+        transcendentals=transcendentals,
+        read_bytes=sum(sizes) + whole,
+        written_bytes=cost.written_bytes + whole,
+        reads=tuple(read),
+        operand_bytes=sizes,
+        writes=root.results,
+        updates=targets,
+        geometry=geometry,
+        ops=tuple([op.name for op, _ in members]),
+        location=root.location,
+        recomputed=root.recomputed,
+        guessed=guessed,
+    )
+
+
+def merged(first: Kernel, second: Kernel) -> Kernel:
+    """Both kernels in one launch with several results: what both read, and what one passes to the other, is read once."""
+    read = dict(zip(first.reads, first.operand_bytes, strict=True))
+    for value, size in zip(second.reads, second.operand_bytes, strict=True):
+        if value not in first.writes:
+            read[value] = max(size, read.get(value, 0))
+    reduction = next((k for k in (first, second) if k.kind is KernelKind.REDUCTION), None)
+    lead = first if first.vector_flops >= second.vector_flops else second
+    kind = KernelKind.REDUCTION if reduction else KernelKind.LOOP_FUSION
+    return Kernel(
+        name=f"{kind.value}:{first.name.partition(':')[2]}",
+        kind=kind,
+        dtype=lead.dtype,
+        vector_flops=first.vector_flops + second.vector_flops,
+        transcendentals=first.transcendentals + second.transcendentals,
+        read_bytes=sum(read.values()),
+        written_bytes=first.written_bytes + second.written_bytes,
+        reads=tuple(read),
+        operand_bytes=tuple(read.values()),
+        writes=(*first.writes, *second.writes),
+        geometry=reduction.geometry if reduction else first.geometry or second.geometry,
+        ops=(*first.ops, *second.ops),
+        location=first.location,
+        recomputed=first.recomputed and second.recomputed,
+        guessed=first.guessed or second.guessed,
+    )
+
+
+def _dtype(root: Op, by_dtype: dict[str, float], tensors: Sequence[Tensor]) -> str:
+    if root.cost.matrix_flops or not by_dtype:
+        return root.cost.dtype or (tensors[root.results[0]].dtype if root.results else "")
+    return max(by_dtype, key=lambda dtype: by_dtype[dtype])
+
+
+def _computed_parts(members: Sequence[Member], tensors: Sequence[Tensor]) -> Sequence[float]:
+    """The part of each member's result that the fusion needs: 1, unless everyone who reads it takes a slice."""
+    if not any(op.cost.kind in _PARTIAL for op, _ in members):
+        return (1.0,) * len(members)
+    needed: dict[int, float] = {}
+    parts = [1.0] * len(members)
+    for index in range(len(members) - 1, -1, -1):
+        op, operands = members[index]
+        if index < len(members) - 1:
+            parts[index] = min(1.0, max((needed.get(value, 0.0) for value in op.results), default=1.0))
+        for position, value in enumerate(operands[: len(op.cost.operand_bytes)]):
+            share = op.cost.operand_bytes[position] / (tensors[value].bytes or 1)
+            needed[value] = needed.get(value, 0.0) + parts[index] * min(1.0, share)
+    return parts

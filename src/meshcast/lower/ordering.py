@@ -1,0 +1,69 @@
+"""Launch order: program order, except that what frees memory runs as soon as it can.
+
+XLA schedules for memory before anything else. Of what its list scheduler does, the part that matters most is kept: a
+kernel that ends the life of more bytes than it begins (an optimizer update that consumes a gradient, a reduction of a
+large temporary) does not wait for its place in the program. Kernels only ever move forward, so in-place updates, which
+stay where they are, still come after every reader of what they overwrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshcast.lower.kernel import Kernel, Step
+from meshcast.workload.graph import Tensor
+
+
+def order_for_memory(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> list[Step]:
+    """The same steps in launch order; `held` values take no memory of their own (arguments and outputs)."""
+    return _Ordering(steps, tensors, held).result()
+
+
+class _Ordering:
+    def __init__(self, steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> None:
+        self._steps = steps
+        self._tensors = tensors
+        self._held = held
+        self._readers: dict[int, list[int]] = {}
+        self._unread: dict[int, int] = {}  # value -> steps that have still to read it
+        self._missing = [0] * len(steps)  # values that a step still waits for
+        self._done = [False] * len(steps)
+        self._order: list[Step] = []
+        produced = {value for step in steps for value in step.writes}
+        for index, step in enumerate(steps):
+            for value in set(step.reads):
+                self._readers.setdefault(value, []).append(index)
+                self._missing[index] += value in produced
+        self._unread = {value: len(readers) for value, readers in self._readers.items()}
+
+    def result(self) -> list[Step]:
+        for index in range(len(self._steps)):
+            pending = [index]
+            while pending:
+                pending.extend(self._run(pending.pop()))
+        return self._order
+
+    def _run(self, index: int) -> list[int]:
+        """Runs a step; returns those that may run right after it."""
+        if self._done[index]:
+            return []
+        step = self._steps[index]
+        self._done[index] = True
+        self._order.append(step)
+        touched: list[int] = []
+        for value in step.writes:
+            for reader in self._readers.get(value, ()):
+                self._missing[reader] -= 1
+                touched.append(reader)
+        for value in set(step.reads):
+            self._unread[value] -= 1
+            if self._unread[value] == 1 and value not in self._held:
+                touched.extend(self._readers[value])
+        return [reader for reader in touched if self._frees(reader)]
+
+    def _frees(self, index: int) -> bool:
+        step = self._steps[index]
+        if self._done[index] or self._missing[index] or not isinstance(step, Kernel) or step.updates or step.collective:
+            return False
+        freed = sum(self._tensors[v].bytes for v in step.reads if v not in self._held and self._unread[v] == 1)
+        return freed > sum(self._tensors[v].bytes for v in step.writes if v not in self._held)

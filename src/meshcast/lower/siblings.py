@@ -1,0 +1,82 @@
+"""Multi-output fusion: kernels over the same elements that read the same data become one launch.
+
+A later kernel joins an earlier one when everything it reads exists before the earlier one runs, or is written by it:
+then it cannot depend on anything in between, and the merged kernel takes the earlier one's place. Both must run over
+the same number of elements, and share a read of that size or pass one on; what is shared is read once. XLA calls
+the two cases sibling and producer-consumer multi-output fusion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from meshcast.lower.kernel import Kernel, KernelKind, Step
+from meshcast.lower.kernels import merged
+from meshcast.workload.graph import Reduction, Tensor
+
+# Operands and results of one kernel; XLA:GPU stops at its limit on kernel arguments.
+MAX_VALUES = 64
+_MERGED_KINDS = frozenset({KernelKind.LOOP_FUSION, KernelKind.REDUCTION})
+
+
+def merge_siblings(steps: Sequence[Step], tensors: Sequence[Tensor]) -> list[Step]:
+    """The same steps, with siblings merged."""
+    return _Merging(steps, tensors).result()
+
+
+class _Merging:
+    def __init__(self, steps: Sequence[Step], tensors: Sequence[Tensor]) -> None:
+        self._steps: list[Step | None] = list(steps)
+        self._tensors = tensors
+        self._written: dict[int, int] = {}  # value -> position of the step that writes it
+        self._touching: dict[int, list[int]] = {}  # value -> positions of kernels that read or write it
+        self._spaces: dict[int, int] = {}  # position -> elements the kernel there runs over
+
+    def result(self) -> list[Step]:
+        for position, step in enumerate(self._steps):
+            assert step is not None
+            place = position
+            if isinstance(step, Kernel) and (space := self._space(step)):
+                host = self._host(step, space)
+                if host is not None:
+                    place = host
+                    first = self._steps[place]
+                    assert isinstance(first, Kernel)
+                    self._steps[place], self._steps[position] = merged(first, step), None
+                self._spaces[place] = space
+                for value in (*step.reads, *step.writes):
+                    if self._tensors[value].elements == space:
+                        self._touching.setdefault(value, []).append(place)
+            for value in step.writes:
+                self._written[value] = place
+        return [step for step in self._steps if step is not None]
+
+    def _space(self, kernel: Kernel) -> int:
+        """Elements a kernel runs over; 0 for one that never merges."""
+        if kernel.kind not in _MERGED_KINDS or kernel.updates or not kernel.writes:
+            return 0
+        if kernel.kind is KernelKind.REDUCTION:
+            return math.prod(kernel.geometry.shape) if isinstance(kernel.geometry, Reduction) else 0
+        return self._tensors[kernel.writes[0]].elements
+
+    def _host(self, kernel: Kernel, space: int) -> int | None:
+        """The position of the earlier kernel that saves most by taking this one in."""
+        saved: dict[int, int] = {}
+        for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
+            for position in self._touching.get(value, ()):
+                if self._spaces[position] == space:
+                    saved[position] = saved.get(position, 0) + size
+        if not saved:
+            return None
+        made = [(self._written[value], value) for value in kernel.reads if value in self._written]
+        fits = [position for position in saved if self._can_host(position, kernel, space, made)]
+        return max(fits, key=lambda position: saved[position], default=None)
+
+    def _can_host(self, position: int, kernel: Kernel, space: int, made: Sequence[tuple[int, int]]) -> bool:
+        host = self._steps[position]
+        assert isinstance(host, Kernel)
+        if len(host.reads) + len(host.writes) + len(kernel.reads) + len(kernel.writes) > MAX_VALUES:
+            return False
+        # What the host itself writes is at hand only element by element, not once reduced.
+        return all(at < position or (at == position and self._tensors[value].elements == space) for at, value in made)

@@ -1,0 +1,32 @@
+"""One flat function without repeated work: calls inlined and equal expressions merged, as every XLA backend does first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jaxlib.mlir import passmanager
+
+from meshcast.capture.mlir import ir
+from meshcast.capture.program import Program, entry_function
+from meshcast.partition.inline import inline_calls
+
+
+def flatten(program: Program) -> Program:
+    """The program with its calls inlined and equal pure ops merged; the original is left alone.
+
+    Programs that come from optimised HLO keep their calls: these are XLA's own fusions, and XLA has merged what it could.
+    """
+    if _has_fusions(program.module):
+        return program
+    module = ir.Module.parse(program.bytecode, context=program.module.context)
+    inline_calls(module, entry_function(module, where=program.source))
+    with module.context:
+        passmanager.PassManager.parse("builtin.module(cse)").run(module.operation)
+    return replace(program, module=module)
+
+
+def _has_fusions(module: Any) -> bool:
+    functions = (op for op in module.body.operations if op.operation.name == "func.func")
+    entry_ops = (op.operation for function in functions for op in function.operation.regions[0].blocks[0].operations)
+    return any(op.name == "func.call" and "meshcast.fusion" in op.attributes for op in entry_ops)

@@ -1,0 +1,156 @@
+"""Which values share a buffer, and how many bytes of buffers live at once.
+
+A value's buffer lives from the step that writes it to the last that reads it. Values share one where XLA's buffer
+assignment makes them:
+
+- an in-place update and its target;
+- a loop's initial value, the carried value inside, and the result. The initial value is copied first when it is still
+  needed or is not ours to overwrite, and a value the loop only passes through is never copied;
+- a carried value and the next iteration's, unless the old one is still read when the new one is written: then the new
+  one has a buffer of its own until the iteration ends;
+- an elementwise pass and an operand of the same size that dies there.
+
+An output that takes a donated argument's memory has to wait until nobody reads the argument any more: if it is written
+before, it lives in a buffer of its own until the end, and is copied then. Buffers of loop bodies and branches live within
+the step that runs them; branches come one after the other, so they take the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule
+from meshcast.workload.graph import Tensor
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Bytes that are taken from moment `start` to moment `end`, both included."""
+
+    size: int
+    start: int
+    end: int
+    held: bool = False  # argument, output or carried value: somebody else accounts for it
+    output: bool = False  # held as an output with memory of its own: that is free until `start`
+
+
+def lifetimes(schedule: Schedule, tensors: Sequence[Tensor], aliases: Mapping[int, int]) -> list[Buffer]:
+    """Every buffer of a program. Moments count steps, those of bodies included.
+
+    Args:
+        schedule: The program's steps in launch order.
+        tensors: Types of all values.
+        aliases: Output values to the donated arguments whose memory they take.
+    """
+    return _Lifetimes(tensors, aliases).program(schedule)
+
+
+class _Lifetimes:
+    def __init__(self, tensors: Sequence[Tensor], aliases: Mapping[int, int]) -> None:
+        self._tensors = tensors
+        self._aliases = aliases
+        self._now = 0
+        self._buffers: list[Buffer] = []
+
+    def program(self, schedule: Schedule) -> list[Buffer]:
+        live = self._block(schedule, frozenset(schedule.inputs), frozenset(schedule.outputs))
+        writers = {value: step for step in schedule.steps for value in step.writes}
+        for value in set(schedule.outputs):
+            if value not in live:
+                continue  # a constant, in memory already
+            output = live[value]
+            if value not in self._aliases:
+                output.output = output.held
+                continue
+            argument, writer = live[self._aliases[value]], writers.get(value)
+            elementwise = isinstance(writer, Kernel) and writer.kind in (KernelKind.LOOP_FUSION, KernelKind.REDUCTION)
+            free_from = argument.end if elementwise else argument.end + 1
+            output.held = output is argument or value in schedule.inputs or output.start >= free_from
+        return self._buffers
+
+    def _block(self, schedule: Schedule, inputs: frozenset[int], outputs: frozenset[int]) -> dict[int, Buffer]:
+        last = last_reads(schedule)
+        live: dict[int, Buffer] = {value: Buffer(0, self._now, self._now, held=True) for value in inputs}
+        for index, step in enumerate(schedule.steps):
+            if isinstance(step, LoopStep):
+                carried = frozenset(step.body.inputs)
+                self._block(step.body, carried, _written_in_place(step.body))
+            elif isinstance(step, BranchStep):
+                start, latest = self._now, self._now
+                for body in step.bodies:
+                    self._now = start
+                    self._block(body, frozenset(), frozenset(body.outputs))
+                    latest = max(latest, self._now)
+                self._now = latest
+            self._now += 1
+            dying = {v for v in step.reads if last[v] == index and v in live}
+            donors = self._donors(step, dying, live)
+            for value in step.writes:
+                buffer = donors.get(value)
+                if buffer is None:
+                    buffer = Buffer(self._tensors[value].bytes, self._now, self._now)
+                    self._buffers.append(buffer)
+                buffer.held = buffer.held or value in outputs
+                live[value] = buffer
+            for value in step.reads:
+                if value in live:
+                    live[value].end = self._now
+        self._now += 1
+        for value in schedule.outputs:
+            if value in live:
+                live[value].end = self._now
+        return live
+
+    def _donors(self, step: LoopStep | BranchStep | Kernel, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:
+        """The buffers that a step's results are written into, where those exist already."""
+        if isinstance(step, LoopStep):
+            found: dict[int, Buffer] = {}
+            free = {v for v in dying if not live[v].held}
+            body = step.body
+            for operand, result, before, after in zip(step.reads, step.writes, body.inputs, body.outputs, strict=False):
+                if operand in live and (before == after or operand in free):
+                    found[result] = live[operand]
+                    free.discard(operand)  # a second carried value that starts the same has to be copied
+            return found
+        if not isinstance(step, Kernel):
+            return {}
+        if step.updates:
+            pairs = zip(step.writes, step.updates, strict=False)
+            return {result: live[target] for result, target in pairs if target in live}
+        if step.kind is not KernelKind.LOOP_FUSION or not step.writes or step.writes[0] in self._aliases:
+            return {}
+        size = self._tensors[step.writes[0]].bytes
+        for value in step.reads:
+            if value in dying and not live[value].held and live[value].size == size:
+                return {step.writes[0]: live[value]}
+        return {}
+
+
+def _written_in_place(body: Schedule) -> frozenset[int]:
+    """Outputs of a loop body that can be written straight into the carried buffer: its old value is dead by then."""
+    last = last_reads(body)
+    defined = {value: (index, step) for index, step in enumerate(body.steps) for value in step.writes}
+    found = set()
+    for before, after in zip(body.inputs, body.outputs, strict=True):
+        if after in defined:
+            index, step = defined[after]
+            ends = last.get(before, -1)
+            if ends < index or (ends == index and isinstance(step, Kernel) and _writes_over(step, before)):
+                found.add(after)
+    return frozenset(found)
+
+
+def _writes_over(kernel: Kernel, value: int) -> bool:
+    return value in kernel.updates or kernel.kind is KernelKind.LOOP_FUSION
+
+
+def last_reads(schedule: Schedule) -> dict[int, int]:
+    """The last step that reads a value; outputs are read after all of them."""
+    last: dict[int, int] = {}
+    for index, step in enumerate(schedule.steps):
+        for value in step.reads:
+            last[value] = index
+    for value in schedule.outputs:
+        last[value] = len(schedule.steps)
+    return last

@@ -1,0 +1,131 @@
+"""In which order one rank issues its steps: fixed before any time is known.
+
+Greedy scheduling by measured times has anomalies (Graham 1969: with shorter tasks the whole can take longer). To keep
+"faster hardware is never slower" a theorem, orders are planned on nominal costs that no hardware enters, each stream
+then runs its steps in that order, and of a few candidate orders the fastest counts. For a fixed order every start is a
+maximum over sums of durations, hence monotone in them, and so is the minimum over candidates.
+
+A candidate is what a latency-hiding scheduler gets when it believes that a byte sent costs as much as `w` bytes of
+memory traffic: of the steps whose operands are ready, the first in program order goes next on its stream. `w = 0` gives
+program order; larger ones start collectives early and put independent work behind them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+
+# Memory bandwidth over link bandwidth: none, within a node (about 8), across nodes (about 64).
+BYTE_WEIGHTS = (0.0, 8.0, 64.0)
+# FLOPs that take as long as one byte of memory traffic, of the order of every accelerator since 2017.
+FLOPS_PER_BYTE = 200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockPlan:
+    """A block's steps, the plans of its loop bodies and branches, and the orders to try.
+
+    `before[i]` are the steps that step i waits for. A block without collectives has one stream and one order.
+    """
+
+    steps: tuple[Step, ...]
+    bodies: tuple[tuple[BlockPlan, ...], ...]  # one entry a step; empty for kernels
+    before: tuple[tuple[int, ...], ...]
+    orders: tuple[tuple[int, ...], ...]
+    communicates: bool
+    nominal: float  # bytes
+
+
+def plan(schedule: Schedule) -> BlockPlan:
+    """The plan of a block and of everything inside it."""
+    steps = schedule.steps
+    bodies = tuple(_bodies(step) for step in steps)
+    communicates = any(isinstance(step, Kernel) and step.collective is not None for step in steps)
+    nominal = [_nominal(step, inner) for step, inner in zip(steps, bodies, strict=True)]
+    program_order = tuple(range(len(steps)))
+    before: tuple[tuple[int, ...], ...] = ()
+    orders = (program_order,)
+    if communicates:
+        before = _dependencies(steps)
+        sent = [c.sent_bytes if isinstance(s, Kernel) and (c := s.collective) else 0.0 for s in steps]
+        weighed = ([n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS)
+        orders = tuple(dict.fromkeys(_list_schedule(steps, costs, before) for costs in weighed))
+    return BlockPlan(
+        steps=steps, bodies=bodies, before=before, orders=orders, communicates=communicates, nominal=sum(nominal)
+    )
+
+
+def _bodies(step: Step) -> tuple[BlockPlan, ...]:
+    if isinstance(step, LoopStep):
+        return (plan(step.body),)
+    return tuple(plan(body) for body in step.bodies) if isinstance(step, BranchStep) else ()
+
+
+def _nominal(step: Step, bodies: Sequence[BlockPlan]) -> float:
+    """Bytes of memory traffic that would take as long as the step; nothing for collectives."""
+    if isinstance(step, Kernel):
+        moved = step.read_bytes + step.written_bytes
+        return 0.0 if step.collective else max(moved, (step.matrix_flops + step.vector_flops) / FLOPS_PER_BYTE)
+    trips = step.trips if isinstance(step, LoopStep) else 1
+    return trips * max((body.nominal for body in bodies), default=0.0)
+
+
+def _dependencies(steps: tuple[Step, ...]) -> tuple[tuple[int, ...], ...]:
+    """For each step, the steps that write what it reads."""
+    producer: dict[int, int] = {}
+    before: list[tuple[int, ...]] = []
+    for index, step in enumerate(steps):
+        before.append(tuple({producer[value] for value in step.reads if value in producer}))
+        for value in step.writes:
+            producer[value] = index
+    return tuple(before)
+
+
+def _list_schedule(steps: tuple[Step, ...], costs: Sequence[float], before: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Steps in the order they start when each stream takes the first that is ready; loops and branches take both."""
+    successors: list[list[int]] = [[] for _ in steps]
+    missing = [len(waits) for waits in before]
+    for index, waits in enumerate(before):
+        for earlier in waits:
+            successors[earlier].append(index)
+    lane = [1 if isinstance(s, Kernel) and s.collective is not None else 0 for s in steps]
+    barrier = [not isinstance(s, Kernel) for s in steps]
+    runnable: tuple[list[int], list[int]] = ([], [])  # operands ready, by program order
+    arriving: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])  # will be, by time
+    ready_at = [0.0] * len(steps)
+    free = [0.0, 0.0]
+    for index, count in enumerate(missing):
+        if count == 0:
+            runnable[lane[index]].append(index)
+    order: list[int] = []
+    while len(order) < len(steps):
+        best: tuple[float, int] | None = None
+        for stream in (0, 1):
+            while arriving[stream] and arriving[stream][0][0] <= free[stream]:
+                heapq.heappush(runnable[stream], heapq.heappop(arriving[stream])[1])
+            if runnable[stream]:
+                start, first = free[stream], runnable[stream][0]
+            elif arriving[stream]:
+                start, first = arriving[stream][0]
+            else:
+                continue
+            start = max(start, *free) if barrier[first] else start
+            if best is None or start < best[0]:
+                best = (start, stream)
+        assert best is not None, "a schedule's dependencies form a cycle"
+        start, stream = best
+        index = heapq.heappop(runnable[stream]) if runnable[stream] else heapq.heappop(arriving[stream])[1]
+        order.append(index)
+        end = start + costs[index]
+        free[stream] = end
+        if barrier[index]:
+            free = [end, end]
+        for successor in successors[index]:
+            missing[successor] -= 1
+            ready_at[successor] = max(ready_at[successor], end)
+            if missing[successor] == 0:
+                heapq.heappush(arriving[lane[successor]], (ready_at[successor], successor))
+    return tuple(order)

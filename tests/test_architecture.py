@@ -1,0 +1,78 @@
+"""Imports point only backwards along the way of the data; nothing imports the command line."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "meshcast"
+# Leaves first; a package may import its own rank's name and anything of a lower rank.
+RANKS = {
+    name: rank
+    for rank, names in enumerate(
+        [
+            ("version", "errors"),
+            ("units", "mesh"),
+            ("hardware", "models"),
+            ("capture",),
+            ("partition",),
+            ("workload",),
+            ("lower",),
+            ("estimate", "network"),
+            ("simulate",),
+            ("results",),
+            ("levers",),
+            ("pipeline",),
+            ("validate",),
+            ("cli",),
+        ]
+    )
+    for name in names
+}
+SAME_RANK_STRANGERS = {("estimate", "network"), ("network", "estimate"), ("hardware", "models"), ("models", "hardware")}
+
+
+def _top(module: str) -> str:
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def _imports(tree: ast.AST) -> list[str]:
+    """Modules imported at run time, at any depth; imports for type checkers alone do not count."""
+    found: list[str] = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("meshcast"):
+            # `from meshcast import models` names packages; `from meshcast.mesh import Mesh` names things in one.
+            found += [f"meshcast.{alias.name}" for alias in node.names] if node.module == "meshcast" else [node.module]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith("meshcast")]
+        found += _imports(node)
+    return found
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in RANKS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_backwards(path: Path) -> None:
+    relative = path.relative_to(PACKAGE)
+    own = relative.parts[0] if len(relative.parts) > 1 else relative.stem
+    for module in _imports(ast.parse(path.read_text())):
+        other = _top(module)
+        assert other in RANKS, f"{relative} imports {module}, which has no place in the architecture"
+        assert RANKS[other] <= RANKS[own], f"{relative} ({own}) imports {module}: arrows point backwards only"
+        assert (own, other) not in SAME_RANK_STRANGERS, f"{relative} ({own}) imports {module}: they do not know each other"
+
+
+def test_every_package_has_a_place() -> None:
+    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert packages <= set(RANKS)
+
+
+def test_modules_stay_small() -> None:
+    """400 lines ask for a reason, 800 are a defect."""
+    long = {str(p.relative_to(PACKAGE)): n for p in PACKAGE.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
+    assert not long

@@ -1,0 +1,186 @@
+"""StableHLO text in, op graph out: loops, calls, branches, composites, collectives, dynamic dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshcast.capture import capture, from_bytes
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.workload import OpKind, ReadOptions, Workload, read_workload
+
+F32 = jax.ShapeDtypeStruct((8, 8), "float32")
+
+
+def read_text(body: str, **options: Any) -> Workload:
+    return read_workload(from_bytes(body.encode(), name="fixture", where="fixture.mlir"), ReadOptions(**options))
+
+
+def read_function(function: Any, *args: Any, **options: Any) -> Workload:
+    return read_workload(capture(function, *args, name="function"), ReadOptions(**options))
+
+
+def loop_text(*, start: int = 0, limit: int = 10, step: int = 1, direction: str = "LT", op: str = "add") -> str:
+    return f"""
+    func.func public @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {{
+      %start = stablehlo.constant dense<{start}> : tensor<i32>
+      %0:2 = stablehlo.while(%i = %start, %y = %x) : tensor<i32>, tensor<8x8xf32>
+        cond {{
+          %limit = stablehlo.constant dense<{limit}> : tensor<i32>
+          %c = stablehlo.compare {direction}, %i, %limit, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %c : tensor<i1>
+        }} do {{
+          %step = stablehlo.constant dense<{step}> : tensor<i32>
+          %j = stablehlo.{op} %i, %step : tensor<i32>
+          %z = stablehlo.dot_general %y, %y, contracting_dims = [1] x [0] : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+          stablehlo.return %j, %z : tensor<i32>, tensor<8x8xf32>
+        }}
+      return %0#1 : tensor<8x8xf32>
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "trips"),
+    [
+        ({"limit": 10}, 10),
+        ({"start": 3, "limit": 10}, 7),
+        ({"limit": 10, "step": 3}, 4),
+        ({"limit": 10, "direction": "LE"}, 11),
+        ({"start": 10, "limit": 0, "direction": "GT", "op": "subtract"}, 10),
+        ({"start": 9, "limit": 0, "direction": "GE", "op": "subtract"}, 10),
+        ({"limit": 12, "step": 4, "direction": "NE"}, 3),
+        ({"start": 5, "limit": 5}, 0),
+    ],
+)
+def test_counted_loops_have_trip_counts(loop: dict[str, Any], trips: int) -> None:
+    workload = read_text(loop_text(**loop))
+    assert workload.totals.matrix_flops.get("f32", 0.0) == trips * 2 * 8**3
+
+
+def test_nested_scans_multiply() -> None:
+    def inner(x: Any, _: Any) -> Any:
+        return x @ x, None
+
+    def outer(x: Any, _: Any) -> Any:
+        return jax.lax.scan(inner, x, None, length=5)[0], None
+
+    workload = read_function(lambda x: jax.lax.scan(outer, x, None, length=7)[0], F32)
+    assert workload.totals.matrix_flops == {"f32": 35 * 2 * 8**3}
+
+
+def test_fori_loop_with_carried_bounds() -> None:
+    workload = read_function(lambda x: jax.lax.fori_loop(2, 9, lambda i, y: y @ y * i, x), F32)
+    assert workload.totals.matrix_flops == {"f32": 7 * 2 * 8**3}
+
+
+def test_an_unknown_trip_count_is_asked_for() -> None:
+    def until_small(x: Any) -> Any:
+        return jax.lax.while_loop(lambda y: jnp.sum(y) > 1.0, lambda y: y @ y, x)
+
+    with pytest.raises(UsageError, match=r"--trip-count while#1=N"):
+        read_function(until_small, F32)
+    for given in ({"*": 6}, {"while#1": 6}):
+        assert read_function(until_small, F32, trip_counts=given).totals.matrix_flops == {"f32": 6 * 2 * 8**3}
+
+
+def test_calls_are_inlined_each_time() -> None:
+    workload = read_text("""
+    func.func public @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %0 = func.call @square(%x) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %1 = func.call @square(%0) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      return %1 : tensor<4x4xf32>
+    }
+    func.func private @square(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+      return %0 : tensor<4x4xf32>
+    }""")
+    assert workload.totals.matrix_flops == {"f32": 2 * 2 * 4**3}
+
+
+def test_a_branch_counts_its_costlier_side() -> None:
+    workload = read_function(lambda p, x: jax.lax.cond(p, lambda y: y @ y @ y, lambda y: y + 1.0, x), jnp.bool_(True), F32)
+    assert workload.totals.matrix_flops == {"f32": 2 * 2 * 8**3}
+    assert any("branch" in warning for warning in workload.warnings)
+
+
+def test_a_composite_named_after_an_op_costs_what_that_op_costs() -> None:
+    workload = read_text("""
+    func.func public @main(%x: tensor<64x1024xf32>) -> tensor<64x1024xf32> {
+      %0 = stablehlo.composite "chlo.erf" %x {decomposition = @impl} : (tensor<64x1024xf32>) -> tensor<64x1024xf32>
+      %1 = stablehlo.composite "mine.twice" %0 {decomposition = @impl} : (tensor<64x1024xf32>) -> tensor<64x1024xf32>
+      return %1 : tensor<64x1024xf32>
+    }
+    func.func private @impl(%x: tensor<64x1024xf32>) -> tensor<64x1024xf32> {
+      %0 = stablehlo.add %x, %x : tensor<64x1024xf32>
+      return %0 : tensor<64x1024xf32>
+    }""")
+    assert workload.totals.transcendentals == 64 * 1024
+    assert workload.totals.vector_flops == {"f32": 64 * 1024}
+
+
+def test_bounded_dimensions_are_read_at_their_bound() -> None:
+    workload = read_text("""
+    func.func public @main(%x: tensor<?x8xf32, #stablehlo.bounds<16, ?>>) -> tensor<?x8xf32, #stablehlo.bounds<16, ?>> {
+      %0 = stablehlo.add %x, %x : tensor<?x8xf32, #stablehlo.bounds<16, ?>>
+      return %0 : tensor<?x8xf32, #stablehlo.bounds<16, ?>>
+    }""")
+    assert workload.totals.vector_flops == {"f32": 128.0}
+
+
+def test_explicit_collectives_keep_their_groups_compact() -> None:
+    workload = read_text("""
+    module attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+    func.func public @main(%x: tensor<8x8xf32>) -> tensor<32x8xf32> {
+      %0 = "stablehlo.all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 2, 4, 6], [1, 3, 5, 7]]> : tensor<2x4xi64>}> : (tensor<8x8xf32>) -> tensor<32x8xf32>
+      return %0 : tensor<32x8xf32>
+    }}""")
+    ((collective, count),) = workload.collectives()
+    assert (collective.kind, collective.group.dims, count) == ("all_gather", ((4, 2),), 1)
+    assert (collective.input_bytes, collective.output_bytes) == (256, 1024)
+    assert workload.devices == 8
+
+
+def test_recomputed_work_is_told_apart() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        layer = jax.checkpoint(lambda y: jnp.sin(jnp.sin(y @ w) @ w))
+        return jnp.sum(layer(x))
+
+    totals = read_function(jax.grad(loss), F32, F32).totals
+    assert totals.recomputed_flops > 0
+    assert totals.recomputed_flops < sum(totals.matrix_flops.values())
+
+
+def test_an_unknown_custom_call_is_refused_or_guessed() -> None:
+    text = """
+    func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = stablehlo.custom_call @nobody_knows(%x) : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
+    }"""
+    with pytest.raises(UnsupportedError, match="nobody_knows"):
+        read_text(text)
+    workload = read_text(text, approximate=True)
+    (op,) = [op for op, _ in workload.walk() if op.cost.kind is OpKind.CUSTOM]
+    assert op.cost.guessed
+    assert sum(op.cost.operand_bytes) + op.cost.written_bytes == 64
+    assert any("nobody_knows" in warning for warning in workload.warnings)
+
+
+def test_columns_add_up_to_the_totals() -> None:
+    workload = read_text(loop_text())
+    table = workload.table
+    assert (table["count"] * table["matrix_flops"]).sum() == workload.totals.matrix_flops["f32"]
+
+
+def test_the_content_hash_ignores_names_and_sees_shapes() -> None:
+    first, second = read_text(loop_text()), read_text("// a comment\n" + loop_text().replace("%z", "%renamed"))
+    assert first.content_hash == second.content_hash
+    assert first.content_hash != read_text(loop_text(limit=11)).content_hash
+
+
+def test_workloads_print_in_a_terminal_and_a_notebook() -> None:
+    workload = read_text(loop_text())
+    assert "matrix FLOPs" in str(workload)
+    assert "<table>" in workload._repr_html_()

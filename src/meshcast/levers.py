@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from meshcast.estimate import EstimatedKernels, KernelEstimate, estimate_kernels
 from meshcast.hardware import Cluster, Device
-from meshcast.lower import Kernel, LoweredProgram
+from meshcast.lower import CostKey, Kernel, LoweredProgram
 from meshcast.network import collective_time
 from meshcast.results.prediction import Lever
-from meshcast.simulate import simulate
-from meshcast.workload.graph import Gemm
+from meshcast.simulate import Simulator
+from meshcast.workload.graph import Collective, Gemm
 
 if TYPE_CHECKING:
     from meshcast.pipeline import Run
@@ -30,35 +30,50 @@ def find_levers(run: Run, limit: int = 3) -> list[Lever]:
 
 
 def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
-    kernels, lowered = run.kernels, run.lowered
-    breakdown = run.timeline.breakdown
+    lowered, timeline = run.lowered, run.timeline
+    simulator = Simulator(lowered)
 
-    def again(estimates: EstimatedKernels) -> float:
-        return simulate(lowered, estimates, lambda kernel: run.collective(kernel).seconds).duration
+    def again(kernels: EstimatedKernels) -> float:
+        return simulator.duration(kernels, lambda kernel: run.collective(kernel).seconds)
 
-    if breakdown.exposed_communication > 0:
-        hidden = run.timeline.duration - breakdown.exposed_communication
+    if timeline.breakdown.exposed_communication > 0:
+        hidden = max(timeline.duration - timeline.breakdown.exposed_communication, timeline.communication_busy)
         yield "hide all communication behind computation", hidden
         for position, level in enumerate(run.cluster.levels):
-            faster = _faster_level(run.cluster, position)
-            seconds = simulate(lowered, kernels, lambda k, c=faster: _communicate(k, c)).duration
-            yield f"twice the {level.name} bandwidth", seconds
-    if breakdown.memory > 0:
+            network = _Network(_faster_level(run.cluster, position))
+            yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, network.seconds)
+    if timeline.breakdown.memory > 0:
         yield "twice the memory bandwidth", again(_on(run, _faster_memory(run.device)))
-    if breakdown.compute > 0:
+    if timeline.breakdown.compute > 0:
         yield f"twice the arithmetic rate of a {run.device.name}", again(_on(run, _faster_engines(run.device)))
-    recomputed = {kernel.cost_key for kernel, _ in lowered.schedule.walk() if kernel.recomputed}
-    kept = {kernel.cost_key for kernel, _ in lowered.schedule.walk() if not kernel.recomputed}
-    if recomputed - kept:
-        yield "keep activations instead of recomputing them", again(_without(kernels, recomputed - kept))
+    if any(kernel.recomputed for kernel, _ in lowered.schedule.walk()):
+        yield "keep activations instead of recomputing them", again(_WithoutRecomputation(by_key=run.kernels.by_key))
     scores = _score_traffic(lowered)
     if scores:
-        yield "fused (flash) attention: scores stay on chip", again(_less_traffic(kernels, scores))
+        yield "fused (flash) attention: scores stay on chip", again(_less_traffic(run.kernels, scores))
 
 
-def _communicate(kernel: Kernel, cluster: Cluster) -> float:
-    assert kernel.collective is not None
-    return collective_time(kernel.collective, cluster).seconds
+class _Network:
+    """Times of collectives on another cluster; equal ones are timed once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._times: dict[Collective, float] = {}
+
+    def seconds(self, kernel: Kernel) -> float:
+        collective = kernel.collective
+        assert collective is not None
+        if collective not in self._times:
+            self._times[collective] = collective_time(collective, self._cluster).seconds
+        return self._times[collective]
+
+
+class _WithoutRecomputation(EstimatedKernels):
+    """The same answers, but what only repeats the forward pass takes no time."""
+
+    def __getitem__(self, kernel: Kernel) -> KernelEstimate:
+        estimate = self.by_key[kernel.cost_key]
+        return replace(estimate, time=0.0) if kernel.recomputed else estimate
 
 
 def _on(run: Run, device: Device) -> EstimatedKernels:
@@ -80,15 +95,12 @@ def _faster_engines(device: Device) -> Device:
         device,
         matrix_flops={k: 2 * v for k, v in device.matrix_flops.items()},
         vector_flops={k: 2 * v for k, v in device.vector_flops.items()},
+        transcendental_rate=2 * device.transcendental_rate if device.transcendental_rate else None,
     )
 
 
-def _without(kernels: EstimatedKernels, keys: set[tuple[object, ...]]) -> EstimatedKernels:
-    return EstimatedKernels(by_key={k: replace(e, time=0.0) if k in keys else e for k, e in kernels.by_key.items()})
-
-
-def _score_traffic(lowered: LoweredProgram) -> dict[tuple[object, ...], float]:
-    """Share of each kernel's bytes that are attention scores: outputs of batched products much larger than their inputs."""
+def _score_traffic(lowered: LoweredProgram) -> dict[CostKey, float]:
+    """Share of each kernel's bytes that are attention scores: results of batched products, larger than the operands."""
     sizes = {
         kernel.geometry.batch * kernel.geometry.m * kernel.geometry.n
         for kernel, _ in lowered.schedule.walk()
@@ -96,7 +108,7 @@ def _score_traffic(lowered: LoweredProgram) -> dict[tuple[object, ...], float]:
         and kernel.geometry.batch > 1
         and min(kernel.geometry.m, kernel.geometry.n) >= 2 * kernel.geometry.k
     }
-    shares: dict[tuple[object, ...], float] = {}
+    shares: dict[CostKey, float] = {}
     for kernel, _ in lowered.schedule.walk():
         moved = kernel.read_bytes + kernel.written_bytes
         touched = sum(
@@ -107,12 +119,10 @@ def _score_traffic(lowered: LoweredProgram) -> dict[tuple[object, ...], float]:
     return shares
 
 
-def _less_traffic(kernels: EstimatedKernels, shares: dict[tuple[object, ...], float]) -> EstimatedKernels:
+def _less_traffic(kernels: EstimatedKernels, shares: dict[CostKey, float]) -> EstimatedKernels:
     def lighter(estimate: KernelEstimate, share: float) -> KernelEstimate:
         memory = estimate.memory_time * (1 - share)
         saved = max(estimate.compute_time, estimate.memory_time) - max(estimate.compute_time, memory)
         return replace(estimate, time=max(0.0, estimate.time - saved), memory_time=memory)
 
-    return EstimatedKernels(
-        by_key={k: lighter(e, shares[k]) if k in shares else e for k, e in kernels.by_key.items()}
-    )
+    return EstimatedKernels(by_key={k: lighter(e, shares[k]) if k in shares else e for k, e in kernels.by_key.items()})

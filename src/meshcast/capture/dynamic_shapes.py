@@ -1,21 +1,27 @@
 """Dynamic dimensions made static: by their bounds, or by the sizes the user gives with `--dim`.
 
 A bounded dimension (`tensor<?x8xf32, #stablehlo.bounds<16, ?>>`) is read at its bound by the workload reader and needs
-nothing here. An unbounded one is refined with StableHLO's own passes once its size is known.
+nothing here. An unbounded one is refined once its size is known: StableHLO's pass gives the arguments their sizes, and
+XLA's refinement inside jaxlib, the one that JAX itself runs on exported programs, carries them through the program,
+checks the shape assertions and drops them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.mlir import ir, parse_error, stablehlo
+from meshcast.capture.diagnostics import collected
+from meshcast.capture.mlir import ir, parse, stablehlo, to_bytecode
 from meshcast.capture.program import entry_function
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 
+Symbol = Callable[[Mapping[str, int]], int]
 DYNAMIC = ir.ShapedType.get_dynamic_size()
+_PLACE = re.compile(r"arg\d+\.\d+")
 
 
 def unbounded_dimensions(value_type: Any) -> list[int]:
@@ -34,57 +40,96 @@ def bounds_of(value_type: Any) -> list[int]:
     return [DYNAMIC] * value_type.rank
 
 
-def refine(module: Any, *, dims: Mapping[str, int], where: str, names: Mapping[tuple[int, int], Any] | None = None) -> Any:
-    """The module with every unbounded argument dimension replaced by its size.
+def refine(
+    module: Any, *, dims: Mapping[str, int], where: str, symbols: Mapping[tuple[int, int], Symbol] | None = None
+) -> Any:
+    """The module with every unbounded dimension replaced by its size; the same module where there is none.
 
     Args:
-        module: The MLIR module; changed in place when it has unbounded dimensions.
+        module: The MLIR module.
         dims: Sizes by symbolic name (`B`), or by place (`arg0.1`: argument 0, dimension 1).
         where: For messages.
-        names: Symbolic size of `(argument, dimension)`: a function of `dims`, where an export kept it.
+        symbols: Symbolic size of `(argument, dimension)`, as a function of `dims`, where an export kept it.
     """
     main = entry_function(module, where=where)
     arguments = list(main.operation.regions[0].blocks[0].arguments)
-    missing = [(i, d) for i, value in enumerate(arguments) for d in unbounded_dimensions(value.type)]
-    if not missing:
+    unknown = {index: found for index, value in enumerate(arguments) if (found := unbounded_dimensions(value.type))}
+    if not unknown and not _is_polymorphic(module):
         return module
-    types = []
-    for index, value in enumerate(arguments):
-        shape = list(value.type.shape) if isinstance(value.type, ir.RankedTensorType) else None
-        if shape is None or not unbounded_dimensions(value.type):
-            types.append(str(value.type))
-            continue
-        for dim in unbounded_dimensions(value.type):
-            shape[dim] = _size(index, dim, dims, names, where)
-        with module.context:
-            types.append(str(ir.RankedTensorType.get(shape, value.type.element_type, loc=ir.Location.unknown())))
-    return _run_refinement(module, types, where=where)
+    types = [str(value.type) for value in arguments]
+    alone = all(len(found) == 1 for found in unknown.values())
+    for index, found in unknown.items():
+        value_type = arguments[index].type
+        shape = list(value_type.shape)
+        for dim in found:
+            shape[dim] = _size(index, dim, dims, symbols, where, alone=alone)
+        with module.context, ir.Location.unknown():
+            types[index] = str(ir.RankedTensorType.get(shape, value_type.element_type, value_type.encoding))
+    return _refined(module, types, where=where)
 
 
-def _size(index: int, dim: int, dims: Mapping[str, int], names: Mapping[tuple[int, int], Any] | None, where: str) -> int:
+def _is_polymorphic(module: Any) -> bool:
+    """True for an export whose sizes are symbolic within, though its arguments may be static."""
+    attributes = module.operation.attributes
+    name = "jax.uses_shape_polymorphism"
+    return name in attributes and str(attributes[name]) == "true"
+
+
+def _size(
+    index: int,
+    dim: int,
+    dims: Mapping[str, int],
+    symbols: Mapping[tuple[int, int], Symbol] | None,
+    where: str,
+    *,
+    alone: bool,
+) -> int:
     place = f"arg{index}.{dim}"
     if place in dims:
         return dims[place]
-    symbol = (names or {}).get((index, dim))
+    symbol = (symbols or {}).get((index, dim))
     if symbol is not None:
         try:
-            return int(symbol(dims))
+            return symbol(dims)
         except KeyError as error:
             raise UsageError(
                 f"argument {index} has the symbolic dimension {error.args[0]!r} without a size",
                 where=where,
                 fix=f"give it: --dim {error.args[0]}=32",
             ) from None
-    if len(dims) == 1 and names is None:
-        return next(iter(dims.values()))  # one unnamed unknown, one size given: nothing else it can mean
-    raise UsageError(f"dimension {dim} of argument {index} is dynamic without a bound", where=where, fix=f"give it: --dim {place}=32")
+    names = [name for name in dims if not _PLACE.fullmatch(name)]
+    if alone and len(names) == 1:
+        return dims[names[0]]  # one unknown an argument, one size given: a batch size, nothing else it can mean
+    raise UsageError(
+        f"dimension {dim} of argument {index} is dynamic without a bound", where=where, fix=f"give it: --dim {place}=32"
+    )
 
 
-def _run_refinement(module: Any, types: Sequence[str], *, where: str) -> Any:
-    pipeline = "builtin.module(stablehlo-refine-arguments{{types={types}}},stablehlo-refine-shapes,stablehlo-canonicalize-dynamism)"
+def _refined(module: Any, types: Sequence[str], *, where: str) -> Any:
+    from jaxlib import _jax
+
+    arguments = f"builtin.module(stablehlo-refine-arguments{{types={','.join(types)}}})"
     try:
-        with module.context:
-            passmanager.PassManager.parse(pipeline.format(types=",".join(types))).run(module.operation)
-    except (ir.MLIRError, ValueError) as error:
-        raise parse_error(str(error), where=where) from None
-    return module
+        with module.context, collected(module.context) as messages:
+            passmanager.PassManager.parse(arguments).run(module.operation)
+            data = _jax.mlir.refine_polymorphic_shapes(to_bytecode(module), enable_shardy=True)
+    except (ir.MLIRError, ValueError, RuntimeError) as error:
+        reason = str(error).strip() or "; ".join(messages)
+        raise _refusal(reason, where) from None
+    return parse(data, where=where)
+
+
+def _refusal(reason: str, where: str) -> UsageError | UnsupportedError:
+    asserted = re.search(r"Input shapes do not match[^.]*\.\s*(.*?)(?: Please see|$)", reason, re.DOTALL)
+    if asserted:
+        return UsageError(
+            f"the sizes break what the program was exported for: {asserted[1].strip()}",
+            where=where,
+            fix="choose other --dim sizes",
+        )
+    first = next((line for line in reason.splitlines() if "error:" in line), reason.split("\n", 1)[0])
+    return UnsupportedError(
+        f"the program's dynamic shapes cannot be worked out from its arguments: {first.strip()}",
+        where=where,
+        fix="check the --dim sizes, or export the program with static shapes",
+    )

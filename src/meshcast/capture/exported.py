@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from meshcast.capture import mlir
-from meshcast.capture.dynamic_shapes import refine
-from meshcast.capture.program import Program, from_module
+from meshcast.capture.annotations import bring_over_shardings
+from meshcast.capture.dynamic_shapes import Symbol, refine
+from meshcast.capture.program import Program, argument_names, from_module
 from meshcast.errors import InputError
 
 
@@ -39,21 +40,27 @@ def _program(
     exported: Any, module_bytes: bytes, *, name: str, where: str, digest: str, dims: Mapping[str, int] | None
 ) -> Program:
     module = mlir.deserialize_portable(bytes(module_bytes), where=where)
-    symbols: dict[tuple[int, int], Callable[[Mapping[str, int]], int]] = {}
-    kept = getattr(exported, "module_kept_var_idx", range(len(exported.in_avals)))
-    for position, index in enumerate(kept):
+    names = argument_names(module, where=where)
+    module = refine(module, dims=dims or {}, where=where, symbols=_symbols(exported))
+    bring_over_shardings(module, where=where)
+    return from_module(module, name=name, source=where, sha256=digest, names=names)
+
+
+def _symbols(exported: Any) -> dict[tuple[int, int], Symbol] | None:
+    """The symbolic sizes of the arguments that the module kept."""
+    symbols: dict[tuple[int, int], Symbol] = {}
+    for position, index in enumerate(exported.module_kept_var_idx):
         for dim, size in enumerate(exported.in_avals[index].shape):
             if not isinstance(size, int):
                 symbols[position, dim] = _evaluator(size)
-    module = refine(module, dims=dims or {}, where=where, names=symbols or None)
-    return from_module(module, name=name, source=where, sha256=digest)
+    return symbols or None
 
 
-def _evaluator(size: Any) -> Callable[[Mapping[str, int]], int]:
+def _evaluator(size: Any) -> Symbol:
     """A symbolic size such as `2*b` as a function of its variables."""
 
     def evaluate(dims: Mapping[str, int]) -> int:
-        names = sorted(str(v) for v in size._get_vars()) if hasattr(size, "_get_vars") else [str(size)]
+        names = sorted(size._get_vars())
         for variable in names:
             if variable not in dims:
                 raise KeyError(variable)

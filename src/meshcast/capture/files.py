@@ -7,25 +7,35 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
 from meshcast.capture import mlir
-from meshcast.capture.program import Program, from_module
-from meshcast.errors import InputError
+from meshcast.capture.constants import shortened
+from meshcast.capture.program import Program, argument_names, from_module
+from meshcast.errors import InputError, UsageError
 from meshcast.units import format_bytes
 
+Sized = TypeVar("Sized", bytes, str)
+
 BYTECODE_MAGIC = b"ML\xefR"
+GZIP_MAGIC = b"\x1f\x8b"
 SIZE_LIMIT_VARIABLE = "MESHCAST_MAX_MODULE_BYTES"
 DEFAULT_SIZE_LIMIT = 128 * 2**20
 _ENDINGS = (".gz", ".mlirbc", ".mlir", ".hlo", ".txt", ".stablehlo", ".bin", ".jaxexport", ".opt")
 
 
 def size_limit() -> int:
-    """Largest module (decompressed bytes) that is read without being asked twice."""
-    return int(os.environ.get(SIZE_LIMIT_VARIABLE, DEFAULT_SIZE_LIMIT))
+    """Largest text, without the contents of large constants, that is parsed without being asked twice."""
+    text = os.environ.get(SIZE_LIMIT_VARIABLE, "")
+    if text and not text.isdigit():
+        raise UsageError(f"{text!r} is not a number of bytes", where=SIZE_LIMIT_VARIABLE)
+    return int(text or DEFAULT_SIZE_LIMIT)
 
 
 def program_name(path: Path) -> str:
@@ -39,67 +49,97 @@ def program_name(path: Path) -> str:
 def read_program(path: str | Path, *, dims: Mapping[str, int] | None = None) -> Program:
     """The program in a file, whatever its format."""
     path = Path(path)
-    data = read_bytes(path)
-    return from_bytes(data, name=program_name(path), where=str(path), dims=dims)
+    return from_bytes(read_bytes(path), name=program_name(path), where=str(path), dims=dims)
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's content, decompressed, within the size limit."""
-    limit = size_limit()
+    """The file's content as it is stored, up to what could still hold a program within the limit."""
     try:
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            return read_stream(file, where=str(path))
     except FileNotFoundError:
         raise InputError("no such file", where=str(path), fix="check the path") from None
     except IsADirectoryError:
-        raise InputError("is a folder, not a program", where=str(path), fix="name a .mlir, .mlirbc or .hlo file") from None
+        raise InputError("is a folder, not a program", where=str(path), fix="name a file in it") from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    if data[:2] == b"\x1f\x8b":
-        data = _decompress(path, limit)
+
+
+def read_stream(stream: BinaryIO | gzip.GzipFile, *, where: str) -> bytes:
+    """What is left of a stream, within the limit for what constants may add to a program."""
+    return _within(stream.read(_raw_limit() + 1), _raw_limit(), where)
+
+
+def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | None = None) -> Program:
+    """The program in a byte string, plain or gz, its format told by content."""
+    if data[:2] == GZIP_MAGIC:
+        data = _decompressed(data, where)
+    if not data.strip():
+        raise InputError("the file is empty", where=where)
+    digest = hashlib.sha256(data).hexdigest()
+    if data[:4] == BYTECODE_MAGIC:
+        _within(data, _raw_limit(), where)
+        portable = b"StableHLO_v" in data[:64]
+        module = mlir.deserialize_portable(data, where=where) if portable else mlir.parse(data, where=where)
+        return _finish(module, name=name, where=where, digest=digest, dims=dims)
+    if b"\0" in data[:4096]:
+        return _from_export(data, name=name, where=where, dims=dims)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return _from_export(data, name=name, where=where, dims=dims)
+    del data
+    text = _within(shortened(text), size_limit(), where)
+    local = False
+    if text.lstrip().startswith("HloModule"):
+        from meshcast.capture import hlo_text
+
+        local = hlo_text.is_partitioned(text)
+        text = hlo_text.to_stablehlo(text, where=where)
+    return _finish(mlir.parse(text, where=where), name=name, where=where, digest=digest, dims=dims, local=local)
+
+
+def _raw_limit() -> int:
+    """Bytes that are read at all: weights in a text are shortened before the limit applies."""
+    return 8 * size_limit()
+
+
+def _within(data: Sized, limit: int, where: str) -> Sized:
     if len(data) > limit:
         raise InputError(
-            f"the module is larger than {format_bytes(limit)} decompressed; most such files carry weights as constants",
-            where=str(path),
+            f"the module is larger than {format_bytes(limit)}; most such files carry weights as constants",
+            where=where,
             fix=f"pass weights as arguments, or raise the limit with {SIZE_LIMIT_VARIABLE}=<bytes>",
         )
     return data
 
 
-def _decompress(path: Path, limit: int) -> bytes:
+def _decompressed(data: bytes, where: str) -> bytes:
     try:
-        with gzip.open(path, "rb") as file:
-            return file.read(limit + 1)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return read_stream(file, where=where)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"the gzip stream is broken: {error}", where=str(path), fix="the file is truncated: copy it again") from None
+        raise InputError(
+            f"the gzip stream is broken: {error}", where=where, fix="the file is truncated: copy it again"
+        ) from None
 
 
-def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | None = None) -> Program:
-    """The program in a byte string, its format told by content."""
-    if not data.strip():
-        raise InputError("the file is empty", where=where)
-    digest = hashlib.sha256(data).hexdigest()
-    if data[:4] == BYTECODE_MAGIC:
-        portable = b"StableHLO_v" in data[:64]
-        module = mlir.deserialize_portable(data, where=where) if portable else mlir.parse(data, where=where)
-        return _finish(module, name=name, where=where, digest=digest, dims=dims)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _from_export(data, name=name, where=where, dims=dims)
-    if "\0" in text[:4096]:
-        return _from_export(data, name=name, where=where, dims=dims)
-    if text.lstrip().startswith("HloModule"):
-        from meshcast.capture import hlo_text
-
-        text = hlo_text.to_stablehlo(text, where=where)
-    return _finish(mlir.parse(text, where=where), name=name, where=where, digest=digest, dims=dims)
-
-
-def _finish(module: object, *, name: str, where: str, digest: str, dims: Mapping[str, int] | None) -> Program:
+def _finish(
+    module: Any, *, name: str, where: str, digest: str, dims: Mapping[str, int] | None, local: bool = False
+) -> Program:
+    """The program around a parsed module; `local`: it is one device's already, whatever annotations are left on it."""
+    from meshcast.capture.annotations import bring_over_shardings
     from meshcast.capture.dynamic_shapes import refine
 
-    return from_module(refine(module, dims=dims or {}, where=where), name=name, source=where, sha256=digest)
+    try:
+        names = argument_names(module, where=where)
+        module = refine(module, dims=dims or {}, where=where)
+        if not local:
+            bring_over_shardings(module, where=where)
+        program = from_module(module, name=name, source=where, sha256=digest, names=names)
+    except (ValueError, RuntimeError) as error:  # attributes that are not of the kind their name promises
+        raise InputError(f"the module is malformed: {error}", where=where, fix="export it again") from None
+    return replace(program, partitioned=True) if local else program
 
 
 def _from_export(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | None) -> Program:

@@ -21,7 +21,9 @@ Attributes that the result's ops may carry, all strings unless said otherwise:
 
 from __future__ import annotations
 
+import importlib
 import re
+from typing import Any
 
 from meshcast.capture.hlo_rewrite import rewrite
 from meshcast.capture.hlo_sugar import desugar, has_sugar
@@ -29,6 +31,7 @@ from meshcast.capture.hlo_tidy import tidy
 from meshcast.errors import InputError, UnsupportedError
 
 _ENTRY_COMPUTATION = re.compile(r"^\s*ENTRY\b", re.MULTILINE)
+_PARTITIONED_ENTRY = re.compile(r"^\s*ENTRY %?[\w.-]*_spmd\b", re.MULTILINE)
 _PLACE = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
 _FRONTEND_ATTRIBUTES = re.compile(r'mhlo\.frontend_attributes = \{((?:"[^"]*"|[^{}"])*)\}')
 _ENTRY = re.compile(r'([\w.$-]+|"[^"]*") = ("[^"]*")')
@@ -37,6 +40,8 @@ _UNARY = re.compile(
 )
 _TOP_K = re.compile(r"mhlo\.topk\((%[\w#]+), k = (\d+)(?:, largest = true)?\)")
 _ALL_TO_ALL = re.compile(r'"mhlo\.all_to_all"\(([^)]*)\) <\{([^\n]*?)\}>([^\n]*?) : \(tensor<([^>]*)>')
+_MODULE_ATTRIBUTES = re.compile(r"^module\b[^\n{]*attributes \{", re.MULTILINE)
+_DEVICE_COUNTS = {"num_partitions": "num_partitions", "num_replicas": "replica_count"}
 _INTEGERS = ("meshcast.trip_count", "meshcast.order")
 _MHLO_OP = re.compile(r'(?:= |^\s*)"?(mhlo\.[\w.]+)', re.MULTILINE)
 
@@ -44,6 +49,15 @@ _MHLO_OP = re.compile(r'(?:= |^\s*)"?(mhlo\.[\w.]+)', re.MULTILINE)
 def looks_like_hlo(text_head: str) -> bool:
     """True when the text starts as XLA's HLO does."""
     return text_head.lstrip().startswith("HloModule ")
+
+
+def is_partitioned(text: str) -> bool:
+    """True when the text is one device's program: compiled and scheduled, or as XLA's partitioner leaves it.
+
+    Its parameters may still carry the shardings that the program had before.
+    """
+    header = text.lstrip().split("\n", 1)[0]
+    return "is_scheduled=true" in header or _PARTITIONED_ENTRY.search(text) is not None
 
 
 def to_stablehlo(text: str, *, where: str) -> str:
@@ -54,15 +68,18 @@ def to_stablehlo(text: str, *, where: str) -> str:
         where: The text's origin, for error messages.
     """
     plain = rewrite(_normalised(text, where), where=where)
-    module = _respelled(_hoisted(_converted(plain, where)))
+    module = _with_device_counts(_respelled(_hoisted(_converted(plain, where))), text)
     _refuse_leftovers(module, where)
     return tidy(module, where=where)
 
 
+def _hlo() -> Any:
+    """XLA's own reader of HLO text; jaxlib ships no types for it."""
+    return importlib.import_module("jaxlib._hlo")
+
+
 def _normalised(text: str, where: str) -> str:
     """The text as XLA's own printer writes it: one instruction a line, every name unique."""
-    from jaxlib import _hlo
-
     if not looks_like_hlo(text):
         raise InputError(
             "not HLO text: it does not start with 'HloModule'", where=where, fix="pass a StableHLO or HLO file"
@@ -72,12 +89,12 @@ def _normalised(text: str, where: str) -> str:
             "the HLO has no ENTRY computation", where=where, fix="the text is truncated, or one computation of a module"
         )
     try:
-        return str(_hlo.hlo_module_from_text(text).to_string())
+        return str(_hlo().hlo_module_from_text(text).to_string())
     except (RuntimeError, ValueError) as error:
         if not has_sugar(text):
             raise _parse_error(str(error), where) from None
     try:  # newer XLA's spelling: the line numbers of the second attempt would not be the user's
-        return str(_hlo.hlo_module_from_text(desugar(text)).to_string())
+        return str(_hlo().hlo_module_from_text(desugar(text)).to_string())
     except (RuntimeError, ValueError) as error:
         raise _parse_error(_PLACE.sub(r"\3", str(error)), where) from None
 
@@ -92,11 +109,11 @@ def _parse_error(message: str, where: str) -> InputError:
 
 
 def _converted(text: str, where: str) -> str:
-    from jaxlib import _hlo, _jax
+    from jaxlib import _jax
 
     try:
-        proto = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
-        return str(_jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(proto)))
+        proto = _hlo().hlo_module_from_text(text).as_serialized_hlo_module_proto()
+        return str(_jax.mlir.xla_computation_to_mlir_module(_hlo().XlaComputation(proto)))
     except (RuntimeError, ValueError) as error:
         found = _PLACE.findall(str(error))
         reason = found[0][2] if found else str(error).strip().splitlines()[0]
@@ -145,6 +162,14 @@ def _all_to_all(match: re.Match[str]) -> str:
     attributes = attributes.replace("#mhlo.", "#stablehlo.")
     split = f"concat_dimension = {axis} : i64, split_count = {count} : i64, split_dimension = {axis} : i64"
     return f'"stablehlo.all_to_all"({operands}) <{{{attributes}, {split}}}>{rest} : (tensor<{tensor}>'
+
+
+def _with_device_counts(module: str, text: str) -> str:
+    """The header's numbers of partitions and replicas as JAX writes them; XLA's converter drops them."""
+    header = text.lstrip().split("\n", 1)[0]
+    counts = {name: re.search(rf"\b{hlo}=(\d+)", header) for name, hlo in _DEVICE_COUNTS.items()}
+    said = "".join(f"mhlo.{name} = {found[1]} : i32, " for name, found in counts.items() if found)
+    return _MODULE_ATTRIBUTES.sub(rf"\g<0>{said}", module, count=1)
 
 
 def _refuse_leftovers(module: str, where: str) -> None:

@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from meshcast.capture.mlir import ir, sdy, to_bytecode
+from meshcast.capture.roles import Role as Role
+from meshcast.capture.roles import role_of
 from meshcast.errors import InputError
 from meshcast.mesh import Mesh
-
-
-class Role(StrEnum):
-    """What an argument of the program is, where it is known."""
-
-    PARAMETER = "parameter"
-    OPTIMIZER_STATE = "optimizer_state"
-    BATCH = "batch"
-    CACHE = "cache"
-    UNKNOWN = "unknown"
-
-
-_ROLE_PATTERNS = (
-    (Role.OPTIMIZER_STATE, re.compile(r"opt|adam|moment|\b(mu|nu)\b")),
-    (Role.PARAMETER, re.compile(r"param|weight|variables")),
-    (Role.CACHE, re.compile(r"cache|\bkv\b")),
-    (Role.BATCH, re.compile(r"batch|token|input|image|label|target|\bids\b")),
-)
-
-
-def role_of(name: str) -> Role:
-    """The role an argument's own name gives away, or unknown: never guessed from shapes."""
-    head = re.split(r"[\[.]", name.lower(), maxsplit=1)[0]
-    for role, pattern in _ROLE_PATTERNS:
-        if pattern.search(head):
-            return role
-    return Role.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +56,29 @@ class Program:
 
 def entry_function(module: Any, *, where: str) -> Any:
     """The public `main` function, or the only function there is."""
-    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    functions = [op for op in module.body.operations if op.operation.name == "func.func" and len(op.regions[0].blocks)]
     if not functions:
-        raise InputError("the module is empty: it has no function", where=where, fix="export a program with an entry function")
+        raise InputError(
+            "the module is empty: it has no function with a body",
+            where=where,
+            fix="export a program with an entry function",
+        )
     for function in functions:
         if ir.StringAttr(function.attributes["sym_name"]).value == "main":
             return function
-    public = [f for f in functions if "sym_visibility" not in f.attributes or "private" not in str(f.attributes["sym_visibility"])]
+    public = [f for f in functions if not _is_private(f)]
     if len(public) == 1:
         return public[0]
     names = ", ".join("@" + ir.StringAttr(f.attributes["sym_name"]).value for f in functions[:5])
-    raise InputError(f"no function named @main among {len(functions)} functions ({names})", where=where, fix="name the entry function @main")
+    raise InputError(
+        f"no function named @main among {len(functions)} functions ({names})",
+        where=where,
+        fix="name the entry function @main",
+    )
+
+
+def _is_private(function: Any) -> bool:
+    return "sym_visibility" in function.attributes and "private" in str(function.attributes["sym_visibility"])
 
 
 def module_mesh(module: Any) -> Mesh:
@@ -120,13 +105,17 @@ def from_module(
 ) -> Program:
     """A `Program` around a parsed module, its arguments read from attributes and debug locations."""
     main = entry_function(module, where=source)
+    names = names or argument_names(module, where=source)
     block = main.operation.regions[0].blocks[0]
-    attributes = main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else None
+    has_marks = "arg_attrs" in main.attributes
+    aliases = _module_aliases(module)
     arguments = []
-    for index, value in enumerate(block.arguments):
-        marks = ir.DictAttr(attributes[index]) if attributes is not None else {}
-        alias = ir.IntegerAttr(marks["tf.aliasing_output"]).value if "tf.aliasing_output" in marks else None
-        label = names[index] if names is not None and index < len(names) else _location_name(value)
+    for index in range(len(block.arguments)):
+        marks: Any = ir.DictAttr(main.attributes["arg_attrs"][index]) if has_marks else {}
+        alias = (
+            ir.IntegerAttr(marks["tf.aliasing_output"]).value if "tf.aliasing_output" in marks else aliases.get(index)
+        )
+        label = names[index] if index < len(names) else ""
         arguments.append(
             Argument(
                 name=label or f"arg{index}",
@@ -144,6 +133,41 @@ def from_module(
         sha256=sha256 or hashlib.sha256(to_bytecode(module)).hexdigest(),
         partitioned="meshcast.partitioned" in module.operation.attributes,
     )
+
+
+def _module_aliases(module: Any) -> dict[int, int]:
+    """Outputs by the parameter whose buffer they take, as HLO's header says it (`input_output_alias`)."""
+    name = "mhlo.input_output_alias"
+    entries = module.operation.attributes[name] if name in module.operation.attributes else ()
+    found: dict[int, int] = {}
+    for each in entries:
+        entry = ir.DictAttr(each)
+        alias = ir.DictAttr(entry["alias"])
+        output = list(ir.DenseI64ArrayAttr(entry["output_index"]))
+        if len(ir.DenseI64ArrayAttr(alias["parameter_index"])) == 0:  # a whole parameter, not an element of a tuple
+            found[ir.IntegerAttr(alias["parameter_number"]).value] = output[0] if output else 0
+    return found
+
+
+def argument_names(module: Any, *, where: str) -> tuple[str, ...]:
+    """Names of the entry function's arguments from debug locations, empty where there is none.
+
+    Where the entry function only wraps another one (`jax.export` with symbolic sizes), the inner names count.
+    """
+    main = entry_function(module, where=where)
+    arguments = list(main.operation.regions[0].blocks[0].arguments)
+    names = [_location_name(value) for value in arguments]
+    if all(names):
+        return tuple(names)
+    functions = [op for op in module.body.operations if op.operation.name == "func.func" and len(op.regions[0].blocks)]
+    parameters = {ir.StringAttr(op.attributes["sym_name"]).value: op.regions[0].blocks[0].arguments for op in functions}
+    for index, value in enumerate(arguments):
+        for use in value.uses if not names[index] else ():
+            user = use.owner.operation
+            if user.name == "func.call":
+                callee = ir.FlatSymbolRefAttr(user.attributes["callee"]).value
+                names[index] = names[index] or _location_name(parameters[callee][use.operand_number])
+    return tuple(names)
 
 
 def _location_name(value: Any) -> str:

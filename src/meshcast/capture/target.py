@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import contextlib
+import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from meshcast.capture.program import Program
+from meshcast.capture.user_code import import_function, keep_off_accelerators
 from meshcast.errors import InputError, MeshcastError, UsageError, nearest
+
+STANDARD_INPUT = "-"
+_RETURNS = "a function without arguments returns a Program, a Lowered, an Exported, (fn, args) or (fn, args, options)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +28,22 @@ class CaptureOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def load(target: str | Path | Program, options: CaptureOptions | None = None) -> Program:
-    """The program a target names."""
+def load(target: Any, options: CaptureOptions | None = None) -> Program:
+    """The program a target names, or is.
+
+    Args:
+        target: What the command line takes, as text or path; or an object: a `Program`, a `jax.stages.Lowered`, a
+            `jax.export.Exported` or its bytes, `(fn, args)` or `(fn, args, jit_options)`.
+        options: What the target itself cannot say.
+    """
     options = options or CaptureOptions()
-    if isinstance(target, Program):
-        return target
+    if not isinstance(target, (str, Path)):
+        return _from_object(target, options, name=None, where="target")
     text = str(target)
     path = Path(text)
-    if path.is_file():
+    if text == STANDARD_INPUT:
+        return _from_standard_input(options)
+    if path.exists() and not path.is_dir():
         if path.suffix == ".py":
             raise UsageError("a Python file needs a function", where=text, fix=f"write {text}:FUNCTION")
         return _from_file(path, options)
@@ -40,9 +52,16 @@ def load(target: str | Path | Program, options: CaptureOptions | None = None) ->
         return _from_function(head, function, text, options)
     if path.is_dir():
         raise InputError("is a folder, not a program", where=text, fix="name a file in it")
-    if "/" in text or path.suffix in {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json"}:
+    if "/" in text or path.suffix in {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}:
         raise InputError("no such file", where=text, fix="check the path")
     return _from_zoo(text, options)
+
+
+def _from_standard_input(options: CaptureOptions) -> Program:
+    from meshcast.capture.files import from_bytes, read_stream
+
+    data = read_stream(sys.stdin.buffer, where="standard input")
+    return from_bytes(data, name="stdin", where="standard input", dims=options.dims)
 
 
 def _from_file(path: Path, options: CaptureOptions) -> Program:
@@ -54,6 +73,7 @@ def _from_file(path: Path, options: CaptureOptions) -> Program:
 
 
 def _from_zoo(name: str, options: CaptureOptions) -> Program:
+    keep_off_accelerators()
     from meshcast import models
     from meshcast.capture.jax_function import capture
 
@@ -77,58 +97,51 @@ def _value(text: str) -> Any:
 
 
 def _from_function(head: str, function: str, text: str, options: CaptureOptions) -> Program:
-    from meshcast.capture.jax_function import capture
-
-    builder = _import_function(head, function, text)
     if options.settings:
         raise UsageError("--set applies to models of the zoo; give the function defaults instead", where=text)
-    try:
-        made = builder()
-    except MeshcastError:
-        raise
-    except TypeError as error:
-        raise UsageError(f"{function}() could not be called without arguments: {error}", where=text) from error
-    except Exception as error:
-        raise InputError(f"{function}() raised {type(error).__name__}: {error}", where=text) from error
+    keep_off_accelerators()
+    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints must not come between our JSON lines
+        builder = import_function(head, function, text)
+        try:
+            inspect.signature(builder).bind()
+        except TypeError as error:
+            message = f"{function}() cannot be called without arguments: {error}"
+            raise UsageError(message, where=text, fix=_RETURNS) from None
+        except ValueError:
+            pass  # a builtin without a signature
+        try:
+            made = builder()
+        except MeshcastError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise InputError(f"{function}() raised {type(error).__name__}: {error}", where=text) from error
+        return _from_object(made, options, name=function, where=text)
+
+
+def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where: str) -> Program:
+    """The program of a Python object."""
+    from meshcast.capture.exported import from_exported
+    from meshcast.capture.files import from_bytes
+    from meshcast.capture.jax_function import capture, from_lowered
+
     if isinstance(made, Program):
         return made
+    if isinstance(made, (bytes, bytearray)):
+        return from_bytes(bytes(made), name=name or "program", where=where, dims=options.dims)
     if hasattr(made, "mlir_module_serialized"):
-        from meshcast.capture.exported import from_exported
-
-        return from_exported(made, name=function, dims=options.dims)
+        return from_exported(made, name=name, dims=options.dims)
     if hasattr(made, "compiler_ir"):
-        from meshcast.capture.jax_function import from_lowered
-
-        return from_lowered(made, name=function)
+        return from_lowered(made, name=name or "program")
+    said = f"{name}() returned" if name else "cannot predict"
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not callable(made[0]):
-        raise UsageError(
-            f"{function}() returned {type(made).__name__}", where=text, fix="return a Program, (fn, args) or (fn, args, options)"
-        )
+        raise UsageError(f"{said} {_described(made)}", where=where, fix=_RETURNS)
     fn, args, jit_options = (*made, {}) if len(made) == 2 else made
-    return capture(fn, *args, name=function, platform=options.platform, options=jit_options)
+    if not isinstance(args, (tuple, list)) or not isinstance(jit_options, Mapping):
+        kinds = f"(fn, {_described(args)}, {_described(jit_options)})"
+        raise UsageError(f"{said} {kinds}", where=where, fix="args is a tuple of pytrees of shapes, options a dict")
+    return capture(fn, *args, name=name, platform=options.platform, options=jit_options)
 
 
-def _import_function(head: str, function: str, text: str) -> Callable[[], Any]:
-    try:
-        if head.endswith(".py"):
-            path = Path(head)
-            if not path.is_file():
-                raise InputError("no such file", where=head, fix="check the path")
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules.setdefault(path.stem, module)
-            sys.path.insert(0, str(path.parent.resolve()))
-            spec.loader.exec_module(module)
-        else:
-            sys.path.insert(0, str(Path.cwd()))
-            module = importlib.import_module(head)
-    except MeshcastError:
-        raise
-    except Exception as error:  # the user's module may raise anything while it is imported
-        raise InputError(f"cannot be imported: {type(error).__name__}: {error}", where=head) from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        names = [name for name in vars(module) if callable(getattr(module, name)) and not name.startswith("_")]
-        raise UsageError(f"{head} has no function {function!r}", where=text, fix=nearest(function, names))
-    return found  # type: ignore[no-any-return]
+def _described(value: Any) -> str:
+    kind = type(value).__name__
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else kind

@@ -10,7 +10,7 @@ import numpy as np
 from meshcast.errors import UnsupportedError
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, LoweredProgram
+from meshcast.lower.kernel import CostKey, Kernel, LoweredProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class KernelEstimate:
 class EstimatedKernels:
     """Answers by cost key: equal kernels are costed once."""
 
-    by_key: dict[tuple[object, ...], KernelEstimate] = field(repr=False)
+    by_key: dict[CostKey, KernelEstimate] = field(repr=False)
     warnings: tuple[str, ...] = ()
 
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
@@ -62,7 +62,7 @@ def estimate_kernels(
         batches.setdefault(position, []).append(kernel)
         if note:
             warnings[note] = None
-    answers: dict[tuple[object, ...], KernelEstimate] = {}
+    answers: dict[CostKey, KernelEstimate] = {}
     for position, kernels in batches.items():
         estimates = estimators[position].estimate(kernels, device)
         _check(estimates, len(kernels), estimators[position].name)
@@ -91,9 +91,20 @@ def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], app
 
 
 def _check(estimates: Estimates, count: int, name: str) -> None:
-    columns: tuple[Array, ...] = (estimates.time, estimates.low, estimates.high, estimates.energy)
+    columns: tuple[Array, ...] = (
+        estimates.time, estimates.low, estimates.high, estimates.compute_time, estimates.memory_time,
+        estimates.overhead, estimates.energy,
+    )  # fmt: skip
     if any(column.shape != (count,) or not np.all(np.isfinite(column)) or np.any(column < 0) for column in columns):
-        raise UnsupportedError(f"the estimator {name!r} returned times that are not finite, non-negative numbers", where=name)
+        raise UnsupportedError(
+            f"the estimator {name!r} returned times that are not finite, non-negative numbers", where=name
+        )
+    if (
+        len(estimates.origin) != count
+        or np.any(estimates.low > estimates.time)
+        or np.any(estimates.time > estimates.high)
+    ):
+        raise UnsupportedError(f"the estimator {name!r} returned times outside their own interval", where=name)
 
 
 def _single(estimates: Estimates, index: int, estimator: str) -> KernelEstimate:

@@ -40,7 +40,8 @@ class Estimates:
     """Times of a batch of kernels, in seconds, one entry each.
 
     `time` is the prediction, `[low, high]` its interval. `compute_time` and `memory_time` are what the engines and the
-    memory alone would need; `overhead` is what `time` holds beyond the larger of the two. `energy` is joules above idle.
+    memory alone would need; `overhead` is what `time` holds beyond the larger of the two. `energy` is joules above
+    idle.
     """
 
     time: Array

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from meshcast.errors import UnsupportedError
 from meshcast.hardware import Device
@@ -25,33 +26,44 @@ _WIDENED = {
 }  # fmt: skip
 # XLA:TPU computes f32 products as 1, 3 or 6 passes of bf16, by requested precision.
 _TPU_PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
+_ALGORITHM = re.compile(r"(?P<operand>[A-Z0-9]+)_.*?(?:_X(?P<passes>\d+))?(?:_FAST_ACCUM)?$")
 
 
 def catalogue_key(dtype: str) -> str:
     """The catalogue's name of an MLIR element type: `f8E4M3FN` is f8, `ui8` is i8, a predicate counts as i32."""
     if dtype.startswith("complex<"):
         return dtype[8:-1]
-    for prefix in ("f8", "f6", "f4"):
-        if dtype.startswith(prefix):
-            return prefix
+    if dtype[:3].lower() in ("f8e", "f6e", "f4e"):  # and not f64
+        return dtype[:2]
     if dtype.startswith(("ui", "si")):
         dtype = "i" + dtype[2:]
     return {"i1": "i32", "i16": "i32", "i64": "i32", "i2": "i4"}.get(dtype, dtype)
 
 
 def matrix_rate(kernel: Kernel, device: Device) -> Rate:
-    """The dense peak of a GEMM-like kernel: by its operands' type, not the accumulator's."""
+    """The dense peak of a GEMM-like kernel: by its operands' type, not the accumulator's.
+
+    f32 products at default precision run as one bf16 pass on TPUs and as TF32 on GPUs that have it: XLA lets the
+    libraries use it unless the highest precision is asked for. A dot algorithm (`BF16_BF16_F32_X3`) says type and
+    passes itself.
+    """
     key = catalogue_key(kernel.dtype)
     precision = "DEFAULT"
     if isinstance(kernel.geometry, (Gemm, Convolution)):
         precision = kernel.geometry.precision
+    passes = 1
+    if "_" in precision:
+        algorithm = _ALGORITHM.match(precision)
+        if algorithm:
+            key, passes = catalogue_key(algorithm["operand"].lower()), int(algorithm["passes"] or 1)
+        precision = "HIGHEST"
     if key == "f32":
         if device.kind == "tpu":
-            passes = _TPU_PASSES.get(precision, 6)
-            return Rate(flops=device.matrix_peak("bf16") / passes, key=f"bf16/{passes}" if passes > 1 else "bf16")
-        if device.kind == "gpu" and precision not in ("HIGHEST", "f32_f32_f32") and not isinstance(kernel.geometry, Attention):
-            key = "tf32"  # XLA:GPU lets cuBLAS and cuDNN use TF32 unless the highest precision is asked for
-    return _rate(key, device)
+            key, passes = "bf16", _TPU_PASSES[precision]
+        elif device.kind == "gpu" and precision != "HIGHEST" and not isinstance(kernel.geometry, Attention):
+            key = "tf32" if "tf32" in device.matrix_flops else key
+    rate = _rate(key, device)
+    return replace(rate, flops=rate.flops / passes, key=f"{rate.key}/{passes}") if passes > 1 else rate
 
 
 def _rate(key: str, device: Device) -> Rate:
@@ -63,7 +75,9 @@ def _rate(key: str, device: Device) -> Rate:
             if key in ("f16", "f32", "i32") and "f32" in device.vector_flops:
                 return Rate(flops=device.vector_flops["f32"], key="vector f32", stand_in=key != wanted)
             raise UnsupportedError(
-                f"{device.name} has no rate for {wanted} arithmetic", where=device.name, fix="add it to the device's file"
+                f"{device.name} has no rate for {wanted} arithmetic",
+                where=device.name,
+                fix="add it to the device's file",
             )
         key = _WIDENED[key]
     return Rate(flops=device.matrix_flops[key], key=key, stand_in=key != wanted)
@@ -75,7 +89,9 @@ def vector_rate(dtype: str, device: Device) -> float:
     if key in device.vector_flops:
         return device.vector_flops[key]
     if key == "f64":
-        raise UnsupportedError(f"{device.name} has no f64 rate", where=device.name, fix="use f32, or add it to the device's file")
+        raise UnsupportedError(
+            f"{device.name} has no f64 rate", where=device.name, fix="use f32, or add it to the device's file"
+        )
     return device.vector_flops["f32"]
 
 

@@ -1,8 +1,8 @@
 """The speed of light: no kernel can be faster than its arithmetic at peak or its bytes at full bandwidth.
 
 `time = max(matrix_flops / P_dtype, vector_flops / V, transcendentals / T, bytes / W)` with dense peaks by operand type;
-after Williams, Waterman and Patterson, "Roofline" (CACM 2009). `W` is the cache's bandwidth for kernels whose bytes fit in
-it, where the catalogue knows it, and the memory's otherwise. Nothing is added for launches, tiles or clocks, so the
+after Williams, Waterman and Patterson, "Roofline" (CACM 2009). `W` is the cache's bandwidth for kernels whose bytes fit
+in it, where the catalogue knows it, and the memory's otherwise. Nothing is added for launches, tiles or clocks, so the
 answer is a bound and its interval opens upwards only: `high = time * factor + launches`, with the factor from
 `data/roofline.toml`.
 """
@@ -44,13 +44,16 @@ class Roofline:
             return Support(level="no", reason="collectives are timed by the network model")
         try:
             rate = matrix_rate(kernel, device) if kernel.matrix_flops else None
-            vector_rate(kernel.dtype, device)
+            if kernel.vector_flops:
+                vector_rate(kernel.dtype, device)
         except UnsupportedError as error:
             return Support(level="no", reason=error.message)
         if kernel.guessed:
             return Support(level="approximate", reason="an unknown custom call, counted by its bytes alone")
         if rate is not None and rate.stand_in:
-            return Support(level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}")
+            return Support(
+                level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}"
+            )
         return Support(level="yes")
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
@@ -59,7 +62,7 @@ class Roofline:
         rates = [matrix_rate(k, device) if k.matrix_flops else Rate(flops=1.0, key="none") for k in kernels]
         matrix_flops: Array = column(k.matrix_flops for k in kernels)
         peaks: Array = column(rate.flops for rate in rates)
-        vector_peaks: Array = column(vector_rate(k.dtype, device) for k in kernels)
+        vector_peaks: Array = column(vector_rate(k.dtype, device) if k.vector_flops else 1.0 for k in kernels)
         vector_flops: Array = column(k.vector_flops for k in kernels)
         transcendentals: Array = column(k.transcendentals for k in kernels)
         moved: Array = column(k.read_bytes + k.written_bytes for k in kernels)
@@ -73,7 +76,8 @@ class Roofline:
         time = np.maximum(compute, memory)
         factor, launches = interval_parameters()
         flop_energy: Array = column(
-            joules_per_flop(device, rate.key, rate.flops) if k.matrix_flops else 0.0 for k, rate in zip(kernels, rates, strict=True)
+            joules_per_flop(device, rate.key, rate.flops) if k.matrix_flops else 0.0
+            for k, rate in zip(kernels, rates, strict=True)
         )
         return Estimates(
             time=time,

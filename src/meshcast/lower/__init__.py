@@ -1,6 +1,7 @@
 """What the backend compiler makes of the graph: fusions, library calls, collectives; kernels in launch order."""
 
 from meshcast.lower.kernel import BranchStep as BranchStep
+from meshcast.lower.kernel import CostKey as CostKey
 from meshcast.lower.kernel import Kernel as Kernel
 from meshcast.lower.kernel import KernelKind as KernelKind
 from meshcast.lower.kernel import LoopStep as LoopStep

@@ -2,9 +2,10 @@
 
 Every op that can fuse is given the set of fusions that consume it. One consumer: it joins that fusion. Several: it is
 computed again in each of them where that moves fewer bytes than writing it out once and reading it back, i.e. where
-`n * in < in + out + n * out`; otherwise it becomes a fusion of its own. `in` is what it takes to have the operands: their
-own bytes, or what they can be computed from on the fly where that is less (a bf16 tensor behind its f32 conversion).
-A fusion has one root, and it reads only what comes before that root in program order, so none can depend on itself.
+`n * in < in + out + n * out`; otherwise it becomes a fusion of its own. `in` is what it takes to have the operands:
+their own bytes, or what they can be computed from on the fly where that is less (a bf16 tensor behind its f32
+conversion). A fusion has one root, and it reads only what comes before that root in program order, so none can depend
+on itself.
 
 A reduction joins the fusion of its readers in two cases. As a row: what it reduces is the innermost dimensions, short
 enough to stay on chip, and its readers spread the result back over the same elements (softmax, layer norm: XLA's Triton
@@ -21,8 +22,8 @@ from meshcast.workload.graph import Op, OpKind, Reduction, Tensor
 # May be computed inside the kernel that consumes them.
 FUSIBLE_PRODUCERS = frozenset(
     {
-        OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.SLICE, OpKind.MOVE, OpKind.TRANSPOSE, OpKind.GATHER,
-        OpKind.RNG, OpKind.VIEW,
+        OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.SLICE, OpKind.MOVE, OpKind.TRANSPOSE,
+        OpKind.GATHER, OpKind.RNG, OpKind.VIEW,
     }
 )  # fmt: skip
 # Write into the buffer of their first operand: whatever produces that must have written it to memory.
@@ -58,7 +59,11 @@ def plan_fusion(
 
 class _Sweep:
     def __init__(
-        self, ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], tensors: Sequence[Tensor]
+        self,
+        ops: Sequence[Op],
+        operands: Sequence[tuple[int, ...]],
+        live_out: frozenset[int],
+        tensors: Sequence[Tensor],
     ) -> None:
         self._ops = ops
         self._operands = operands
@@ -128,7 +133,9 @@ class _Sweep:
         if held is not None and held != reduction:
             return False
         before, after, innermost = reduction
-        space = before if self._ops[root].cost.kind is OpKind.REDUCE else self._tensors[self._ops[root].results[0]].elements
+        space = before  # elements the fusion runs over
+        if self._ops[root].cost.kind is not OpKind.REDUCE:
+            space = self._tensors[self._ops[root].results[0]].elements
         as_row = space == before and innermost and before <= MAX_ROW * after
         if as_row or space == after:
             self._reductions[root] = reduction

@@ -30,7 +30,7 @@ class KernelKind(StrEnum):
 
 
 class CostKey:
-    """What a kernel's cost depends on; equal keys cost the same. The hash is taken once, as simulations look it up often."""
+    """What a kernel's cost depends on; equal keys cost the same. Hashed once, as simulations look it up often."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -42,7 +42,9 @@ class CostKey:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, CostKey) and self._hash == other._hash and self._parts == other._parts)
+        if self is other:
+            return True
+        return isinstance(other, CostKey) and self._hash == other._hash and self._parts == other._parts
 
 
 @dataclass(frozen=True, kw_only=True)

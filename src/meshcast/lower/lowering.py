@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshcast.errors import UsageError
+from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, LoopStep, LoweredProgram, Schedule, Step
-from meshcast.lower.kernels import fused_kernel
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.siblings import merge_siblings
 from meshcast.workload.graph import Block, Op, OpKind, Tensor
@@ -105,9 +105,8 @@ class _Lowering:
         if kind is OpKind.LOOP:
             body = op.blocks[0]
             schedule = self.block(body, writable=frozenset(body.inputs))
-            return LoopStep(
-                label=op.name, body=schedule, trips=op.trip_count, reads=(*operands[root], *self._outside(op)), writes=op.results
-            )
+            reads = (*operands[root], *self._outside(op))
+            return LoopStep(label=op.name, body=schedule, trips=op.trip_count, reads=reads, writes=op.results)
         if kind is OpKind.BRANCH:
             bodies = tuple(self.block(inner, writable=frozenset()) for inner in op.blocks)
             return BranchStep(bodies=bodies, reads=(*operands[root], *self._outside(op)), writes=op.results)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from meshcast.lower.fused_kernel import merged
 from meshcast.lower.kernel import Kernel, KernelKind, Step
-from meshcast.lower.kernels import merged
 from meshcast.workload.graph import Reduction, Tensor
 
 # Operands and results of one kernel; XLA:GPU stops at its limit on kernel arguments.

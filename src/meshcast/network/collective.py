@@ -1,10 +1,11 @@
 """Times of collectives in closed form: `alpha * steps + bytes / bandwidth` per level, ring or direct.
 
 For a group with `n_l` parts at level l (innermost 0) and a whole buffer of S bytes, a pipelined hierarchical all-gather
-or reduce-scatter moves `S / (n_0 ... n_{l-1}) * (n_l - 1) / n_l` bytes through each device's port of level l; the slowest
-level bounds it. An all-reduce is a reduce-scatter and an all-gather. An all-to-all sends `S / n` to every other member
-directly. Steps cost latency: `n_l - 1` per level on a ring, one (plus a little for each peer) where every pair is
-connected. After Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (2005).
+or reduce-scatter moves `S / (n_0 ... n_{l-1}) * (n_l - 1) / n_l` bytes through each device's port of level l; the
+slowest level bounds it. An all-reduce is a reduce-scatter and an all-gather. An all-to-all sends `S / n` to every other
+member directly, a permutation all of S to one. A broadcast is pipelined down a tree. Steps cost latency: `n_l - 1` per
+level on a ring, one (plus a little for each peer) where every pair is connected. After Thakur, Rabenseifner and Gropp,
+"Optimization of collective communication operations in MPICH" (2005).
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ def collective_time(collective: Collective, cluster: Cluster) -> CollectiveTime:
         return CollectiveTime(seconds=0.0, algorithm="none", bandwidth_s=0.0, latency_s=0.0, level="none")
     kind = collective.kind
     size = float(collective.payload_bytes)
-    if kind in ("collective_permute", "collective_broadcast"):
+    if kind == "collective_permute":
         level = spread[-1][0]
-        moved = size / _port(level, 2)
-        return _answer(moved, level.latency_s, "direct", level)
+        return _answer(size / _port(level, 2), level.latency_s, "direct", level)
+    if kind == "collective_broadcast":
+        slowest = max((level for level, _ in spread), key=lambda level: size / _port(level, 2))
+        latency = sum(math.ceil(math.log2(parts)) * level.latency_s for level, parts in spread)
+        return _answer(size / _port(slowest, 2), latency, "tree", slowest)
     if kind == "all_to_all":
         return _all_to_all(size, spread)
     phases = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2, "collective_reduce": 2}.get(kind)
@@ -73,12 +77,12 @@ def _hierarchical(size: float, spread: tuple[tuple[NetworkLevel, int], ...]) -> 
 
 
 def _all_to_all(size: float, spread: tuple[tuple[NetworkLevel, int], ...]) -> CollectiveTime:
-    """Each level carries what leaves the domains below it: `S * (1 - inside / n)` less what went further out."""
+    """Level l carries what leaves the `m` members below it but not the level itself: `S * m * (n_l - 1) / n`."""
     members = math.prod(parts for _, parts in spread)
     worst, slowest = 0.0, spread[0][0]
     inside = 1
     for level, parts in spread:
-        leaving = size * (inside * parts - inside) / members if level is not spread[-1][0] else size * (members - inside) / members
+        leaving = size * inside * (parts - 1) / members
         seconds = leaving / _port(level, parts)
         if level.topology == "torus":
             seconds *= max(1.0, _mean_hops(level, parts) / 2)  # messages pass through neighbours' links
@@ -113,13 +117,13 @@ def _torus_dims(level: NetworkLevel, parts: int) -> int:
 
 def _mean_hops(level: NetworkLevel, parts: int) -> float:
     dims = _torus_dims(level, parts)
-    return dims * parts ** (1 / dims) / 4
+    return dims * float(parts ** (1 / dims)) / 4
 
 
 def _ring_latency(level: NetworkLevel, parts: int) -> float:
     if level.topology == "torus":
         dims = _torus_dims(level, parts)
-        return dims * max(1.0, parts ** (1 / dims) / 2) * level.latency_s
+        return dims * max(1.0, float(parts ** (1 / dims)) / 2) * level.latency_s
     return (parts - 1) * level.latency_s
 
 

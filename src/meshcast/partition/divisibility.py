@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from meshcast.capture.mlir import ir, sdy
 from meshcast.capture.program import Program, entry_function
@@ -23,13 +25,22 @@ def check_divisible(program: Program, mesh: Mesh) -> None:
         if "sdy.sharding" not in marks or not isinstance(value.type, ir.RankedTensorType):
             continue
         for dim, sharding in enumerate(sdy.TensorShardingAttr(marks["sdy.sharding"]).dimension_shardings):
-            axes = [sdy.AxisRefAttr(axis).name for axis in sdy.DimensionShardingAttr(sharding).axes]
-            shards = math.prod(sizes.get(axis, 1) for axis in axes)
+            refs = [sdy.AxisRefAttr(axis) for axis in sdy.DimensionShardingAttr(sharding).axes]
+            axes = [ref.name for ref in refs]
+            shards = math.prod(_size(ref, sizes) for ref in refs)
             size = value.type.shape[dim]
             if shards > 1 and size > 0 and size % shards:
                 name = program.arguments[index].name
                 raise InfeasibleError(
-                    f"dimension {dim} of {name} has size {size}, which {shards} devices ({'x'.join(axes)}) do not divide",
+                    f"dimension {dim} of {name} has size {size}, which {shards} devices "
+                    f"({'x'.join(axes)}) do not divide",
                     where=program.name,
                     fix=f"choose sizes of {', '.join(axes)} whose product divides {size}",
                 )
+
+
+def _size(axis: Any, sizes: Mapping[str, int]) -> int:
+    """Devices along an axis, or along the part of it that a sharding names."""
+    if axis.sub_axis_info is not None:
+        return int(sdy.SubAxisInfoAttr(axis.sub_axis_info).size)
+    return sizes.get(axis.name, 1)

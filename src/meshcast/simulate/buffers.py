@@ -11,8 +11,8 @@ assignment makes them:
 - an elementwise pass and an operand of the same size that dies there.
 
 An output that takes a donated argument's memory has to wait until nobody reads the argument any more: if it is written
-before, it lives in a buffer of its own until the end, and is copied then. Buffers of loop bodies and branches live within
-the step that runs them; branches come one after the other, so they take the same memory.
+before, it lives in a buffer of its own until the end, and is copied then. Buffers of loop bodies and branches live
+within the step that runs them; of several branches one runs, so they take the same memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.workload.graph import Tensor
 
 
@@ -73,23 +73,23 @@ class _Lifetimes:
         last = last_reads(schedule)
         live: dict[int, Buffer] = {value: Buffer(0, self._now, self._now, held=True) for value in inputs}
         for index, step in enumerate(schedule.steps):
-            if isinstance(step, LoopStep):
-                carried = frozenset(step.body.inputs)
-                self._block(step.body, carried, _written_in_place(step.body))
-            elif isinstance(step, BranchStep):
-                start, latest = self._now, self._now
-                for body in step.bodies:
-                    self._now = start
-                    self._block(body, frozenset(), frozenset(body.outputs))
-                    latest = max(latest, self._now)
-                self._now = latest
             self._now += 1
+            entered = self._now
+            if isinstance(step, LoopStep):
+                self._block(step.body, frozenset(step.body.inputs), _written_in_place(step.body))
+            elif isinstance(step, BranchStep):
+                ends = []
+                for body in step.bodies:
+                    self._now = entered
+                    self._block(body, frozenset(), frozenset(body.outputs))
+                    ends.append(self._now)
+                self._now = max(ends, default=entered)
             dying = {v for v in step.reads if last[v] == index and v in live}
             donors = self._donors(step, dying, live)
             for value in step.writes:
                 buffer = donors.get(value)
                 if buffer is None:
-                    buffer = Buffer(self._tensors[value].bytes, self._now, self._now)
+                    buffer = Buffer(self._tensors[value].bytes, entered, self._now)
                     self._buffers.append(buffer)
                 buffer.held = buffer.held or value in outputs
                 live[value] = buffer
@@ -102,7 +102,7 @@ class _Lifetimes:
                 live[value].end = self._now
         return live
 
-    def _donors(self, step: LoopStep | BranchStep | Kernel, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:
+    def _donors(self, step: Step, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:
         """The buffers that a step's results are written into, where those exist already."""
         if isinstance(step, LoopStep):
             found: dict[int, Buffer] = {}

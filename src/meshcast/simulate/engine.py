@@ -2,8 +2,8 @@
 
 Equal ranks of an SPMD program behave alike, so one rank stands for all; a collective takes the time of its whole group.
 Each stream runs one kernel at a time, in the order that `issue_order` fixed:
-`start = max(end of the stream's previous kernel, ends of the kernels it reads from)`. Loops and branches take both streams
-(XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied.
+`start = max(end of the stream's previous kernel, ends of the kernels it reads from)`. Loops and branches take both
+streams (XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Run:
 
     def duration(self, block: BlockPlan) -> float:
         durations = [
-            self._seconds(step) if isinstance(step, Kernel) else _trips(step) * max(map(self.duration, bodies), default=0.0)
+            _trips(step) * max(map(self.duration, bodies)) if bodies else self._seconds(step)
             for step, bodies in zip(block.steps, block.bodies, strict=True)
         ]
         return _place(block, durations)[0]
@@ -77,7 +77,9 @@ class _Run:
                 spans.append(Repeat(label=label, body=inner[index], trips=_trips(step), start=start, end=end))
         return self._summed(tuple(spans), duration)
 
-    def _seconds(self, kernel: Kernel) -> float:
+    def _seconds(self, kernel: Step) -> float:
+        if not isinstance(kernel, Kernel):
+            return 0.0  # a branch without bodies
         return self._communication(kernel) if kernel.collective is not None else self._kernels[kernel].time
 
     def _summed(self, spans: tuple[Span | Repeat, ...], duration: float) -> Timeline:
@@ -106,9 +108,7 @@ class _Run:
                     memory += estimate.time - fixed
         exposed, idle = _gaps(occupied, communicating, duration)
         own = Breakdown(compute=compute, memory=memory, exposed_communication=exposed, overhead=overhead, idle=idle)
-        return Timeline(
-            spans=spans, duration=duration, breakdown=nested + own, communication_busy=busy, energy=energy
-        )
+        return Timeline(spans=spans, duration=duration, breakdown=nested + own, communication_busy=busy, energy=energy)
 
 
 EMPTY = Timeline(spans=(), duration=0.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)

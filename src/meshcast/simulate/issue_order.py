@@ -47,7 +47,7 @@ def plan(schedule: Schedule) -> BlockPlan:
     nominal = [_nominal(step, inner) for step, inner in zip(steps, bodies, strict=True)]
     program_order = tuple(range(len(steps)))
     before: tuple[tuple[int, ...], ...] = ()
-    orders = (program_order,)
+    orders: tuple[tuple[int, ...], ...] = (program_order,)
     if communicates:
         before = _dependencies(steps)
         sent = [c.sent_bytes if isinstance(s, Kernel) and (c := s.collective) else 0.0 for s in steps]

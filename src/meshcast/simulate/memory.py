@@ -1,7 +1,7 @@
 """Peak memory by liveness over the scheduled kernels, with donation, in-place updates and loop buffers.
 
-Arguments are held for the whole step and outputs have memory of their own, so the temporaries are everything else at its
-worst moment: `temporaries = max over steps of (bytes of the buffers that live there)`, and
+Arguments are held for the whole step and outputs have memory of their own, so the temporaries are everything else at
+its worst moment: `temporaries = max over steps of (bytes of the buffers that live there)`, and
 `peak = arguments + outputs - aliased + temporaries`, as XLA's buffer assignment reports it. See `simulate.buffers` for
 which values share a buffer.
 """
@@ -50,7 +50,7 @@ def peak_memory(lowered: LoweredProgram) -> MemoryUse:
 
 
 def _outside_outputs(buffers: list[Buffer]) -> list[Buffer]:
-    """Buffers that need memory of their own: the largest first, each goes into an output's memory if that is still free.
+    """Buffers that need memory of their own: largest first, each goes into an output's memory if that is still free.
 
     XLA's buffer assignment fills allocations greedily by size, and an output's is as good as any until it is written.
     """

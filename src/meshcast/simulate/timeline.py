@@ -14,8 +14,8 @@ COMPUTE, COMMUNICATION = "compute", "communication"
 class Breakdown:
     """Parts of a step in seconds; they add up to its duration.
 
-    A kernel's time is `compute` or `memory` by what limits it, its fixed costs are `overhead`; `exposed_communication` is
-    communication during which nothing is computed, and `idle` is when neither runs.
+    A kernel's time is `compute` or `memory` by what limits it, its fixed costs are `overhead`; `exposed_communication`
+    is communication during which nothing is computed, and `idle` is when neither runs.
     """
 
     compute: float = 0.0

@@ -44,8 +44,8 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, copied
     """
     root, root_operands = members[-1]
     cost = root.cost
-    parts = _computed_parts(members, tensors) if len(members) > 1 else (1.0,)
     inside = {value for op, _ in members for value in op.results}
+    parts = _computed_parts(members, inside, tensors)
     read: dict[int, float] = {}
     matrix = vector = transcendentals = 0.0
     guessed = False
@@ -94,7 +94,7 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, copied
 
 
 def merged(first: Kernel, second: Kernel) -> Kernel:
-    """Both kernels in one launch with several results: what both read, and what one passes to the other, is read once."""
+    """Both kernels in one launch with several results: what both read, or one passes on, is read once."""
     read = dict(zip(first.reads, first.operand_bytes, strict=True))
     for value, size in zip(second.reads, second.operand_bytes, strict=True):
         if value not in first.writes:
@@ -127,9 +127,9 @@ def _dtype(root: Op, by_dtype: dict[str, float], tensors: Sequence[Tensor]) -> s
     return max(by_dtype, key=lambda dtype: by_dtype[dtype])
 
 
-def _computed_parts(members: Sequence[Member], tensors: Sequence[Tensor]) -> Sequence[float]:
+def _computed_parts(members: Sequence[Member], inside: set[int], tensors: Sequence[Tensor]) -> Sequence[float]:
     """The part of each member's result that the fusion needs: 1, unless everyone who reads it takes a slice."""
-    if not any(op.cost.kind in _PARTIAL for op, _ in members):
+    if not any(op.cost.kind in _PARTIAL and operands[0] in inside for op, operands in members):
         return (1.0,) * len(members)
     needed: dict[int, float] = {}
     parts = [1.0] * len(members)

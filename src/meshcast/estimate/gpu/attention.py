@@ -1,0 +1,45 @@
+"""Fused attention (flash): products at a share of peak, exponentials they do not hide, whole tiles along the diagonal.
+
+`t = launch + flops * waste / (share * peak) + x * exps * waste / exp rate` with `waste = 1 + 128 / kv_len` under a causal
+mask (tiles on the diagonal are computed whole); after Dao, "FlashAttention-2" (2023) and Shah et al., "FlashAttention-3"
+(2024). cuDNN clears its result first; its backward pass also clears, converts and pre-multiplies whole operands.
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.estimate.energy import joules_per_flop
+from meshcast.estimate.gpu.gemm import width
+from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.rates import matrix_rate, transcendental_rate
+from meshcast.lower.kernel import Kernel
+from meshcast.workload.graph import Attention
+
+TILE = 128
+
+
+def attention(kernel: Kernel, machine: Machine) -> Work:
+    """A fused attention call, forward or backward."""
+    shape = kernel.geometry
+    rate = matrix_rate(kernel, machine.device)
+    p = machine.parameters
+    assert isinstance(shape, Attention)
+    waste = 1 + TILE / shape.kv_len if shape.causal and shape.q_len > 1 else 1.0
+    tiles = shape.batch * shape.heads * math.ceil(shape.q_len / TILE)
+    busy = min(1.0, tiles / machine.sms)
+    products = kernel.matrix_flops * waste / (rate.flops * machine.boost * p.flash_share)
+    exponentials = kernel.transcendentals * waste * p.flash_exp / transcendental_rate(machine.device)
+    compute = (products + exponentials) / busy
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * width(shape.dtype)
+    cleared = traffic(0, operand * (p.flash_backward_passes if shape.backward else 1.0), machine)
+    return Work(
+        time=2 * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,
+        compute=compute,
+        memory=moved.seconds + cleared.seconds,
+        dram_bytes=moved.dram_bytes + cleared.dram_bytes,
+        matrix_joules=kernel.matrix_flops * joules_per_flop(machine.device, rate.key, rate.flops),
+        instructions=kernel.vector_flops,
+    )

@@ -1,0 +1,89 @@
+"""Convolutions: implicit GEMMs `(batch * out) x out_channels x (in_channels * kernel)`, and what cuDNN adds.
+
+Forward, input and filter gradients all have that form in StableHLO's terms (a filter gradient convolves over batches).
+Weights are brought to cuDNN's layout by a transpose; unequal padding is made explicit by a kernel of its own; fewer than
+8 channels run on kernels with narrow loads; depthwise convolutions on the CUDA cores.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from meshcast.estimate.energy import joules_per_flop
+from meshcast.estimate.gpu.elementwise import loop, transpose
+from meshcast.estimate.gpu.gemm import width
+from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.tiles import Product, product_time
+from meshcast.estimate.rates import matrix_rate
+from meshcast.lower.kernel import Kernel
+from meshcast.workload.graph import Convolution
+
+FEW_CHANNELS = 8
+
+
+def convolution(kernel: Kernel, machine: Machine) -> Work:
+    """A convolution with its layout changes."""
+    shape = kernel.geometry
+    rate = matrix_rate(kernel, machine.device)
+    if not isinstance(shape, Convolution):
+        return Work(time=machine.launch + kernel.matrix_flops / rate.flops)
+    p = machine.parameters
+    joules = kernel.matrix_flops * joules_per_flop(machine.device, rate.key, rate.flops)
+    groups = max(shape.feature_groups, shape.batch_groups)
+    if groups > 1 and _per_group(shape) < FEW_CHANNELS:
+        return _depthwise(kernel, shape, machine)
+    element = width(shape.lhs_dtype)
+    taps = math.prod(shape.kernel)
+    few = min(shape.in_channels // shape.feature_groups, shape.batch) < FEW_CHANNELS <= shape.out_channels
+    # Dilated inputs (gradients of strided convolutions) multiply by zeros that `macs` leaves out: cuDNN skips them too.
+    dense = shape.batch * math.prod(shape.out_spatial) * shape.out_channels * shape.in_channels / groups * taps
+    product = Product(
+        batch=groups,
+        m=shape.batch * math.prod(shape.out_spatial) / (groups if shape.batch_groups > 1 else 1),
+        n=shape.out_channels / (groups if shape.feature_groups > 1 else 1),
+        k=max(1.0, shape.in_channels / groups * taps * min(1.0, shape.macs / dense)),
+        width=element,
+        read=kernel.read_bytes,
+        written=kernel.written_bytes,
+        peak=rate.flops * (p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0),
+    )
+    work = product_time(product, machine)
+    return _layouts(kernel, shape, work, machine, element=element, joules=joules)
+
+
+def _per_group(shape: Convolution) -> float:
+    return min(shape.in_channels / shape.feature_groups, shape.out_channels / max(shape.feature_groups, shape.batch_groups))
+
+
+def _layouts(kernel: Kernel, shape: Convolution, work: Work, machine: Machine, *, element: float, joules: float) -> Work:
+    weights = kernel.matrix_flops and shape.in_channels / shape.feature_groups * shape.out_channels * math.prod(shape.kernel)
+    filter_gradient = math.prod(shape.kernel) > math.prod(shape.out_spatial)
+    if filter_gradient:
+        weights = kernel.written_bytes / element  # the result is what is brought into the program's layout
+    work = work.then(transpose(weights, element, machine))
+    if any(before != after for before, after in shape.padding):
+        work = work.then(_padding(kernel, shape, element, machine))
+    return replace(work, matrix_joules=joules)
+
+
+def _padding(kernel: Kernel, shape: Convolution, element: float, machine: Machine) -> Work:
+    """Unequal padding in a kernel of its own: of the input, or cut off the result of a strided one's input gradient."""
+    if max(shape.lhs_dilation) > 1:
+        return loop(kernel.written_bytes / element, kernel.written_bytes, kernel.written_bytes, 0.0, machine)
+    padded = math.prod(
+        size + before + after for size, (before, after) in zip(shape.in_spatial, shape.padding, strict=True)
+    )
+    elements = shape.batch * shape.in_channels * padded
+    read = shape.batch * shape.in_channels * math.prod(shape.in_spatial) * element
+    return loop(elements, read, elements * element, 0.0, machine)
+
+
+def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
+    """One input channel per group: no reuse for tensor cores, multiply-adds on the CUDA cores."""
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    issued = shape.macs * machine.parameters.depthwise_instructions
+    compute = issued / machine.instruction_rate
+    time = 2 * machine.launch + machine.overlapped(moved.seconds, compute)
+    return Work(time=time, compute=compute, memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued)

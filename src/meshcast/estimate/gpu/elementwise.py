@@ -1,0 +1,80 @@
+"""Loop fusions: `t = launch + |blocks / block rate, bytes / bandwidth, instructions / issue rate|_p`.
+
+XLA gives each thread four neighbouring elements (one, for results with fewer elements than the GPU holds threads) and
+each block 128 threads. An H200 starts some 1.6 blocks a nanosecond, whatever they do: filling a bf16 array takes as
+long as applying `exp` to it, and 2-byte results never reach the memory's bandwidth.
+"""
+
+from __future__ import annotations
+
+from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.rates import catalogue_key
+from meshcast.lower.kernel import Kernel
+from meshcast.workload.graph import DTYPE_BITS
+
+BLOCK = 128
+UNROLL = 4
+THREADS_PER_SM = 2048
+# Ops that move a contiguous part of a buffer: XLA runs them as copies, which the block rate does not bound.
+_MOVES = frozenset({"dynamic_slice", "concatenate"})
+_COPIES = _MOVES | {"slice", "reshape", "constant", "compare", "add", "select", "dynamic_update_slice"}
+
+
+def output_elements(kernel: Kernel) -> float:
+    """Elements of the result: by the arithmetic's type, as kernels do not say their result's."""
+    elements = getattr(kernel, "elements", 0)
+    return float(elements or kernel.written_bytes * 8 / DTYPE_BITS.get(kernel.dtype, 32))
+
+
+def blocks(elements: float, machine: Machine) -> float:
+    """Thread blocks of a loop over `elements`."""
+    unroll = UNROLL if elements >= THREADS_PER_SM * machine.sms else 1
+    return elements / (BLOCK * unroll)
+
+
+def instructions(kernel: Kernel, machine: Machine) -> float:
+    """Thread instructions of a fusion's arithmetic, in f32 lanes: f64 counts for the lanes the GPU lacks."""
+    p, vector = machine.parameters, machine.device.vector_flops
+    slower = vector["f32"] / vector.get("f64", vector["f32"] / 64) if catalogue_key(kernel.dtype) == "f64" else 1.0
+    return slower * (p.loop_instructions * kernel.vector_flops + p.loop_transcendental * kernel.transcendentals)
+
+
+def loop(elements: float, read: float, written: float, issued: float, machine: Machine, *, bounded: bool = True) -> Work:
+    """A loop over `elements` results.
+
+    Args:
+        elements: Results.
+        read: Bytes.
+        written: Bytes.
+        issued: Thread instructions.
+        machine: The GPU.
+        bounded: Whether a block per 512 results has to be started; not for copies.
+    """
+    moved = traffic(read, written, machine)
+    started = blocks(elements, machine) / machine.block_rate if bounded else 0.0
+    compute = issued / machine.instruction_rate
+    time = machine.launch + machine.overlapped(moved.seconds, started, compute)
+    return Work(
+        time=time, compute=max(compute, started), memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued
+    )
+
+
+def loop_fusion(kernel: Kernel, machine: Machine) -> Work:
+    """An elementwise fusion, or any movement of data in one pass."""
+    ops = {op.rpartition(".")[2] for op in kernel.ops}
+    copied = not kernel.transcendentals and bool(_MOVES & ops) and ops <= _COPIES
+    issued = 0.0 if copied else instructions(kernel, machine)
+    return loop(
+        output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine, bounded=not copied
+    )
+
+
+def transpose(elements: float, width: float, machine: Machine) -> Work:
+    """A transpose through tiles in shared memory; elements of one byte are moved one by one, uncoalesced."""
+    p = machine.parameters
+    moved = traffic(elements * width, elements * width, machine, efficiency=1 - p.transpose_loss)
+    started = blocks(elements, machine) / machine.block_rate
+    single = elements / (p.byte_transpose * machine.sms * machine.clock) if width <= 1 else 0.0
+    time = machine.launch + machine.overlapped(moved.seconds, started, single)
+    return Work(time=time, compute=max(started, single), memory=moved.seconds, dram_bytes=moved.dram_bytes)

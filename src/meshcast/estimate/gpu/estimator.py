@@ -1,0 +1,101 @@
+"""Fidelity `analytical` on GPUs: every kernel kind's model, then clocks, energy and interval."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from meshcast.errors import UnsupportedError
+from meshcast.estimate.estimator import Estimates, Origin, Support
+from meshcast.estimate.gpu.attention import attention
+from meshcast.estimate.gpu.clocks import Clocks, clocked
+from meshcast.estimate.gpu.convolution import convolution
+from meshcast.estimate.gpu.elementwise import loop_fusion
+from meshcast.estimate.gpu.gemm import gemm
+from meshcast.estimate.gpu.indexed import gather, scatter
+from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.other import other, transpose
+from meshcast.estimate.gpu.parameters import Calibration, shipped_calibration
+from meshcast.estimate.gpu.reduction import reduction
+from meshcast.estimate.gpu.sorting import sort
+from meshcast.estimate.rates import matrix_rate, vector_rate
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel, KernelKind
+
+_MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
+    KernelKind.GEMM: gemm,
+    KernelKind.CONVOLUTION: convolution,
+    KernelKind.ATTENTION: attention,
+    KernelKind.LOOP_FUSION: loop_fusion,
+    KernelKind.REDUCTION: reduction,
+    KernelKind.TRANSPOSE: transpose,
+    KernelKind.GATHER: gather,
+    KernelKind.SCATTER: scatter,
+    KernelKind.SORT: sort,
+    KernelKind.OTHER: other,
+    KernelKind.CUSTOM: other,
+}
+
+
+class GpuAnalytical:
+    """A model of the machine; parameters calibrated once on an H200, carried over by data-sheet ratios.
+
+    Args:
+        clocks: `burst`: short runs on a cool card, as benchmarks time them; `sustained`: for as long as one likes.
+        calibration: Parameters and intervals; the shipped ones by default.
+    """
+
+    name = "analytical"
+    fidelity = "analytical"
+
+    def __init__(self, clocks: Clocks = "burst", calibration: Calibration | None = None) -> None:
+        self.clocks: Clocks = clocks
+        self.calibration = calibration or shipped_calibration()
+
+    def supports(self, kernel: Kernel, device: Device) -> Support:
+        """All kernels on GPUs; unknown calls and types that an engine lacks by approximation."""
+        if device.kind != "gpu":
+            return Support(level="no", reason=f"{device.name} is not a GPU")
+        if kernel.kind is KernelKind.COLLECTIVE:
+            return Support(level="no", reason="collectives are timed by the network model")
+        try:
+            rate = matrix_rate(kernel, device) if kernel.matrix_flops else None
+            if kernel.vector_flops:
+                vector_rate(kernel.dtype, device)
+        except UnsupportedError as error:
+            return Support(level="no", reason=error.message)
+        if kernel.guessed:
+            return Support(level="approximate", reason="an unknown custom call, counted by its bytes alone")
+        if rate is not None and rate.stand_in:
+            return Support(
+                level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}"
+            )
+        return Support(level="yes")
+
+    def work(self, kernel: Kernel, device: Device) -> Work:
+        """What one kernel takes at the full clock."""
+        return _MODELS[kernel.kind](kernel, Machine(device=device, parameters=self.calibration.parameters))
+
+    def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
+        """Times, energies and intervals of kernels."""
+        machine = Machine(device=device, parameters=self.calibration.parameters)
+        works = [_MODELS[kernel.kind](kernel, machine) for kernel in kernels]
+        results = [clocked(work, machine, self.clocks) for work in works]
+        column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
+        time = column(r.time for r in results)
+        slowed = time / np.maximum(column(w.time for w in works), 1e-12)
+        compute = np.minimum(column(w.compute for w in works) * slowed, time)
+        memory = np.minimum(column(w.memory for w in works), time)
+        intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
+        return Estimates(
+            time=time,
+            low=time * column(min(1.0, low) for low, _ in intervals),
+            high=time * column(max(1.0, high) for _, high in intervals),
+            compute_time=compute,
+            memory_time=memory,
+            overhead=time - np.maximum(compute, memory),
+            energy=column(r.joules for r in results),
+            origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
+        )

@@ -1,0 +1,186 @@
+"""Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR --on h200 [--write FILE]`.
+
+Reads a folder of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash of
+their names), stage by stage, and reports the other half; whole models are never fitted to. Each stage moves a few
+parameters, one at a time by shrinking factors, to lower the mean `|log(predicted / measured)|` of its groups.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from meshcast.estimate.gpu.estimator import GpuAnalytical
+from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters
+from meshcast.hardware import Device, resolve
+from meshcast.lower.kernel import Kernel
+from meshcast.pipeline import Options, prepare
+from meshcast.validate.groundtruth import MeasuredProgram, read_measured_programs
+
+# (groups, parameters they set), in order: later stages build on earlier ones.
+STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        ("elementwise", "movement"),
+        (
+            "launch_share", "blocks_per_sm_cycle", "hbm_read", "hbm_write_loss", "cache_share", "cache_full", "cache_none",
+            "overlap", "loop_instructions", "loop_transcendental",
+        ),
+    ),
+    (("transpose",), ("transpose_loss",)),
+    (
+        ("reduce", "attention"),
+        ("row_instructions", "row_start", "reduction_cycles", "column_step_cycles", "second_stage"),
+    ),
+    (("sort",), ("sort_instructions", "top_k_instructions", "scan_passes")),
+    (("embedding",), ("gather_instructions", "atomics_per_sm_cycle")),
+    (
+        ("gemm",),
+        (
+            "tensor_share", "tile_step_cycles", "prologue_cycles", "tile_cycles", "sm_bytes_per_cycle", "misaligned",
+            "byte_transpose", "byte_direct", "burst_power", "power_window_us",
+        ),
+    ),
+    (("conv",), ("conv_share", "conv_few_channels", "depthwise_instructions")),
+    (("attention",), ("flash_share", "flash_exp", "flash_backward_passes")),
+)  # fmt: skip
+FACTORS = (1.4, 1.2, 1.1, 1.05, 1.02)
+LOW, HIGH = 0.05, 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A measured program and its kernels with their counts."""
+
+    program: MeasuredProgram
+    kernels: tuple[Kernel, ...]
+    counts: tuple[int, ...]
+    measured: float  # seconds
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it is in the half that parameters are fitted on."""
+        return hashlib.sha256(self.program.id.encode()).digest()[0] % 2 == 0
+
+
+def read_samples(folder: Path, on: str) -> list[Sample]:
+    """One-op programs, lowered."""
+    samples = []
+    for program in read_measured_programs(folder):
+        if program.whole_model or program.time_us is None:
+            continue
+        walk = [s for s in prepare(program.path, Options(on=on, fidelity="roofline")).lowered.schedule.walk()]
+        kernels, counts = zip(*[(k, n) for k, n in walk if k.collective is None], strict=True)
+        samples.append(Sample(program=program, kernels=kernels, counts=counts, measured=program.time_us * 1e-6))
+    return samples
+
+
+def residual(sample: Sample, parameters: Parameters, device: Device) -> float:
+    """`log(predicted / measured)`."""
+    estimator = GpuAnalytical(calibration=Calibration(parameters=parameters, intervals={}))
+    times = estimator.estimate(sample.kernels, device).time
+    return math.log(sum(t * n for t, n in zip(times, sample.counts, strict=True)) / sample.measured)
+
+
+def loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> float:
+    """The mean over groups of the mean absolute residual."""
+    groups: defaultdict[str, list[float]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.program.group].append(min(1.0, abs(residual(sample, parameters, device))))
+    return sum(sum(v) / len(v) for v in groups.values()) / len(groups)
+
+
+def search(start: Parameters, names: Sequence[str], cost: Callable[[Parameters], float]) -> Parameters:
+    """Coordinate search by shrinking factors."""
+    best, lowest = start, cost(start)
+    for factor in FACTORS:
+        improved = True
+        while improved:
+            improved = False
+            for name in names:
+                for step in (factor, 1 / factor):
+                    trial = replace(best, **{name: getattr(best, name) * step})
+                    if (value := cost(trial)) < lowest - 1e-5:
+                        best, lowest, improved = trial, value, True
+    return best
+
+
+def fit(samples: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
+    """All stages, twice: what a later one changes may move an earlier optimum."""
+    parameters = start
+    for _ in range(2):
+        for groups, names in STAGES:
+            chosen = [s for s in samples if s.fitted and s.program.group in groups]
+            if not chosen:
+                continue
+            parameters = search(parameters, names, lambda p, rows=chosen: loss(rows, p, device))  # type: ignore[misc]
+    return parameters
+
+
+def error(residuals: Sequence[float]) -> float:
+    """The geometric mean error: `exp(mean |log ratio|) - 1`."""
+    return math.exp(sum(map(abs, residuals)) / len(residuals)) - 1 if residuals else math.nan
+
+
+def intervals(samples: Sequence[Sample], parameters: Parameters, device: Device) -> dict[str, tuple[float, float]]:
+    """The 5 % and 95 % quantiles of measured over predicted, by the kind of each program's longest kernel."""
+    kinds: defaultdict[str, list[float]] = defaultdict(list)
+    estimator = GpuAnalytical(calibration=Calibration(parameters=parameters, intervals={}))
+    for sample in samples:
+        times = estimator.estimate(sample.kernels, device).time
+        kinds[sample.kernels[int(times.argmax())].kind.value].append(math.exp(-residual(sample, parameters, device)))
+    found = {}
+    for kind, ratios in sorted(kinds.items()):
+        ratios.sort()
+        at = [ratios[round(q * (len(ratios) - 1))] for q in (LOW, HIGH)]
+        found[kind] = (min(1.0, at[0]), max(1.0, at[1]))
+    return found
+
+
+def report(samples: Sequence[Sample], parameters: Parameters, device: Device) -> list[str]:
+    """A line per group: the error on the fitted and on the other half."""
+    groups: defaultdict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for sample in samples:
+        groups[sample.program.group][0 if sample.fitted else 1].append(residual(sample, parameters, device))
+    return [
+        f"{group:12} fitted {error(f):6.1%} ({len(f)})   held out {error(h):6.1%} ({len(h)})"
+        for group, (f, h) in groups.items()
+    ]
+
+
+def to_toml(parameters: Parameters, bounds: dict[str, tuple[float, float]], provenance: str) -> str:
+    """The file `gpu.toml`, each parameter with its meaning."""
+    lines = [f'schema = "{SCHEMA}"', f'provenance = """\n{provenance}\n"""', "", "[parameters]"]
+    lines += [f"{f.name} = {getattr(parameters, f.name):.4g}  # {f.metadata['about']}" for f in fields(Parameters)]
+    lines += ["", "# Measured over predicted: 5 % and 95 % quantiles.", "[intervals]"]
+    lines += [f"{kind} = [{low:.3f}, {high:.3f}]" for kind, (low, high) in bounds.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Fits, reports and, if asked, writes."""
+    parser = argparse.ArgumentParser(prog="python -m meshcast.estimate.gpu.fit", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--on", default="h200")
+    parser.add_argument("--write", type=Path, help="where to write the parameters, e.g. src/meshcast/estimate/data/gpu.toml")
+    parser.add_argument("--report", action="store_true", help="only report the shipped parameters")
+    given = parser.parse_args()
+    device = resolve(given.on).device
+    samples = read_samples(given.folder, given.on)
+    shipped = GpuAnalytical().calibration.parameters
+    parameters = shipped if given.report else fit(samples, device, Parameters())
+    lines = report(samples, parameters, device)
+    print("\n".join(lines))
+    if given.write:
+        head = f"Calibrated on {device.title} by `python -m meshcast.estimate.gpu.fit` on {datetime.date.today()}."
+        text = to_toml(parameters, intervals(samples, parameters, device), "\n".join([head, *lines]))
+        given.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""GEMMs as XLA:GPU runs them: alignment, 1-byte operands, vectors, around the tile model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from meshcast.estimate.energy import joules_per_flop
+from meshcast.estimate.gpu.elementwise import loop, transpose
+from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.reduction import reduction
+from meshcast.estimate.gpu.tiles import Product, product_time
+from meshcast.estimate.rates import Rate, matrix_rate
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.workload.graph import DTYPE_BITS, Gemm, Reduction
+
+# XLA turns vector-matrix products below this many multiply-adds into a multiplication and a reduction
+# (gpu/transforms/algebraic_simplifier.cc, ShouldStrengthReduceDotToReduce).
+SMALL_VECTOR_PRODUCT = 10_000_000
+ALIGNMENT = 16  # bytes, of TMA and vector loads
+
+
+def width(dtype: str) -> float:
+    """Bytes of one element."""
+    return DTYPE_BITS.get(dtype, 32) / 8
+
+
+def gemm(kernel: Kernel, machine: Machine) -> Work:
+    """A matrix product with everything XLA launches for it."""
+    shape = kernel.geometry
+    rate = matrix_rate(kernel, machine.device)
+    if not isinstance(shape, Gemm):
+        return _unknown(kernel, rate, machine)
+    if min(shape.m, shape.n) == 1 and shape.batch * shape.m * shape.n * shape.k < SMALL_VECTOR_PRODUCT:
+        return _multiply_and_reduce(kernel, shape, machine)
+    element = width(shape.lhs_dtype)
+    product = Product(
+        batch=shape.batch,
+        m=shape.m / max(1, shape.groups) if shape.groups > 1 else shape.m,
+        n=shape.n,
+        k=shape.k,
+        width=element,
+        read=kernel.read_bytes,
+        written=kernel.written_bytes,
+        peak=rate.flops * _aligned(shape, machine),
+    )
+    if shape.groups > 1:
+        product = replace(product, batch=shape.batch * shape.groups)
+    work = product_time(product, machine)
+    if element <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
+        work = _byte_product(product, shape, machine)
+    return replace(work, matrix_joules=kernel.matrix_flops * joules_per_flop(machine.device, rate.key, rate.flops))
+
+
+def _aligned(shape: Gemm, machine: Machine) -> float:
+    """The share of the rate that rows of an odd number of bytes leave: no TMA, narrow loads."""
+    p = machine.parameters
+    lhs = (shape.k if shape.lhs_contracting_minor else shape.m) * width(shape.lhs_dtype)
+    rhs = (shape.k if shape.rhs_contracting_minor else shape.n) * width(shape.rhs_dtype)
+    vector = min(shape.m, shape.n) == 1
+    if not vector and (lhs % ALIGNMENT or rhs % ALIGNMENT):
+        return p.misaligned
+    return p.misaligned_output if shape.n * width(shape.out_dtype) % ALIGNMENT and not vector else 1.0
+
+
+def _byte_product(product: Product, shape: Gemm, machine: Machine) -> Work:
+    """1-byte operands must be K-major for the tensor cores: transposed first, or taken element by element."""
+    direct = product_time(replace(product, peak=product.peak * machine.parameters.byte_direct), machine)
+    moved = Work(time=0.0)
+    for major, elements in (
+        (shape.lhs_contracting_minor, product.batch * product.m * product.k),
+        (shape.rhs_contracting_minor, product.batch * product.k * product.n),
+    ):
+        if not major:
+            moved = moved.then(transpose(elements, product.width, machine))
+    transposed = moved.then(product_time(product, machine))
+    return min(direct, transposed, key=lambda work: work.time)
+
+
+def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: Machine) -> Work:
+    """A small vector-matrix product: all products are written, then summed along K."""
+    n = max(shape.m, shape.n)
+    elements = shape.batch * n * shape.k
+    product_bytes = int(elements * 4)
+    minor = shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor
+    geometry = (
+        Reduction(shape=(shape.batch * n, shape.k), dims=(1,))
+        if minor
+        else Reduction(shape=(shape.batch, shape.k, n), dims=(1,))
+    )
+    summed = Kernel(
+        name="reduce",
+        kind=KernelKind.REDUCTION,
+        dtype="f32",
+        vector_flops=elements,
+        read_bytes=product_bytes,
+        written_bytes=kernel.written_bytes,
+        geometry=geometry,
+    )
+    first = loop(elements, kernel.read_bytes, product_bytes, elements, machine)
+    return first.then(reduction(summed, machine))
+
+
+def _unknown(kernel: Kernel, rate: Rate, machine: Machine) -> Work:
+    """A product without geometry: the engine's peak at the calibrated share."""
+    side = max(1.0, (kernel.matrix_flops / 2) ** (1 / 3))
+    return product_time(
+        Product(
+            batch=1,
+            m=side,
+            n=side,
+            k=side,
+            width=width(kernel.dtype),
+            read=kernel.read_bytes,
+            written=kernel.written_bytes,
+            peak=rate.flops,
+        ),
+        machine,
+    )

@@ -1,0 +1,90 @@
+"""A GPU as the models see it: a device's data sheet with the calibrated efficiencies applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from meshcast.estimate.gpu.parameters import Parameters
+from meshcast.hardware import Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What one kernel takes: seconds in all and by engine, and what it moves and does for its energy.
+
+    `time` holds at the full clock; `clocked` is the share of it that grows when the clock falls.
+    """
+
+    time: float
+    compute: float = 0.0
+    memory: float = 0.0
+    dram_bytes: float = 0.0
+    matrix_joules: float = 0.0
+    instructions: float = 0.0
+
+    @property
+    def clocked(self) -> float:
+        """The share of the time that follows the clock: all of it when compute-bound, none when memory-bound."""
+        return self.compute**4 / (self.compute**4 + self.memory**4) if self.compute or self.memory else 0.0
+
+    def then(self, other: Work) -> Work:
+        """Both, one after the other."""
+        return Work(
+            time=self.time + other.time,
+            compute=self.compute + other.compute,
+            memory=self.memory + other.memory,
+            dram_bytes=self.dram_bytes + other.dram_bytes,
+            matrix_joules=self.matrix_joules + other.matrix_joules,
+            instructions=self.instructions + other.instructions,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Rates of one device in SI units."""
+
+    device: Device
+    parameters: Parameters
+
+    @cached_property
+    def sms(self) -> int:
+        """Streaming multiprocessors."""
+        return self.device.cores
+
+    @cached_property
+    def clock(self) -> float:
+        """The highest clock, in hertz: what short kernels run at."""
+        return self.device.clock_hz
+
+    @cached_property
+    def boost(self) -> float:
+        """How far the highest clock exceeds the one that the data sheet's peaks hold at."""
+        return self.device.clock_hz / self.device.peak_clock_hz
+
+    @cached_property
+    def launch(self) -> float:
+        """Seconds of the smallest kernel."""
+        return self.parameters.launch_share * self.device.launch_latency_s
+
+    @cached_property
+    def block_rate(self) -> float:
+        """Thread blocks started per second: what bounds kernels of many short threads."""
+        return self.parameters.blocks_per_sm_cycle * self.sms * self.clock
+
+    @cached_property
+    def instruction_rate(self) -> float:
+        """Thread instructions per second: one per f32 lane and cycle."""
+        return self.device.vector_flops["f32"] / 2 * self.boost
+
+    @cached_property
+    def cache_bandwidth(self) -> float:
+        """L2 bytes per second; 1.6 times the memory's (the H200's ratio) where the catalogue has none."""
+        bandwidth = self.device.cache_bandwidth or 1.6 * self.device.memory_bandwidth
+        return self.parameters.cache_share * max(bandwidth, self.device.memory_bandwidth)
+
+    def overlapped(self, *seconds: float) -> float:
+        """Times of engines that work side by side: their p-norm, between the longest and the sum."""
+        longest = max(seconds)
+        p = self.parameters.overlap
+        return float(longest * sum((s / longest) ** p for s in seconds) ** (1 / p)) if longest else 0.0

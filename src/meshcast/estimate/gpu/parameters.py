@@ -1,0 +1,110 @@
+"""What was calibrated once on an H200 and is carried to other GPUs by their data-sheet ratios: `data/gpu.toml`."""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from typing import Any
+
+from meshcast.errors import InputError
+
+SCHEMA = "meshcast.gpu-parameters/1"
+
+
+def _about(text: str, start: float) -> Any:
+    """A parameter with what it means and where the fit starts."""
+    return field(default=start, metadata={"about": text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Efficiencies and costs in the machine's own units: shares of a data-sheet peak, cycles, instructions."""
+
+    launch_share: float = _about("smallest kernel, as a share of the device's launch latency", 0.725)
+    blocks_per_sm_cycle: float = _about("thread blocks that the hardware starts per SM and cycle", 0.0063)
+    hbm_read: float = _about("share of the memory's bandwidth that pure reads reach", 0.945)
+    hbm_write_loss: float = _about("what is lost of it, per share of writes in the traffic", 0.09)
+    cache_share: float = _about("share of the catalogue's L2 bandwidth that kernels reach", 1.0)
+    cache_full: float = _about("footprint up to which everything stays in L2, as a share of its capacity", 0.45)
+    cache_none: float = _about("footprint above which nothing does", 0.85)
+    overlap: float = _about("p of the p-norm that joins times that overlap; large: the longest alone counts", 4.0)
+    loop_instructions: float = _about("instructions per arithmetic op of a loop fusion", 1.5)
+    loop_transcendental: float = _about("instructions per transcendental function of a loop fusion", 12.0)
+    row_instructions: float = _about("instructions per op of a fused row normalisation", 10.0)
+    row_start: float = _about("rows' fixed cost in a fused normalisation, as elements", 100.0)
+    reduction_cycles: float = _about("cycles from a reduction's last load to its result", 700.0)
+    column_step_cycles: float = _about("one step of a column reduction's loop: a load's latency, in cycles", 150.0)
+    second_stage: float = _about("a split reduction's second kernel, in launches beyond the first", 1.3)
+    transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
+    byte_transpose: float = _about("1-byte elements transposed per SM and cycle", 0.6)
+    gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)
+    atomics_per_sm_cycle: float = _about("4-byte atomic updates per SM and cycle", 3.1)
+    compare_swap_cost: float = _about("an atomic on 2-byte types (compare and swap), in 4-byte atomics", 4.0)
+    sort_instructions: float = _about("instructions per element and stage of a bitonic sort", 26.0)
+    top_k_instructions: float = _about("instructions per element of top-k", 1000.0)
+    scan_passes: float = _about("times that a prefix sum moves its data", 3.4)
+    window_instructions: float = _about("instructions per element of a sliding window", 29.0)
+    tensor_share: float = _about("share of the matrix engine's peak inside a tile's main loop", 0.9)
+    tile_step_cycles: float = _about("cycles per K-step of a tile that no arithmetic hides", 20.0)
+    prologue_cycles: float = _about("pipeline fill and epilogue of a GEMM's first and last tile", 1500.0)
+    tile_cycles: float = _about("cycles between tiles of one SM", 300.0)
+    sm_bytes_per_cycle: float = _about("bytes that one SM can fetch from L2 per cycle", 40.0)
+    misaligned: float = _about("share left of the rate when rows are not a multiple of 16 bytes", 0.33)
+    misaligned_output: float = _about("the same for the result's rows", 0.65)
+    byte_direct: float = _about("share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12)
+    conv_share: float = _about("implicit GEMM relative to a GEMM of its size", 0.8)
+    conv_few_channels: float = _about("share of peak of convolutions with fewer than 8 input channels", 0.04)
+    depthwise_instructions: float = _about("instructions per multiply-add of depthwise convolutions", 5.7)
+    flash_share: float = _about("share of peak of fused attention's products", 0.75)
+    flash_exp: float = _about("exponentials of fused attention that products do not hide", 1.0)
+    flash_backward_passes: float = _about("times attention's backward pass moves one operand besides its products", 13.4)
+    burst_power: float = _about("power that short runs draw before the limiter settles, as a share of TDP", 1.1)
+    power_window_us: float = _about("period over which a kernel's power is averaged at least", 100.0)
+    frequency_power: float = _about("k of `energy per op ~ clock^k`", 0.7)
+    vector_picojoules: float = _about("energy of one vector instruction at full clock", 5.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Parameters, the interval per kernel kind (factors on the time), and where they come from."""
+
+    parameters: Parameters
+    intervals: Mapping[str, tuple[float, float]]
+    provenance: str = ""
+
+    def interval(self, kind: str) -> tuple[float, float]:
+        """(low, high) factors; kinds that were never measured take the widest."""
+        if kind in self.intervals:
+            return self.intervals[kind]
+        lows, highs = zip(*self.intervals.values(), strict=True) if self.intervals else ((0.5,), (2.0,))
+        return min(lows), max(highs)
+
+
+def parse_calibration(text: str, where: str = "gpu.toml") -> Calibration:
+    """Reads `gpu.toml`; parameters it leaves out keep their start values.
+
+    Raises:
+        InputError: unknown schema, unknown or non-positive parameter.
+    """
+    data = tomllib.loads(text)
+    if data.get("schema") != SCHEMA:
+        raise InputError(f"schema is {data.get('schema')!r}, not {SCHEMA!r}", where=where)
+    known = {f.name for f in fields(Parameters)}
+    values = data.get("parameters", {})
+    for name, value in values.items():
+        if name not in known or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+            raise InputError(f"{name} = {value!r} is not a parameter with a positive value", where=where)
+    intervals = {kind: (float(low), float(high)) for kind, (low, high) in data.get("intervals", {}).items()}
+    provenance = str(data.get("provenance", ""))
+    return Calibration(parameters=Parameters(**values), intervals=intervals, provenance=provenance)
+
+
+@functools.cache
+def shipped_calibration() -> Calibration:
+    """The calibration that comes with the package."""
+    path = resources.files("meshcast.estimate").joinpath("data/gpu.toml")
+    return parse_calibration(path.read_text()) if path.is_file() else Calibration(parameters=Parameters(), intervals={})

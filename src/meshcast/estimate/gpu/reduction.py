@@ -1,0 +1,126 @@
+"""Reductions: rows by a block each, columns by steps of 32 rows, long ones in two kernels; fused normalisations.
+
+Rows: memory-bound, `t = launch + bytes / bandwidth`; above 16,384 elements XLA splits the row and adds a second kernel.
+Columns: a block of 32 x 32 threads walks down 32 columns, a load's latency per step, so that narrow arrays are bound by
+`rows / 32 * step` however few bytes they have; above 4,096 rows XLA splits them.
+Normalisations (softmax, layer norm): one Triton program per row, bound by its instructions:
+`(row + start) * rows * ops * instructions / issue rate`; rows shorter than 512 share a program. All wait for the last
+load, the exchange between warps and the write: a fixed latency.
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.estimate.gpu.elementwise import blocks, instructions, output_elements
+from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.memory import hit_share, traffic
+from meshcast.lower.kernel import Kernel
+from meshcast.workload.graph import Reduction
+
+ROW_SPLIT = 16384  # XLA's tree_reduction_rewriter: what one kernel reduces without atomics
+COLUMN_SPLIT = 4096
+TILE = 32
+PROGRAM = 512  # elements of a row that one Triton program has to itself
+BLOCKED_ROW = 256
+
+
+def reduction(kernel: Kernel, machine: Machine) -> Work:
+    """A fusion with reductions in it."""
+    shape = kernel.geometry
+    if not isinstance(shape, Reduction) or not shape.dims:
+        return _streaming(kernel, machine)
+    elements = float(math.prod(shape.shape))
+    reduced = float(math.prod(shape.shape[d] for d in shape.dims))
+    if any(op.endswith("gather") for op in kernel.ops):
+        return _pooled_gather(kernel, elements, machine)
+    if "chlo.scan" in kernel.ops:
+        return _scan(kernel, machine)
+    if shape.reduces_minor and kernel.written_bytes * 8 >= elements and elements / reduced > 1:
+        return _normalisation(kernel, elements, elements / reduced, machine)
+    length = float(math.prod(shape.shape[d] for d in _trailing(shape))) if shape.reduces_minor else reduced
+    time = _streaming(kernel, machine)
+    if shape.reduces_minor:
+        split = length > ROW_SPLIT or elements / reduced < machine.sms and length > TILE * BLOCKED_ROW
+    else:
+        split = reduced > COLUMN_SPLIT
+        time = _columns(time, shape, reduced, split, machine)
+    if split:
+        time = time.then(Work(time=machine.launch * machine.parameters.second_stage))
+    return time
+
+
+def _trailing(shape: Reduction) -> list[int]:
+    """Reduced dimensions that are contiguous at the end."""
+    last, dims = len(shape.shape) - 1, []
+    while last in shape.dims:
+        dims.append(last)
+        last -= 1
+    return dims
+
+
+def _start(machine: Machine) -> float:
+    """Launch, and what follows a reduction's last load."""
+    return machine.launch + machine.parameters.reduction_cycles / machine.clock
+
+
+def _streaming(kernel: Kernel, machine: Machine) -> Work:
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    issued = instructions(kernel, machine)
+    compute = issued / machine.instruction_rate
+    time = _start(machine) + machine.overlapped(moved.seconds, compute)
+    return Work(time=time, compute=compute, memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued)
+
+
+def _columns(base: Work, shape: Reduction, reduced: float, split: bool, machine: Machine) -> Work:
+    """A column reduction: its steps take a load's latency each, in as many waves as its blocks need."""
+    kept = float(math.prod(shape.shape)) / reduced
+    chunk = math.sqrt(reduced) if split else reduced
+    started = math.ceil(kept / TILE) * (reduced / chunk)
+    waves = math.ceil(started / (2 * machine.sms))
+    steps = math.ceil(chunk / TILE)
+    latency = steps * machine.parameters.column_step_cycles / machine.clock * waves
+    time = _start(machine) + machine.overlapped(base.memory, base.compute, latency)
+    return Work(
+        time=time,
+        compute=base.compute,
+        memory=max(base.memory, latency),
+        dram_bytes=base.dram_bytes,
+        instructions=base.instructions,
+    )
+
+
+def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machine) -> Work:
+    p = machine.parameters
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    per_element = (kernel.vector_flops + kernel.transcendentals) / elements
+    start = p.row_start * min(1.0, elements / rows / PROGRAM)
+    issued = (elements + rows * start) * per_element * p.row_instructions
+    compute = issued / machine.instruction_rate
+    time = _start(machine) + machine.overlapped(moved.seconds, compute)
+    return Work(time=time, compute=compute, memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued)
+
+
+def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
+    """Rows picked from a table and summed: every element's address is computed, then HBM serves what L2 has not."""
+    if elements <= output_elements(kernel) * 1.01:
+        moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+        started = blocks(output_elements(kernel), machine) / machine.block_rate
+        time = machine.launch + machine.overlapped(moved.seconds, started)
+        return Work(time=time, compute=started, memory=moved.seconds, dram_bytes=moved.dram_bytes)
+    p = machine.parameters
+    issued = elements * p.gather_instructions
+    moved = kernel.read_bytes + kernel.written_bytes
+    dram = moved * (1 - hit_share(moved, machine))
+    memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
+    compute = issued / machine.instruction_rate
+    return Work(
+        time=machine.launch + compute + memory, compute=compute, memory=memory, dram_bytes=dram, instructions=issued
+    )
+
+
+def _scan(kernel: Kernel, machine: Machine) -> Work:
+    """A prefix sum: XLA sums blocks of 16, scans their totals and adds them back."""
+    passes = machine.parameters.scan_passes
+    moved = traffic(kernel.read_bytes * passes, kernel.written_bytes * passes, machine)
+    return Work(time=machine.launch * 4 + moved.seconds, memory=moved.seconds, dram_bytes=moved.dram_bytes)

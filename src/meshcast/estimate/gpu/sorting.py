@@ -1,0 +1,39 @@
+"""Sorts: bitonic, `n log2(n) (log2(n) + 1) / 2` compare-exchanges; long ones by radix, 8 bits a pass. Top-k scans all."""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.memory import traffic
+from meshcast.lower.kernel import Kernel
+from meshcast.workload.graph import DTYPE_BITS, SortGeometry
+
+RADIX_FROM = 61440  # XLA's sort_rewriter: longer sorts go to CUB
+RADIX_BITS = 8
+
+
+def sort(kernel: Kernel, machine: Machine) -> Work:
+    """Sorted rows, or the largest of each row."""
+    shape = kernel.geometry
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    if not isinstance(shape, SortGeometry):
+        return Work(time=machine.launch + moved.seconds, memory=moved.seconds, dram_bytes=moved.dram_bytes)
+    p = machine.parameters
+    elements = float(shape.length) * shape.batch
+    if shape.top is not None:
+        return _bound(elements * p.top_k_instructions, moved.seconds, moved.dram_bytes, machine)
+    if shape.length * shape.batch > RADIX_FROM and shape.length > RADIX_FROM:
+        passes = math.ceil(DTYPE_BITS.get(kernel.dtype, 32) / RADIX_BITS)
+        whole = traffic(2 * passes * kernel.read_bytes, passes * kernel.written_bytes, machine)
+        return Work(time=2 * passes * machine.launch + whole.seconds, memory=whole.seconds, dram_bytes=whole.dram_bytes)
+    depth = max(1.0, math.ceil(math.log2(max(2, shape.length))))
+    stages = depth * (depth + 1) / 2
+    issued = elements * stages * p.sort_instructions * (1 + 0.5 * (shape.operands - 1))
+    return _bound(issued, 2 * moved.seconds, 2 * moved.dram_bytes, machine)
+
+
+def _bound(issued: float, memory: float, dram: float, machine: Machine) -> Work:
+    compute = issued / machine.instruction_rate
+    time = 2 * machine.launch + compute + memory
+    return Work(time=time, compute=compute, memory=memory, dram_bytes=dram, instructions=issued)

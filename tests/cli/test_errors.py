@@ -1,0 +1,295 @@
+"""Every mistake a user can make at the command line: its message, its exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from meshcast.capture import mlir
+from meshcast.capture.files import SIZE_LIMIT_VARIABLE
+from meshcast.cli.app import run
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+TANH = (FIXTURES / "tanh.mlir").read_text()
+SHARDED = (FIXTURES / "sharded.mlir").read_text()
+UNKNOWN_LOOP = (FIXTURES / "unknown_loop.mlir").read_text()
+
+
+class Answer(NamedTuple):
+    """What the command said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Meshcast = Callable[..., Answer]
+
+
+@pytest.fixture
+def meshcast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Meshcast]:
+    """The command, run in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["meshcast", *map(str, arguments)])
+        code = 0
+        try:
+            run()
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 0
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Answer(code, out, err)
+
+    yield call
+
+
+def _write(name: str, data: bytes | str) -> str:
+    Path(name).write_bytes(data.encode() if isinstance(data, str) else data)
+    return name
+
+
+def _bytecode(text: str) -> bytes:
+    return mlir.to_bytecode(mlir.parse(text, where="test"))
+
+
+def _portable(text: str) -> bytes:
+    from jaxlib.mlir.dialects import stablehlo
+
+    return bytes(stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version()))
+
+
+FILES: dict[str, tuple[Callable[[], bytes | str], int, str]] = {
+    "truncated.mlir": (lambda: TANH[: len(TANH) * 2 // 3], 2, "truncated"),
+    "truncated.mlir.gz": (lambda: gzip.compress(TANH.encode())[:-20], 2, "gzip stream is broken"),
+    "truncated.mlirbc": (lambda: _bytecode(TANH)[:-40], 2, "not a valid MLIR module"),
+    "newer.mlirbc": (
+        lambda: _portable(TANH).replace(b"StableHLO_v1.", b"StableHLO_v9.").replace(b"tanh_v2", b"tanh_v9"), 2, "dialect version",
+    ),
+    "unknown.mlir": (lambda: TANH.replace("stablehlo.tanh", "stablehlo.tanhh"), 4, "stablehlo.tanhh"),
+    "foreign.mlir": (lambda: TANH.replace("stablehlo.tanh %a", '"my.op"(%a)').replace(": tensor<16x64xf32>\n    return",
+        ": (tensor<16x64xf32>) -> tensor<16x64xf32>\n    return"), 4, "my.op"),
+    "quantised.mlir": (lambda: TANH.replace("x64xf32", "x64x!quant.uniform<i8:f32, 0.5>"), 4, "quant"),
+    "custom.mlir": (
+        lambda: TANH.replace("stablehlo.tanh %a : tensor<16x64xf32>", "stablehlo.custom_call @nobody(%a) : (tensor<16x64xf32>) -> "
+        "tensor<16x64xf32>"), 4, "nobody",
+    ),
+    "gspmd.mlir": (
+        lambda: "module attributes {mhlo.num_partitions = 8 : i32} {\n" + TANH.replace(
+            "%a: tensor<16x64xf32>", '%a: tensor<16x64xf32> {mhlo.sharding = "{devices=[8,1]<=[8]}"}') + "}", 4, "GSPMD",
+    ),
+    "empty.mlir": (lambda: "", 2, "empty"),
+    "blank.hlo": (lambda: " \n\n", 2, "empty"),
+    "module.mlir": (lambda: "module {}", 2, "the module is empty"),
+    "nothing.mlir": (lambda: "func.func @main() { return }", 2, "the module is empty"),
+    "binary.mlir": (lambda: Path(sys.executable).read_bytes()[:100_000], 2, "binary data"),
+    "weights.mlirbc": (lambda: b"\x93NUMPY\x01\x00" + bytes(1000), 2, "binary data"),
+    "prose.mlir": (lambda: "Dear reader,\n", 2, "not a valid MLIR module"),
+    "truncated.hlo": (lambda: "HloModule jit_f\n\nadd {\n", 2, "ENTRY"),
+    "script.py": (lambda: "x = 1\n", 2, "needs a function"),
+    "dynamic.mlir": (lambda: TANH.replace("16x64", "?x64"), 2, "--dim arg0.0="),
+    "loop.mlir": (lambda: UNKNOWN_LOOP, 2, "--trip-count"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(meshcast: Meshcast, name: str) -> None:
+    content, code, words = FILES[name]
+    _write(name, content())
+    answer = meshcast("predict", name, "--on", "h200")
+    assert answer.code == code
+    assert words in answer.err
+    assert name.split(".")[0] in answer.err
+    assert answer.out == ""
+    answer = meshcast("predict", name, "--on", "h200", "--json")
+    assert answer.code == code
+    (line,) = answer.lines
+    assert set(line["error"]) >= {"code", "message", "where"}
+    assert meshcast("show", name).code == code
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("missing.mlir", "no such file"),
+        ("missing/x", "no such file"),
+        (".", "is a folder"),
+        ("gpt2-smal", "did you mean"),
+        ("missing.py:make", "no such file"),
+        ("no_such_package.module:make", "cannot be imported"),
+        ("user.py:absent", "has no function 'absent'"),
+        ("user.py:needs", "cannot be called without arguments"),
+        ("user.py:raises", "ValueError: out of luck"),
+        ("user.py:leaves", "SystemExit"),
+        ("user.py:nonsense", "returned int"),
+        ("user.py:half", "returned"),
+        ("user.py:untraceable", "while tracing"),
+        ("user.py:misused", "while tracing"),
+        ("user.py:bad_option", "while tracing"),
+        ("broken.py:make", "SyntaxError"),
+    ],
+)
+def test_targets(meshcast: Meshcast, target: str, words: str) -> None:
+    _write("broken.py", "def make(:\n")
+    _write(
+        "user.py",
+        "import jax, jax.numpy as jnp, sys\n"
+        "x = jax.ShapeDtypeStruct((8, 8), jnp.float32)\n"
+        "def needs(n): pass\n"
+        "def raises(): raise ValueError('out of luck')\n"
+        "def leaves(): sys.exit(0)\n"
+        "def nonsense(): return 42\n"
+        "def half(): return jnp.sin, x\n"
+        "def untraceable(): return (lambda x: x if x.sum() > 0 else -x), (x,)\n"
+        "def misused(): return jnp.sin, ('eight',)\n"
+        "def bad_option(): return jnp.sin, (x,), {'donate': 1}\n",
+    )
+    answer = meshcast("predict", target)
+    assert answer.code == 2
+    assert words in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--on", "h1000"], 4, "did you mean"),
+        (["--on", "toaster"], 4, "toaster"),
+        (["--on", "./missing.toml"], 2, "missing.toml"),
+        (["--fidelity", "psychic"], 2, "psychic"),
+        (["--network", "pigeons"], 2, "pigeons"),
+        (["--mesh", "data"], 2, "NAME=SIZE"),
+        (["--mesh", "data=0"], 2, "NAME=SIZE"),
+        (["--mesh", "data=two"], 2, "NAME=SIZE"),
+        (["--mesh", "data=2,data=2"], 2, "given twice"),
+        (["--mesh", "rows=2"], 2, "no axis 'rows'"),
+        (["--mesh", "data=3"], 3, "do not divide"),
+        (["--devices", "4"], 2, "sharded over 8 devices"),
+        (["--devices", "0"], 2, "0 devices"),
+        (["--devices", "many"], 2, "--devices"),
+        (["--dim", "B"], 2, "NAME=VALUE"),
+        (["--trip-count", "-1"], 2, "positive integer"),
+        (["--set", "seq=8"], 2, "--set applies to models"),
+        (["--no-such-flag"], 2, "--no-such-flag"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options(meshcast: Meshcast, arguments: list[str], code: int, words: str) -> None:
+    answer = meshcast("predict", _write("sharded.mlir", SHARDED), *arguments)
+    assert (answer.code, words in answer.err) == (code, True), answer.err
+    assert answer.out == ""
+
+
+def test_more_devices_than_the_cluster_has(meshcast: Meshcast) -> None:
+    answer = meshcast("predict", _write("sharded.mlir", SHARDED), "--on", "tpu-v3-pod", "--mesh", "data=1024,model=64")
+    assert answer.code == 2
+    assert "at most 4096 devices" in answer.err
+
+
+def test_a_mesh_that_does_not_divide_a_function(meshcast: Meshcast) -> None:
+    _write(
+        "odd.py",
+        "import jax, jax.numpy as jnp\n"
+        "from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P\n"
+        "def make():\n"
+        "    mesh = AbstractMesh((8,), ('data',), axis_types=(AxisType.Auto,))\n"
+        "    x = jax.ShapeDtypeStruct((12, 8), jnp.float32, sharding=NamedSharding(mesh, P('data')))\n"
+        "    return jnp.sin, (x,)\n",
+    )
+    answer = meshcast("predict", "odd.py:make", "--on", "dgx-h100")
+    assert answer.code == 3
+    assert "12" in answer.err
+
+
+def test_a_program_that_does_not_fit(meshcast: Meshcast) -> None:
+    huge = _write("huge.mlir", TANH.replace("16x64", "1000000x1000000"))
+    answer = meshcast("predict", huge, "--on", "h200", "--json")
+    assert answer.code == 3
+    (line,) = answer.lines
+    assert line["feasible"] is False
+    assert line["step_time_s"] is None
+    infeasible = line["infeasible"]
+    assert infeasible["demand"] - infeasible["bound"] == infeasible["gap"] > 0
+    assert infeasible["resource"] == "memory_bytes"
+    assert infeasible["levers"]
+    answer = meshcast("predict", huge, "--on", "h200")
+    assert answer.code == 3
+    assert "cannot run" in answer.out
+
+
+def test_an_unknown_trip_count_is_told(meshcast: Meshcast) -> None:
+    name = _write("loop.mlir", UNKNOWN_LOOP)
+    once, tenfold = (meshcast("predict", name, "--trip-count", count, "--json") for count in ("1", "10"))
+    assert (once.code, tenfold.code) == (0, 0), tenfold.err
+    assert tenfold.lines[0]["flops"] == pytest.approx(10 * once.lines[0]["flops"], rel=0.05)
+
+
+def test_dynamic_sizes_are_told(meshcast: Meshcast) -> None:
+    name = _write("dynamic.mlir", TANH.replace("16x64", "?x64"))
+    answer = meshcast("predict", name, "--dim", "arg0.0=16", "--json")
+    assert answer.code == 0, answer.err
+    same = meshcast("predict", _write("tanh.mlir", TANH), "--json")
+    assert answer.lines[0]["step_time_s"] == same.lines[0]["step_time_s"]
+
+
+def test_several_targets_are_all_answered_in_order(meshcast: Meshcast) -> None:
+    good = _write("good.mlir", TANH)
+    unknown = _write("unknown.mlir", TANH.replace("stablehlo.tanh", "stablehlo.tanhh"))
+    huge = _write("huge.mlir", TANH.replace("16x64", "1000000x1000000"))
+    answer = meshcast("predict", good, "missing.mlir", unknown, huge, good, "--on", "h200", "--json")
+    assert answer.code == 4
+    kinds = [line["error"]["code"] if "error" in line else line["feasible"] for line in answer.lines]
+    assert kinds == [True, "unreadable-input", "unsupported", False, True]
+    assert meshcast("predict", good, "missing.mlir", "--json").code == 2
+    assert meshcast("predict", huge, "missing.mlir", "--on", "h200", "--json").code == 3
+    assert meshcast("predict", good, good, "--json").code == 0
+
+
+def test_a_module_beyond_the_limit(meshcast: Meshcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = "    %{} = stablehlo.add %{}, %{} : tensor<1024x1024xf32>\n"
+    with Path("ops.mlir").open("w") as file:
+        file.write("func.func @main(%0: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {\n")
+        file.writelines(op.format(i + 1, i, i) for i in range(200_000))
+        file.write("    return %200000 : tensor<1024x1024xf32>\n}\n")
+    monkeypatch.setenv(SIZE_LIMIT_VARIABLE, str(8 * 2**20))
+    answer = meshcast("predict", "ops.mlir")
+    assert answer.code == 2
+    assert SIZE_LIMIT_VARIABLE in answer.err
+
+
+def test_a_module_of_200_megabytes_with_its_weights_inside(meshcast: Meshcast) -> None:
+    with Path("weights.mlir").open("w") as file:
+        file.write(
+            'func.func @main(%a: tensor<26214400xf32>) -> tensor<26214400xf32> {\n  %0 = stablehlo.constant dense<"0x'
+        )
+        for _ in range(100):
+            file.write("0000803F" * 262_143 + "0000903F")
+        file.write('"> : tensor<26214400xf32>\n  %1 = stablehlo.add %a, %0 : tensor<26214400xf32>\n')
+        file.write("  return %1 : tensor<26214400xf32>\n}\n")
+    assert Path("weights.mlir").stat().st_size > 200 * 2**20
+    answer = meshcast("predict", "weights.mlir", "--on", "h200", "--json")
+    assert answer.code == 0, answer.err
+    assert answer.lines[0]["flops"] == 26214400
+
+
+def test_the_installed_command_reports_without_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from meshcast.cli import main; main()"]
+    done = subprocess.run(
+        [*command, "predict", "missing.mlir", "--json"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["message"] == "no such file"
+    assert done.stderr.startswith("meshcast: unreadable-input: missing.mlir: no such file")
+    done = subprocess.run([*command, "predict", "-", "--json"], input=TANH, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

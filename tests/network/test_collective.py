@@ -1,0 +1,161 @@
+"""Collectives by hand: rings inside and across nodes, direct exchange, a torus; and what must hold for any of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshcast.errors import UnsupportedError
+from meshcast.hardware import Cluster, load_cluster
+from meshcast.mesh import Group
+from meshcast.network import collective_time, members_per_level
+from meshcast.network.collective import POST_S
+from meshcast.workload.graph import Collective
+from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
+
+S = 1e9
+KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute", "collective_broadcast")
+
+
+def collective(kind: str, *dims: tuple[int, int], size: float = S) -> Collective:
+    return Collective(kind=kind, group=Group(dims=dims), input_bytes=int(size), output_bytes=int(size))
+
+
+def seconds(kind: str, *dims: tuple[int, int], on: Cluster = TWO_LEVELS, size: float = S) -> float:
+    return collective_time(collective(kind, *dims, size=size), on).seconds
+
+
+def test_all_gather_of_four_inside_a_node() -> None:
+    """3/4 of the buffer through a port of 100 GB/s, then one step and three messages to post."""
+    answer = collective_time(collective("all_gather", (4, 1)), TWO_LEVELS)
+    assert answer.bandwidth_s == pytest.approx(0.75 * S / 100e9)
+    assert answer.latency_s == pytest.approx(1e-6 + 3 * POST_S)
+    assert (answer.algorithm, answer.level) == ("direct", "node")
+
+
+def test_a_ring_has_its_steps() -> None:
+    ring = cluster(replace(NODE, topology="ring", links=2))
+    answer = collective_time(collective("all_gather", (4, 1)), ring)
+    assert answer.latency_s == pytest.approx(3e-6)
+    assert answer.bandwidth_s == pytest.approx(0.75 * S / 200e9)
+
+
+def test_all_reduce_is_two_all_gathers() -> None:
+    for dims in ((4, 1), (16, 1), (4, 8)):
+        assert seconds("all_reduce", dims) == pytest.approx(2 * seconds("all_gather", dims))
+        assert seconds("reduce_scatter", dims) == seconds("all_gather", dims)
+
+
+def test_across_nodes_the_slowest_level_bounds() -> None:
+    """16 devices in 2 nodes: inside 7/8 S / 100 GB/s, outside S/8 * 1/2 / 10 GB/s; the first is longer."""
+    answer = collective_time(collective("all_gather", (16, 1)), TWO_LEVELS)
+    assert answer.bandwidth_s == pytest.approx(max(7 / 8 * S / 100e9, S / 8 / 2 / 10e9))
+    assert answer.level == "node"
+    assert collective_time(collective("all_gather", (16, 8)), TWO_LEVELS).bandwidth_s == pytest.approx(
+        15 / 16 * S / 10e9
+    )
+
+
+def test_all_to_all_sends_its_share_to_every_member() -> None:
+    """16 devices in 2 nodes: half the buffer leaves the node at 10 GB/s, 7/16 stay inside."""
+    answer = collective_time(collective("all_to_all", (16, 1)), TWO_LEVELS)
+    assert answer.bandwidth_s == pytest.approx(0.5 * S / 10e9)
+    assert answer.level == "fabric"
+    assert collective_time(collective("all_to_all", (4, 1)), TWO_LEVELS).bandwidth_s == pytest.approx(0.75 * S / 100e9)
+
+
+def test_a_permutation_sends_all_of_it_once() -> None:
+    assert seconds("collective_permute", (2, 1)) == pytest.approx(S / 100e9 + 1e-6)
+    assert seconds("collective_permute", (2, 8)) == pytest.approx(S / 10e9 + 5e-6)
+
+
+def test_a_broadcast_goes_down_a_tree() -> None:
+    assert seconds("collective_broadcast", (8, 1)) == pytest.approx(S / 100e9 + 3 * 1e-6)
+
+
+def test_a_torus_uses_both_directions_of_each_dimension_it_spans() -> None:
+    torus = cluster(TORUS)
+    row = collective_time(collective("all_gather", (16, 1)), torus)
+    assert row.bandwidth_s == pytest.approx(15 / 16 * S / 100e9)
+    whole = collective_time(collective("all_gather", (256, 1)), torus)
+    assert whole.bandwidth_s == pytest.approx(255 / 256 * S / 200e9)
+    exchange = collective_time(collective("all_to_all", (256, 1)), torus)
+    assert exchange.bandwidth_s > whole.bandwidth_s
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_of_one_is_free(kind: str) -> None:
+    assert seconds(kind, (1, 1)) == 0.0
+
+
+def test_an_unknown_collective_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="gossip"):
+        seconds("gossip", (4, 1))
+
+
+def spread(*dims: tuple[int, int], on: Cluster = TWO_LEVELS) -> list[tuple[str, int]]:
+    return [(level.name, parts) for level, parts in members_per_level(Group(dims=dims), on)]
+
+
+def test_groups_spread_over_levels() -> None:
+    assert spread((8, 1)) == [("node", 8)]  # tensor parallel inside a node
+    assert spread((16, 8)) == [("fabric", 16)]  # data parallel: one of each node
+    assert spread((64, 1)) == [("node", 8), ("fabric", 8)]
+    assert spread((4, 2)) == [("node", 4)]  # every other device of a node
+    assert spread((8, 2)) == [("node", 4), ("fabric", 2)]
+    assert spread((4, 64), (2, 1)) == [("node", 2), ("fabric", 4)]
+    assert spread((1, 1)) == []
+
+
+def test_a_group_of_131072_devices() -> None:
+    assert spread((131072, 1)) == [("node", 8), ("fabric", 16384)]
+    assert spread((512, 256), (256, 1)) == [("node", 8), ("fabric", 16384)]
+    assert spread((16384, 8)) == [("fabric", 16384)]
+    three = cluster(NODE, replace(FABRIC, name="rail", size=1024), replace(FABRIC, name="spine", latency_s=1e-5))
+    assert spread((131072, 1), on=three) == [("node", 8), ("rail", 128), ("spine", 128)]
+
+
+DIMS = st.lists(st.tuples(st.sampled_from([2, 4, 8, 16]), st.sampled_from([1, 2, 8, 64])), min_size=1, max_size=2)
+SIZES = st.floats(1, 1e10)
+ONE_DIM = st.tuples(st.integers(2, 512), st.sampled_from([1, 2, 8, 64]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(KINDS), ONE_DIM, SIZES, st.floats(1, 8), st.floats(1, 8))
+def test_more_bandwidth_is_never_slower(
+    kind: str, dim: tuple[int, int], size: float, node: float, fabric: float
+) -> None:
+    faster = cluster(
+        replace(NODE, link_bandwidth=node * NODE.link_bandwidth),
+        replace(FABRIC, link_bandwidth=fabric * FABRIC.link_bandwidth),
+    )
+    assert seconds(kind, dim, on=faster, size=size) <= seconds(kind, dim, size=size) * (1 + 1e-12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(KINDS), ONE_DIM, SIZES)
+def test_no_collective_beats_its_bandwidth_bound(kind: str, dim: tuple[int, int], size: float) -> None:
+    """What a device must send, over all its ports at once."""
+    op = collective(kind, dim, size=size)
+    ports = sum(level.bandwidth for level, _ in members_per_level(op.group, TWO_LEVELS))
+    assert collective_time(op, TWO_LEVELS).seconds >= op.sent_bytes / ports
+
+
+@settings(deadline=None, max_examples=60)
+@given(ONE_DIM)
+def test_parts_multiply_to_the_group(dim: tuple[int, int]) -> None:
+    product = 1
+    for _, parts in members_per_level(Group(dims=(dim,)), TWO_LEVELS):
+        product *= parts
+    assert product >= dim[0]
+    if dim[0] & (dim[0] - 1) == 0:
+        assert product == dim[0]
+
+
+def test_the_catalogue_answers_for_every_kind() -> None:
+    for name in ("dgx-h100", "tpu-v5p-pod", "gb200-nvl72"):
+        machine = load_cluster(name).for_devices(64)
+        assert all(seconds(kind, (64, 1), on=machine) > 0 for kind in KINDS)

@@ -1,0 +1,186 @@
+"""Two streams by hand: overlap, exposure, dependencies, loops and branches; and the properties of any step."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshcast.estimate import estimate_kernels
+from meshcast.estimate.roofline import Roofline
+from meshcast.hardware import load_device
+from meshcast.lower import BranchStep, Kernel
+from meshcast.network import collective_time
+from meshcast.simulate import Simulator, simulate
+from meshcast.simulate.timeline import COMMUNICATION
+from tests.lower.programs import all_reduce_text, lower_text
+from tests.network.clusters import FABRIC, NODE, cluster
+from tests.simulate.schedules import Times, exchange, kernel, loop, program, run, schedule
+
+
+def test_compute_runs_in_sequence() -> None:
+    timeline = run(schedule([kernel([0], [1], 1), kernel([0], [2], 2)]))
+    assert timeline.duration == 3
+    assert timeline.breakdown.compute == 3
+    assert timeline.energy == 4
+
+
+def test_independent_communication_is_hidden() -> None:
+    """A 3 s product hides a 2 s exchange; what uses both comes after."""
+    timeline = run(schedule([exchange([0], [1], 2), kernel([0], [2], 3), kernel([1, 2], [3], 1)]))
+    assert timeline.duration == 4
+    assert timeline.breakdown.exposed_communication == 0
+    assert timeline.communication_busy == 2
+
+
+def test_communication_beyond_the_work_is_exposed() -> None:
+    timeline = run(schedule([exchange([0], [1], 5), kernel([0], [2], 3), kernel([1, 2], [3], 1)]))
+    assert timeline.duration == 6
+    assert timeline.breakdown.exposed_communication == 2
+    assert timeline.breakdown.idle == 0
+
+
+def test_a_collective_waits_for_its_operand() -> None:
+    timeline = run(schedule([kernel([0], [1], 3), exchange([1], [2], 2), kernel([2], [3], 1)]))
+    assert [(span.start, span.end) for span in timeline.spans] == [(0, 3), (3, 5), (5, 6)]
+    assert timeline.breakdown.exposed_communication == 2
+
+
+def test_work_that_comes_later_in_the_program_fills_the_wait() -> None:
+    """[product, exchange, use of it, independent product]: the independent one runs while the exchange does."""
+    steps = [kernel([0], [1], 1), exchange([1], [2], 2), kernel([2], [3], 1), kernel([0], [4], 2)]
+    assert run(schedule(steps)).duration == 4
+
+
+def test_a_ready_exchange_does_not_wait_behind_one_that_is_not() -> None:
+    """Weights for the next layer are gathered while this layer computes, ahead of the sum of its result."""
+    steps = [kernel([0], [1], 4), exchange([1], [2], 1), exchange([0], [3], 3), kernel([2, 3], [4], 1)]
+    assert run(schedule(steps)).duration == 6
+
+
+def test_a_loop_multiplies_exactly() -> None:
+    body = schedule([exchange([10], [11], 2), kernel([10], [12], 3), kernel([11, 12], [13], 1)], [10], [13])
+    once = run(body)
+    timeline = run(schedule([loop(body, 7, [0], [1])]))
+    assert timeline.duration == 7 * once.duration == 28
+    assert timeline.breakdown.compute == 7 * once.breakdown.compute
+    assert timeline.energy == 7 * once.energy
+    assert timeline.communication_busy == 14
+
+
+def test_a_loop_is_a_barrier_for_both_streams() -> None:
+    body = schedule([kernel([10], [11], 1)], [10], [11])
+    timeline = run(schedule([exchange([0], [1], 5), loop(body, 2, [0], [2]), exchange([0], [3], 1)]))
+    assert timeline.duration in (8, 7)
+    assert timeline.breakdown.total == pytest.approx(timeline.duration)
+
+
+def test_a_branch_takes_the_costlier_side() -> None:
+    short, long = schedule([kernel([0], [5], 1)]), schedule([kernel([0], [6], 4)])
+    timeline = run(schedule([BranchStep(bodies=(short, long), reads=(0,), writes=(7,)), kernel([7], [8], 1)]))
+    assert timeline.duration == 5
+    assert timeline.breakdown.compute == 5
+
+
+def test_an_empty_program_takes_no_time() -> None:
+    assert run(schedule([])).duration == 0.0
+    assert run(schedule([BranchStep(bodies=(), reads=(0,), writes=(1,))])).duration == 0.0
+
+
+def test_real_programs_overlap_what_their_data_allows() -> None:
+    machine = cluster(NODE, FABRIC).for_devices(4)
+    device = load_device("h100-sxm")
+    for order in (("reduce", "multiply", "use"), ("multiply", "reduce", "use"), ("reduce", "use", "multiply")):
+        lowered = lower_text(all_reduce_text(order))
+        estimates = estimate_kernels(lowered, device, [Roofline()])
+        (reduce,) = [k for k, _ in lowered.schedule.walk() if k.collective]
+        product = next(estimates[k].time for k, _ in lowered.schedule.walk() if not k.collective)
+        assert reduce.collective is not None
+        wire = collective_time(reduce.collective, machine).seconds
+        timeline = simulate(lowered, estimates, lambda _, wire=wire: wire)
+        assert timeline.duration == pytest.approx(max(product, wire) + product)
+
+
+# Random programs: every step reads some earlier values; kinds and lengths are free.
+STEPS = st.lists(
+    st.tuples(st.sampled_from("kkkcl"), st.integers(0, 8), st.lists(st.integers(0, 30), min_size=1, max_size=2)),
+    min_size=1, max_size=14,
+)  # fmt: skip
+
+
+def build(graph: list[tuple[str, int, list[int]]]) -> object:
+    steps = []
+    for index, (kind, seconds, sources) in enumerate(graph):
+        reads = [source % (index + 1) for source in sources]
+        if kind == "l":
+            inner = [exchange([40], [41], seconds), kernel([40], [42], 2), kernel([41, 42], [43], 1)]
+            steps.append(loop(schedule(inner, [40], [43]), 3, reads, [index + 1]))
+        else:
+            make = kernel if kind == "k" else exchange
+            steps.append(make(reads, [index + 1], seconds))
+    return schedule(steps)
+
+
+@settings(deadline=None, max_examples=200)
+@given(STEPS, st.floats(1, 8), st.floats(1, 8))
+def test_faster_hardware_is_never_slower(graph: list, compute: float, network: float) -> None:
+    """Graham's anomalies cannot happen: orders do not depend on times."""
+    body = build(graph)
+    slow = run(body).duration
+    assert run(body, compute=compute).duration <= slow * (1 + 1e-12)
+    assert run(body, network=network).duration <= slow * (1 + 1e-12)
+    assert run(body, compute=compute, network=network).duration <= slow * (1 + 1e-12)
+
+
+@settings(deadline=None, max_examples=150)
+@given(STEPS)
+def test_a_timeline_is_consistent(graph: list) -> None:
+    body = build(graph)
+    timeline = run(body)
+    parts = timeline.breakdown
+    assert min(parts.compute, parts.memory, parts.exposed_communication, parts.overhead, parts.idle) >= 0
+    assert parts.total == pytest.approx(timeline.duration)
+    work = sum(count * k.read_bytes / 1000 for k, count in body.walk() if not k.collective)
+    wire = sum(count * k.collective.input_bytes / 1000 for k, count in body.walk() if k.collective)
+    assert max(work, wire) - 1e-9 <= timeline.duration <= work + wire + 1e-9
+    assert timeline.communication_busy == pytest.approx(wire)
+    assert sum(count for _, count in timeline.walk()) == sum(count for _, count in body.walk())
+    ends: dict[int, float] = {}
+    for span in timeline.spans:
+        reads = span.kernel.reads if hasattr(span, "kernel") else ()
+        assert all(span.start >= ends.get(value, 0.0) for value in reads)
+        if hasattr(span, "kernel"):
+            ends.update(dict.fromkeys(span.kernel.writes, span.end))
+    for stream in (COMMUNICATION, "compute"):
+        spans = [s for s in timeline.spans if not hasattr(s, "kernel") or s.stream == stream]
+        assert all(a.end <= b.start + 1e-12 for a, b in itertools.pairwise(spans))
+
+
+@settings(deadline=None, max_examples=50)
+@given(STEPS)
+def test_equal_input_gives_equal_output(graph: list) -> None:
+    first, second = run(build(graph)), run(build(graph))
+    assert first == second
+
+
+@settings(deadline=None, max_examples=50)
+@given(STEPS, st.integers(1, 9))
+def test_n_equal_layers_cost_n_times(graph: list, trips: int) -> None:
+    body = build(graph)
+    layers = schedule([loop(replace(body, inputs=(0,), outputs=(1,)), trips, [0], [50])])
+    assert run(layers).duration == pytest.approx(trips * run(body).duration)
+
+
+@settings(deadline=None, max_examples=50)
+@given(STEPS)
+def test_the_duration_alone_is_that_of_the_timeline(graph: list) -> None:
+    body = build(graph)
+
+    def communication(k: Kernel) -> float:
+        assert k.collective is not None
+        return k.collective.input_bytes / 1000
+
+    assert Simulator(program(body)).duration(Times(), communication) == run(body).duration

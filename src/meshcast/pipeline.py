@@ -19,10 +19,12 @@ from meshcast.estimate.rates import matrix_rate
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram, lower
+from meshcast.lower.kernel import CostKey
 from meshcast.network import CollectiveTime, collective_time
 from meshcast.partition import partition
 from meshcast.results import CollectiveShare, Infeasible, KernelShare, Prediction, Provenance
-from meshcast.simulate import MemoryUse, Timeline, peak_memory, simulate
+from meshcast.simulate import MemoryUse, Timeline, peak_memory
+from meshcast.simulate.engine import Simulator
 from meshcast.units import format_bytes
 from meshcast.version import VERSION
 from meshcast.workload import ReadOptions, Workload, read_workload
@@ -136,7 +138,7 @@ class Run:
         return estimate_kernels(self.lowered, self.device, self.estimators, approximate=self.options.approximate)
 
     @cached_property
-    def _collective_times(self) -> dict[tuple[object, ...], CollectiveTime]:
+    def _collective_times(self) -> dict[CostKey, CollectiveTime]:
         return {}
 
     def collective(self, kernel: Kernel) -> CollectiveTime:
@@ -151,9 +153,19 @@ class Run:
         return self.collective(kernel).seconds * slack
 
     @cached_property
+    def simulator(self) -> Simulator:
+        """The program planned once, to be run with any times."""
+        return Simulator(self.lowered)
+
+    @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank."""
-        return simulate(self.lowered, self.kernels, self._communication)
+        return self.simulator.run(self.kernels, self._communication)
+
+    @cached_property
+    def executed(self) -> tuple[tuple[Kernel, int], ...]:
+        """Every kernel that runs, with how often: loops multiplied, of branches the costlier one."""
+        return tuple((span.kernel, count) for span, count in self.timeline.walk())
 
     @cached_property
     def memory(self) -> MemoryUse:
@@ -165,7 +177,7 @@ class Run:
         workload, memory = self.workload, self.memory
         capacity = int(self.device.memory_bytes)
         infeasible = _does_not_fit(memory, capacity) if memory.peak > capacity else None
-        counted = list(self.lowered.schedule.walk())
+        counted = self.executed
         prediction = Prediction(
             name=workload.name,
             sha256=workload.sha256,
@@ -179,7 +191,7 @@ class Run:
             step_time_s=None,
             interval_s=None,
             breakdown=None,
-            flops=sum(n * (k.matrix_flops + k.vector_flops) for k, n in counted),
+            flops=workload.totals.flops,
             hbm_bytes=float(sum(n * (k.read_bytes + k.written_bytes) for k, n in counted if k.collective is None)),
             communication_bytes=sum(n * k.collective.sent_bytes for k, n in counted if k.collective is not None),
             memory=memory,
@@ -229,14 +241,14 @@ class Run:
         for end, slack in (("low", 1.0), ("high", NETWORK_SLACK)):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             slower = functools.partial(self._communication, slack=slack)
-            ends.append(simulate(self.lowered, EstimatedKernels(by_key=shifted), slower).duration)
+            ends.append(self.simulator.duration(EstimatedKernels(by_key=shifted), slower))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 
     def _model_flops(self) -> tuple[float, float, float]:
         """(matrix FLOPs without recomputation, all matrix FLOPs, the peak of the type that most of them are in)."""
         by_peak: defaultdict[float, float] = defaultdict(float)
         total = recomputed = 0.0
-        for kernel, count in self.lowered.schedule.walk():
+        for kernel, count in self.executed:
             if kernel.matrix_flops:
                 flops = count * kernel.matrix_flops
                 total += flops
@@ -255,8 +267,8 @@ class Run:
         return Provenance(**{k: v / total for k, v in seconds.items()}) if total else Provenance(analytical=1.0)
 
     def _top_kernels(self, limit: int = 10) -> tuple[KernelShare, ...]:
-        groups: dict[tuple[object, ...], tuple[Kernel, int]] = {}
-        for kernel, count in self.lowered.schedule.walk():
+        groups: dict[tuple[str, CostKey], tuple[Kernel, int]] = {}
+        for kernel, count in self.executed:
             if kernel.collective is None:
                 key = (kernel.name, kernel.cost_key)
                 groups[key] = (kernel, groups.get(key, (kernel, 0))[1] + count)
@@ -274,7 +286,7 @@ class Run:
 
     def _collective_shares(self) -> tuple[CollectiveShare, ...]:
         groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)
-        for kernel, count in self.lowered.schedule.walk():
+        for kernel, count in self.executed:
             if kernel.collective is not None:
                 c = kernel.collective
                 groups[c.kind, str(c.group), c.group.size].append((kernel, count))

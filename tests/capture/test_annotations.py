@@ -25,12 +25,15 @@ TANH = "%0 = stablehlo.tanh %a : tensor<16x64xf32>"
 CONSTRAINT = (
     f'%0 = stablehlo.custom_call @Sharding(%a) {{mhlo.sharding = "{SPLIT}"}} : (tensor<16x64xf32>) -> tensor<16x64xf32>'
 )
-ALL_REDUCE = """%0 = "stablehlo.all_reduce"(%a) <{replica_groups = dense<[[0, 1, 2, 3, 4, 5, 6, 7]]> : tensor<1x8xi64>}> ({
+ALL_REDUCE = """%0 = "stablehlo.all_reduce"(%a) <{
+      replica_groups = dense<[[0, 1, 2, 3, 4, 5, 6, 7]]> : tensor<1x8xi64>
+    }> ({
     ^bb0(%x: tensor<f32>, %y: tensor<f32>):
       %s = stablehlo.add %x, %y : tensor<f32>
       stablehlo.return %s : tensor<f32>
     }) : (tensor<16x64xf32>) -> tensor<16x64xf32>"""
-MANUAL = f"""%p = stablehlo.custom_call @SPMDFullToShardShape(%a) {{mhlo.sharding = "{{manual}}"}} : (tensor<16x64xf32>) -> tensor<2x64xf32>
+MANUAL = f"""%p = stablehlo.custom_call @SPMDFullToShardShape(%a) {{mhlo.sharding = "{{manual}}"}}
+      : (tensor<16x64xf32>) -> tensor<2x64xf32>
     {ALL_REDUCE}"""
 
 

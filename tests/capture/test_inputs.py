@@ -66,7 +66,7 @@ def test_arguments_keep_names_roles_and_donation_though_unused_ones_are_dropped(
     def update(params: Any, opt_state: Any, batch: Any, cache: Any) -> Any:
         return params["w"] + opt_state.mu * batch["x"].sum(), cache["k"] * 2
 
-    moments = namedtuple("moments", "mu nu")  # noqa: PYI024 - a pytree as optax has them
+    moments = namedtuple("moments", "mu nu")  # a pytree as optax has them
     shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
     program = capture(
         update,

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from meshcast.capture import from_bytes, mlir
+from meshcast.capture.bytecode import size_of_ops
 from meshcast.capture.constants import shortened
 from meshcast.capture.files import SIZE_LIMIT_VARIABLE
 from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
@@ -124,13 +125,26 @@ def test_large_lists_and_resources_are_cut() -> None:
     assert shortened(ADD.format(type="4xf32", value="[1.0, 2.0, 3.0, 4.0]")).count("1.0, 2.0") == 1
 
 
+def test_bytecode_is_measured_by_its_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = "0000803F" * 9_999 + "00000040"
+    weights = mlir.to_bytecode(mlir.parse(ADD.format(type="10000xf32", value=f'"0x{numbers}"'), where="x"))
+    lines = "".join(f"%{i + 1} = stablehlo.add %{i}, %{i} : tensor<4xf32>\n" for i in range(4_000))
+    ops = mlir.to_bytecode(mlir.parse(f"func.func @main(%0: tensor<4xf32>) {{\n{lines}return\n}}", where="x"))
+    assert 0 < size_of_ops(weights) < 200 < 40_000 < size_of_ops(ops) < len(ops)
+    assert size_of_ops(ops[:8]) == size_of_ops(b"ML\xefR") == 0
+    monkeypatch.setenv(SIZE_LIMIT_VARIABLE, "100000")
+    assert from_bytes(weights, name="x", where="x").devices == 1
+    with pytest.raises(InputError, match="larger than"):
+        from_bytes(ops, name="x", where="x")
+
+
 def test_the_limit_can_be_changed(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
     data = forms(step)["text"]
     monkeypatch.setenv(SIZE_LIMIT_VARIABLE, "1000")
     with pytest.raises(InputError, match=SIZE_LIMIT_VARIABLE):
         from_bytes(data, name="x", where="x")
     with pytest.raises(InputError, match="larger than"):  # a small file that unpacks to a large one
-        from_bytes(gzip.compress(b" " * 10_000), name="x", where="x")
+        from_bytes(gzip.compress(b" " * 20_000), name="x", where="x")
     monkeypatch.setenv(SIZE_LIMIT_VARIABLE, "many")
     with pytest.raises(UsageError, match="number of bytes"):
         from_bytes(data, name="x", where="x")

@@ -6,7 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ Meshcast = Callable[..., Answer]
 
 
 @pytest.fixture
-def meshcast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Meshcast]:
+def meshcast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Meshcast:
     """The command, run in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
@@ -53,7 +53,7 @@ def meshcast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
         assert "Traceback" not in err
         return Answer(code, out, err)
 
-    yield call
+    return call
 
 
 def _write(name: str, data: bytes | str) -> str:
@@ -71,25 +71,31 @@ def _portable(text: str) -> bytes:
     return bytes(stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version()))
 
 
+def _changed(op: str) -> str:
+    """The program with another op in the place of its only one."""
+    return TANH.replace("stablehlo.tanh %a : tensor<16x64xf32>", op)
+
+
+def _newer() -> bytes:
+    return _portable(TANH).replace(b"StableHLO_v1.", b"StableHLO_v9.").replace(b"tanh_v2", b"tanh_v9")
+
+
+def _annotated() -> str:
+    marked = TANH.replace("%a: tensor<16x64xf32>", '%a: tensor<16x64xf32> {mhlo.sharding = "{devices=[8,1]<=[8]}"}')
+    return f"module attributes {{mhlo.num_partitions = 8 : i32}} {{\n{marked}}}"
+
+
+UNARY = "(tensor<16x64xf32>) -> tensor<16x64xf32>"
 FILES: dict[str, tuple[Callable[[], bytes | str], int, str]] = {
     "truncated.mlir": (lambda: TANH[: len(TANH) * 2 // 3], 2, "truncated"),
     "truncated.mlir.gz": (lambda: gzip.compress(TANH.encode())[:-20], 2, "gzip stream is broken"),
     "truncated.mlirbc": (lambda: _bytecode(TANH)[:-40], 2, "not a valid MLIR module"),
-    "newer.mlirbc": (
-        lambda: _portable(TANH).replace(b"StableHLO_v1.", b"StableHLO_v9.").replace(b"tanh_v2", b"tanh_v9"), 2, "dialect version",
-    ),
-    "unknown.mlir": (lambda: TANH.replace("stablehlo.tanh", "stablehlo.tanhh"), 4, "stablehlo.tanhh"),
-    "foreign.mlir": (lambda: TANH.replace("stablehlo.tanh %a", '"my.op"(%a)').replace(": tensor<16x64xf32>\n    return",
-        ": (tensor<16x64xf32>) -> tensor<16x64xf32>\n    return"), 4, "my.op"),
+    "newer.mlirbc": (_newer, 2, "dialect version"),
+    "unknown.mlir": (lambda: _changed("stablehlo.tanhh %a : tensor<16x64xf32>"), 4, "stablehlo.tanhh"),
+    "foreign.mlir": (lambda: _changed(f'"my.op"(%a) : {UNARY}'), 4, "my.op"),
+    "custom.mlir": (lambda: _changed(f"stablehlo.custom_call @nobody(%a) : {UNARY}"), 4, "nobody"),
     "quantised.mlir": (lambda: TANH.replace("x64xf32", "x64x!quant.uniform<i8:f32, 0.5>"), 4, "quant"),
-    "custom.mlir": (
-        lambda: TANH.replace("stablehlo.tanh %a : tensor<16x64xf32>", "stablehlo.custom_call @nobody(%a) : (tensor<16x64xf32>) -> "
-        "tensor<16x64xf32>"), 4, "nobody",
-    ),
-    "gspmd.mlir": (
-        lambda: "module attributes {mhlo.num_partitions = 8 : i32} {\n" + TANH.replace(
-            "%a: tensor<16x64xf32>", '%a: tensor<16x64xf32> {mhlo.sharding = "{devices=[8,1]<=[8]}"}') + "}", 4, "GSPMD",
-    ),
+    "gspmd.mlir": (_annotated, 4, "GSPMD"),
     "empty.mlir": (lambda: "", 2, "empty"),
     "blank.hlo": (lambda: " \n\n", 2, "empty"),
     "module.mlir": (lambda: "module {}", 2, "the module is empty"),
@@ -101,7 +107,7 @@ FILES: dict[str, tuple[Callable[[], bytes | str], int, str]] = {
     "script.py": (lambda: "x = 1\n", 2, "needs a function"),
     "dynamic.mlir": (lambda: TANH.replace("16x64", "?x64"), 2, "--dim arg0.0="),
     "loop.mlir": (lambda: UNKNOWN_LOOP, 2, "--trip-count"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -233,6 +239,12 @@ def test_an_unknown_trip_count_is_told(meshcast: Meshcast) -> None:
     once, tenfold = (meshcast("predict", name, "--trip-count", count, "--json") for count in ("1", "10"))
     assert (once.code, tenfold.code) == (0, 0), tenfold.err
     assert tenfold.lines[0]["flops"] == pytest.approx(10 * once.lines[0]["flops"], rel=0.05)
+
+
+def test_settings_of_the_wrong_kind(meshcast: Meshcast) -> None:
+    answer = meshcast("predict", "gpt2-small", "--set", "batch=abc")
+    assert answer.code == 2
+    assert "batch=abc" in answer.err
 
 
 def test_dynamic_sizes_are_told(meshcast: Meshcast) -> None:

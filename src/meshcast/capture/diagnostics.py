@@ -33,7 +33,10 @@ def collected(context: Any) -> Iterator[list[str]]:
     messages: list[str] = []
 
     def keep(diagnostic: Any) -> bool:
-        messages.append(f"{diagnostic.location}: error: {diagnostic.message}")
+        try:
+            messages.append(f"{diagnostic.location}: error: {diagnostic.message}")
+        except RuntimeError:  # damaged bytecode quotes bytes that are no text
+            messages.append("error: a message that is not text")
         return True
 
     handler = context.attach_diagnostic_handler(keep)

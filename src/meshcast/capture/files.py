@@ -13,20 +13,20 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
-from meshcast.capture import mlir
+from meshcast.capture import bytecode, mlir
 from meshcast.capture.constants import shortened
 from meshcast.capture.program import Program, argument_names, from_module
 from meshcast.errors import InputError, UsageError
 from meshcast.units import format_bytes
 
-Sized = TypeVar("Sized", bytes, str)
-
-BYTECODE_MAGIC = b"ML\xefR"
 GZIP_MAGIC = b"\x1f\x8b"
 SIZE_LIMIT_VARIABLE = "MESHCAST_MAX_MODULE_BYTES"
-DEFAULT_SIZE_LIMIT = 128 * 2**20
+# Some 500,000 ops: a quarter of a minute and 1.5 GB for the whole prediction.
+DEFAULT_SIZE_LIMIT = 32 * 2**20
+_TEXT_PER_BYTECODE = 4  # text is this many times as long as the ops in bytecode
+_RAW_FACTOR = 16  # constants may take this many times what the rest may
 _ENDINGS = (".gz", ".mlirbc", ".mlir", ".hlo", ".txt", ".stablehlo", ".bin", ".jaxexport", ".opt")
 
 
@@ -67,7 +67,14 @@ def read_bytes(path: Path) -> bytes:
 
 def read_stream(stream: BinaryIO | gzip.GzipFile, *, where: str) -> bytes:
     """What is left of a stream, within the limit for what constants may add to a program."""
-    return _within(stream.read(_raw_limit() + 1), _raw_limit(), where)
+    data = stream.read(_raw_limit() + 1)
+    if len(data) > _raw_limit():
+        raise InputError(
+            f"the file is larger than {format_bytes(_raw_limit())}; most such files carry weights as constants",
+            where=where,
+            fix=f"pass weights as arguments, or raise the limit of the program with {SIZE_LIMIT_VARIABLE}=<bytes>",
+        )
+    return data
 
 
 def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | None = None) -> Program:
@@ -77,8 +84,8 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     if not data.strip():
         raise InputError("the file is empty", where=where)
     digest = hashlib.sha256(data).hexdigest()
-    if data[:4] == BYTECODE_MAGIC:
-        _within(data, _raw_limit(), where)
+    if data[:4] == bytecode.MAGIC:
+        _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)
         portable = b"StableHLO_v" in data[:64]
         module = mlir.deserialize_portable(data, where=where) if portable else mlir.parse(data, where=where)
         return _finish(module, name=name, where=where, digest=digest, dims=dims)
@@ -89,7 +96,8 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     except UnicodeDecodeError:
         return _from_export(data, name=name, where=where, dims=dims)
     del data
-    text = _within(shortened(text), size_limit(), where)
+    text = shortened(text)
+    _check_size(len(text), size_limit(), where)
     local = False
     if text.lstrip().startswith("HloModule"):
         from meshcast.capture import hlo_text
@@ -101,17 +109,16 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
 
 def _raw_limit() -> int:
     """Bytes that are read at all: weights in a text are shortened before the limit applies."""
-    return 8 * size_limit()
+    return _RAW_FACTOR * size_limit()
 
 
-def _within(data: Sized, limit: int, where: str) -> Sized:
-    if len(data) > limit:
+def _check_size(size: int, limit: int, where: str) -> None:
+    if size > limit:
         raise InputError(
-            f"the module is larger than {format_bytes(limit)}; most such files carry weights as constants",
+            f"the module is larger than {format_bytes(limit)}, the contents of large constants not counted",
             where=where,
-            fix=f"pass weights as arguments, or raise the limit with {SIZE_LIMIT_VARIABLE}=<bytes>",
+            fix=f"roll repeated layers into a loop (jax.lax.scan), or raise {SIZE_LIMIT_VARIABLE}=<bytes>",
         )
-    return data
 
 
 def _decompressed(data: bytes, where: str) -> bytes:

@@ -2,8 +2,9 @@
 
 Only `jaxlib.mlir` is imported here, never `jax`: reading a file then costs a third of a second instead of two.
 
-Truncated bytecode always ends in a typed error. Bytecode with bytes changed in place may abort the process inside the
-native reader (about one random change in fifty); gzip's checksum catches such damage before it gets here.
+Bytecode cut at any of the offsets tried ends in a typed error. Bytecode with bytes changed in place may abort the
+process inside the native reader (1 to 5 of 100 random changes) or make it ask for memory without end; of gz files the
+checksum catches such damage before it gets here.
 """
 
 from __future__ import annotations

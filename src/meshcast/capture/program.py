@@ -138,9 +138,10 @@ def from_module(
 def _module_aliases(module: Any) -> dict[int, int]:
     """Outputs by the parameter whose buffer they take, as HLO's header says it (`input_output_alias`)."""
     name = "mhlo.input_output_alias"
-    entries = module.operation.attributes[name] if name in module.operation.attributes else ()
     found: dict[int, int] = {}
-    for each in entries:
+    if name not in module.operation.attributes:
+        return found
+    for each in module.operation.attributes[name]:
         entry = ir.DictAttr(each)
         alias = ir.DictAttr(entry["alias"])
         output = list(ir.DenseI64ArrayAttr(entry["output_index"]))

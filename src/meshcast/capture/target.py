@@ -83,7 +83,13 @@ def _from_zoo(name: str, options: CaptureOptions) -> Program:
             f"{name!r} is neither a file, a module:function nor a model", where="TARGET", fix=nearest(name, names)
         )
     settings = {key: _value(value) for key, value in options.settings.items()}
-    fn, args, jit_options = models.build(name, mesh=options.mesh, **settings)
+    try:
+        fn, args, jit_options = models.build(name, mesh=options.mesh, **settings)
+    except (TypeError, ValueError) as error:
+        if not settings:
+            raise
+        said = ", ".join(f"{key}={value}" for key, value in options.settings.items())
+        raise UsageError(f"{name} cannot be built with {said}: {error}", where="--set") from error
     return capture(fn, *args, name=name, platform=options.platform, options=jit_options)
 
 

@@ -71,7 +71,8 @@ class Roofline:
         compute = np.maximum(compute, transcendentals / transcendental_rate(device))
         bandwidth = np.full(len(kernels), device.memory_bandwidth)
         if device.cache_bandwidth:
-            bandwidth[moved <= device.cache_bytes] = max(device.cache_bandwidth, device.memory_bandwidth)
+            footprint: Array = column(k.footprint_bytes for k in kernels)
+            bandwidth[footprint <= device.cache_bytes] = max(device.cache_bandwidth, device.memory_bandwidth)
         memory = moved / bandwidth
         time = np.maximum(compute, memory)
         factor, launches = interval_parameters()

@@ -79,8 +79,13 @@ class Kernel:
         """Everything but names, values and places."""
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
-            self.written_bytes, self.geometry, self.guessed,
+            self.written_bytes, self.geometry, bool(self.updates), self.guessed,
         )  # fmt: skip
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Different bytes it touches: what an in-place update reads and writes back is one buffer, not two."""
+        return self.read_bytes + self.written_bytes - (min(self.read_bytes, self.written_bytes) if self.updates else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.mlir import ir
 from meshcast.capture.program import Program, entry_function
 from meshcast.partition.inline import inline_calls
 
@@ -19,7 +18,7 @@ def flatten(program: Program) -> Program:
     """
     if _has_fusions(program.module):
         return program
-    module = ir.Module.parse(program.bytecode, context=program.module.context)
+    module = program.module.operation.clone()
     inline_calls(module, entry_function(module, where=program.source))
     with module.context:
         passmanager.PassManager.parse("builtin.module(cse)").run(module.operation)

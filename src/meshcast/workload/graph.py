@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from meshcast.mesh import Group
 
@@ -22,19 +23,19 @@ DTYPE_BITS: dict[str, int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tensor:
-    """Shape and element type of a value, as one device holds it."""
+    """Shape and element type of a value, as one device holds it. No slots: sizes are asked for often and kept."""
 
     shape: tuple[int, ...]
     dtype: str
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes in memory, sub-byte types packed."""
         return (self.elements * DTYPE_BITS[self.dtype] + 7) // 8

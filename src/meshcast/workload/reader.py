@@ -136,12 +136,10 @@ class _Reader:
         return tuple(self._define(result, None) for result in operation.results)
 
     def _operands(self, operation: Any) -> tuple[int, ...]:
-        ids = self._ids
-        return tuple(ids[value] for value in operation.operands)
+        return tuple(map(self._ids.__getitem__, operation.operands))
 
     def _tensors_of(self, ids: tuple[int, ...]) -> tuple[Tensor, ...]:
-        tensors = self._tensors
-        return tuple(tensors[i] for i in ids)
+        return tuple(map(self._tensors.__getitem__, ids))
 
     # Blocks and ordinary ops.
 
@@ -181,7 +179,7 @@ class _Reader:
             location=self._where(location, scope),
         )
         for implied in self._collectives.implied(reading, operands, results, self._shardings):
-            self._emit_collective(implied, operands, location, ops)
+            operands = (*operands, self._emit_halo(implied, operands, location, ops))
         self._emit(name, rule(reading), operands, results, location, ops)
 
     def _emit(
@@ -201,11 +199,12 @@ class _Reader:
             )
         )
 
-    def _emit_collective(self, cost: Cost, operands: tuple[int, ...], location: str, ops: list[Op]) -> None:
-        """A collective the program does not spell out: its data is its own value, so that nothing else waits on it."""
-        moved = len(self._tensors)
+    def _emit_halo(self, cost: Cost, operands: tuple[int, ...], location: str, ops: list[Op]) -> int:
+        """An exchange the program does not spell out; the value it returns is one more operand of the op that needs it."""
+        received = len(self._tensors)
         self._tensors.append(Tensor((cost.written_bytes,), "i8"))
-        self._emit("meshcast.halo", cost, operands[:1], (moved,), location, ops)
+        self._emit("meshcast.halo", cost, operands[:1], (received,), location, ops)
+        return received
 
     def _forward(self, operation: Any, ops: list[Op], scope: str) -> None:
         """Results that are their operands under another name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from meshcast.estimate.energy import joules_per_flop
+from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.gemm import width
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
@@ -40,6 +40,6 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
         compute=compute,
         memory=moved.seconds + cleared.seconds,
         dram_bytes=moved.dram_bytes + cleared.dram_bytes,
-        matrix_joules=kernel.matrix_flops * joules_per_flop(machine.device, rate.key, rate.flops),
+        matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device),
         instructions=kernel.vector_flops,
     )

@@ -1,7 +1,7 @@
 """Power and clocks: what a kernel draws, the clock that the power cap allows, and the time at that clock.
 
 Energy above idle at clock `f` (full clock `F`): `E(f) = (matrix + vector) * (f / F)^k + bytes * e_byte`; voltage falls with
-the clock, so energy per operation does. Time: `t(f) = t * (clocked * F / f + 1 - clocked)`. The limiter settles where
+the clock, so energy per operation does; a running kernel draws at least a share of the power budget. Time: `t(f) = t * (clocked * F / f + 1 - clocked)`. The limiter settles where
 `idle + E(f) / max(t(f), window) = limit`, with the limit at TDP for sustained runs and somewhat above for short ones,
 whose power is averaged over a window that holds the launch gaps around short kernels too.
 """
@@ -11,13 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from meshcast.estimate.energy import idle_watts, joules_per_byte
+from meshcast.estimate.energy import idle_watts, joules_per_byte, joules_per_flop
 from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.rates import Rate
+from meshcast.hardware import Device
 
 Clocks = Literal["sustained", "burst"]
 LOWEST = 0.4  # of the full clock
-# Catalogue energies per FLOP were measured at the clock the cap allowed, not at the full one.
+# The H200's energy per FLOP holds at the clock that its cap allowed: 1504 of 1980 MHz.
 MEASURED_CLOCK_SHARE = 0.76
+# Where none was measured: at that energy an H200 at its quoted peak would draw 0.786 pJ * 989 TFLOP/s = 778 W, of the 584 W
+# between idle and TDP. Other GPUs are taken to be as far beyond their own cap.
+OVERDRAWN = 778 / 584
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +34,28 @@ class Clocked:
     clock_share: float
 
 
+def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
+    """Energy of products; types that were not measured take the nearest one's per FLOP, by the ratio of the rates."""
+    measured = device.energy.matrix if device.energy is not None else {}
+    if not measured or rate.key in measured:
+        return flops * joules_per_flop(device, rate.key, rate.flops)
+    nearest = min(measured, key=lambda key: abs(device.matrix_flops[key] - rate.flops))
+    return flops * measured[nearest] * device.matrix_flops[nearest] / rate.flops
+
+
 def clocked(work: Work, machine: Machine, clocks: Clocks) -> Clocked:
     """A kernel under the power cap: bisection for the highest clock within it."""
     p, device = machine.parameters, machine.device
-    at_full = work.matrix_joules / MEASURED_CLOCK_SHARE**p.frequency_power + work.instructions * p.vector_picojoules * 1e-12
+    products = work.matrix_joules * (1.0 if device.energy is not None and device.energy.matrix else OVERDRAWN)
+    at_full = products / MEASURED_CLOCK_SHARE**p.frequency_power + work.instructions * p.vector_picojoules * 1e-12
     moved = work.dram_bytes * joules_per_byte(device)
     limit = device.tdp_watts * (p.burst_power if clocks == "burst" else 1.0) - idle_watts(device)
+    least = p.active_share * (device.tdp_watts - idle_watts(device))
     window = p.power_window_us * 1e-6 if clocks == "burst" else 0.0
 
     def at(share: float) -> tuple[float, float]:
         time = work.time * (work.clocked / share + 1 - work.clocked)
-        return time, at_full * share**p.frequency_power + moved
+        return time, max(at_full * share**p.frequency_power + moved, least * time)
 
     time, joules = at(1.0)
     if joules <= limit * max(time, window):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from meshcast.estimate.energy import joules_per_flop
+from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import loop, transpose
 from meshcast.estimate.gpu.gemm import width
 from meshcast.estimate.gpu.machine import Machine, Work
@@ -30,7 +30,7 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
     if not isinstance(shape, Convolution):
         return Work(time=machine.launch + kernel.matrix_flops / rate.flops)
     p = machine.parameters
-    joules = kernel.matrix_flops * joules_per_flop(machine.device, rate.key, rate.flops)
+    joules = matrix_joules(kernel.matrix_flops, rate, machine.device)
     groups = max(shape.feature_groups, shape.batch_groups)
     if groups > 1 and _per_group(shape) < FEW_CHANNELS:
         return _depthwise(kernel, shape, machine)

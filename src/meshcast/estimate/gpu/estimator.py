@@ -45,13 +45,17 @@ class GpuAnalytical:
     Args:
         clocks: `burst`: short runs on a cool card, as benchmarks time them; `sustained`: for as long as one likes.
         calibration: Parameters and intervals; the shipped ones by default.
+        cold_cache: Nothing is left in L2 from what ran before; by default what fits is there.
     """
 
     name = "analytical"
     fidelity = "analytical"
 
-    def __init__(self, clocks: Clocks = "burst", calibration: Calibration | None = None) -> None:
+    def __init__(
+        self, clocks: Clocks = "burst", calibration: Calibration | None = None, *, cold_cache: bool = False
+    ) -> None:
         self.clocks: Clocks = clocks
+        self.cold_cache = cold_cache
         self.calibration = calibration or shipped_calibration()
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
@@ -76,11 +80,14 @@ class GpuAnalytical:
 
     def work(self, kernel: Kernel, device: Device) -> Work:
         """What one kernel takes at the full clock."""
-        return _MODELS[kernel.kind](kernel, Machine(device=device, parameters=self.calibration.parameters))
+        return _MODELS[kernel.kind](kernel, self._machine(device))
+
+    def _machine(self, device: Device) -> Machine:
+        return Machine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times, energies and intervals of kernels."""
-        machine = Machine(device=device, parameters=self.calibration.parameters)
+        machine = self._machine(device)
         works = [_MODELS[kernel.kind](kernel, machine) for kernel in kernels]
         results = [clocked(work, machine, self.clocks) for work in works]
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gzip
 import hashlib
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.gpu.estimator import GpuAnalytical
-from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters
+from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters, shipped_calibration
 from meshcast.hardware import Device, resolve
-from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.pipeline import Options, prepare
 from meshcast.validate.groundtruth import MeasuredProgram, read_measured_programs
 
@@ -28,7 +31,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("elementwise", "movement"),
         (
-            "launch_share", "blocks_per_sm_cycle", "hbm_read", "hbm_write_loss", "cache_share", "cache_full", "cache_none",
+            "launch_share", "blocks_per_sm_cycle", "hbm_read", "hbm_write_loss", "cache_share", "cache_full", "cache_none", "cache_written",
             "overlap", "loop_instructions", "loop_transcendental",
         ),
     ),
@@ -42,13 +45,14 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("gemm",),
         (
-            "tensor_share", "tile_step_cycles", "prologue_cycles", "tile_cycles", "sm_bytes_per_cycle", "misaligned",
+            "tensor_share", "tile_step_cycles", "prologue_ns", "tile_ns", "gemm_stream", "misaligned",
             "byte_transpose", "byte_direct", "burst_power", "power_window_us",
         ),
     ),
     (("conv",), ("conv_share", "conv_few_channels", "depthwise_instructions")),
-    (("attention",), ("flash_share", "flash_exp", "flash_backward_passes")),
 )  # fmt: skip
+POWER = ("frequency_power", "active_share", "vector_picojoules")
+FLASH = ("flash_share", "flash_exp")
 FACTORS = (1.4, 1.2, 1.1, 1.05, 1.02)
 LOW, HIGH = 0.05, 0.95
 
@@ -74,10 +78,26 @@ def read_samples(folder: Path, on: str) -> list[Sample]:
     for program in read_measured_programs(folder):
         if program.whole_model or program.time_us is None:
             continue
-        walk = [s for s in prepare(program.path, Options(on=on, fidelity="roofline")).lowered.schedule.walk()]
+        walk = prepare(program.path, Options(on=on, fidelity="roofline")).lowered.schedule.walk()
         kernels, counts = zip(*[(k, n) for k, n in walk if k.collective is None], strict=True)
         samples.append(Sample(program=program, kernels=kernels, counts=counts, measured=program.time_us * 1e-6))
     return samples
+
+
+def library_attention(samples: Sequence[Sample], folder: Path) -> list[Sample]:
+    """The fused attention calls of those programs that have them, against the kernels their custom calls launched."""
+    packed = folder / "measurements.jsonl.gz"
+    text = gzip.decompress(packed.read_bytes()) if packed.is_file() else (folder / "measurements.jsonl").read_bytes()
+    launched = {row["id"]: row["kernels"] for row in map(json.loads, text.splitlines())}
+    found = []
+    for sample in samples:
+        calls = {k["hlo_op"] for k in launched[sample.program.id] if "cudnn" in k["kernel"]}
+        chosen = [(k, n) for k, n in zip(sample.kernels, sample.counts, strict=True) if k.kind is KernelKind.ATTENTION]
+        if chosen and calls:
+            measured = sum(k["us"] for k in launched[sample.program.id] if k["hlo_op"] in calls) * 1e-6
+            kernels, counts = zip(*chosen, strict=True)
+            found.append(replace(sample, kernels=kernels, counts=counts, measured=measured))
+    return found
 
 
 def residual(sample: Sample, parameters: Parameters, device: Device) -> float:
@@ -95,6 +115,21 @@ def loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> f
     return sum(sum(v) / len(v) for v in groups.values()) / len(groups)
 
 
+def energy_loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> float:
+    """The mean absolute residual of energy above idle, of sustained runs."""
+    estimator = GpuAnalytical("sustained", Calibration(parameters=parameters, intervals={}))
+    residuals = []
+    for sample in samples:
+        joules = estimator.estimate(sample.kernels, device).energy
+        taken, run = sample.program.energy_j(0.0), sample.program.energy
+        if taken is None or run is None:
+            continue
+        above_idle = taken - idle_watts(device) * run.run_us * 1e-6
+        predicted = sum(j * n for j, n in zip(joules, sample.counts, strict=True))
+        residuals.append(abs(math.log(predicted / above_idle)))
+    return sum(residuals) / len(residuals) if residuals else 0.0
+
+
 def search(start: Parameters, names: Sequence[str], cost: Callable[[Parameters], float]) -> Parameters:
     """Coordinate search by shrinking factors."""
     best, lowest = start, cost(start)
@@ -110,7 +145,7 @@ def search(start: Parameters, names: Sequence[str], cost: Callable[[Parameters],
     return best
 
 
-def fit(samples: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
+def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
     """All stages, twice: what a later one changes may move an earlier optimum."""
     parameters = start
     for _ in range(2):
@@ -119,6 +154,9 @@ def fit(samples: Sequence[Sample], device: Device, start: Parameters) -> Paramet
             if not chosen:
                 continue
             parameters = search(parameters, names, lambda p, rows=chosen: loss(rows, p, device))  # type: ignore[misc]
+        parameters = search(parameters, POWER, lambda p: energy_loss(samples, p, device))
+        rows = [s for s in calls if s.fitted]
+        parameters = search(parameters, FLASH, lambda p, rows=rows: loss(rows, p, device))  # type: ignore[misc]
     return parameters
 
 
@@ -172,8 +210,9 @@ def main() -> None:
     given = parser.parse_args()
     device = resolve(given.on).device
     samples = read_samples(given.folder, given.on)
-    shipped = GpuAnalytical().calibration.parameters
-    parameters = shipped if given.report else fit(samples, device, Parameters())
+    parameters = shipped_calibration().parameters if given.report else fit(
+        samples, library_attention(samples, given.folder), device, Parameters()
+    )
     lines = report(samples, parameters, device)
     print("\n".join(lines))
     if given.write:

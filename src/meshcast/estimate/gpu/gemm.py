@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.estimate.energy import joules_per_flop
+from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import loop, transpose
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.reduction import reduction
@@ -48,7 +48,7 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
     work = product_time(product, machine)
     if element <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
         work = _byte_product(product, shape, machine)
-    return replace(work, matrix_joules=kernel.matrix_flops * joules_per_flop(machine.device, rate.key, rate.flops))
+    return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
 
 
 def _aligned(shape: Gemm, machine: Machine) -> float:

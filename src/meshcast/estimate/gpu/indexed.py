@@ -34,7 +34,7 @@ def gather(kernel: Kernel, machine: Machine) -> Work:
         return loop_fusion(kernel, machine)
     elements, fetched = _sectors(shape)
     touched = min(fetched, float(shape.table.bytes))
-    read = touched if hit_share(touched + kernel.written_bytes, machine) else max(fetched, touched)
+    read = touched if hit_share(touched, kernel.written_bytes, machine) else max(fetched, touched)
     return loop(elements, read, kernel.written_bytes, 0.0, machine)
 
 
@@ -48,7 +48,7 @@ def scatter(kernel: Kernel, machine: Machine) -> Work:
     touched = min(touched, float(shape.table.bytes))
     small = DTYPE_BITS[shape.table.dtype] < 32
     atomics = elements * (p.compare_swap_cost if small else 1.0) / (p.atomics_per_sm_cycle * machine.sms * machine.clock)
-    dram = 2 * touched * (1 - hit_share(2 * touched, machine))
+    dram = 2 * touched * (1 - hit_share(touched, touched, machine))
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     started = blocks(elements, machine) / machine.block_rate
     time = machine.launch + machine.overlapped(max(atomics, started), memory)

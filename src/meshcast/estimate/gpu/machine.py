@@ -46,6 +46,7 @@ class Machine:
 
     device: Device
     parameters: Parameters
+    cold_cache: bool = False
 
     @cached_property
     def sms(self) -> int:
@@ -78,9 +79,14 @@ class Machine:
         return self.device.vector_flops["f32"] / 2 * self.boost
 
     @cached_property
+    def clusters(self) -> bool:
+        """Whether neighbouring blocks can share what they fetch (thread block clusters, since Hopper)."""
+        return self.device.architecture not in ("Volta", "Turing", "Ampere", "Ada", "Ada Lovelace")
+
+    @cached_property
     def cache_bandwidth(self) -> float:
-        """L2 bytes per second; 1.6 times the memory's (the H200's ratio) where the catalogue has none."""
-        bandwidth = self.device.cache_bandwidth or 1.6 * self.device.memory_bandwidth
+        """L2 bytes per second; where the catalogue has none, the H200's 29 bytes per SM and cycle."""
+        bandwidth = self.device.cache_bandwidth or 29.0 * self.sms * self.clock
         return self.parameters.cache_share * max(bandwidth, self.device.memory_bandwidth)
 
     def overlapped(self, *seconds: float) -> float:

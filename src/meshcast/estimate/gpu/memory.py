@@ -20,9 +20,12 @@ class Traffic:
     dram_bytes: float
 
 
-def hit_share(footprint: float, machine: Machine) -> float:
-    """The share of a kernel's bytes that L2 still holds."""
+def hit_share(read: float, written: float, machine: Machine) -> float:
+    """The share of a kernel's bytes that L2 still holds; a written line takes more room, as it waits to be evicted."""
+    if machine.cold_cache:
+        return 0.0
     p, capacity = machine.parameters, machine.device.cache_bytes
+    footprint = read + p.cache_written * written
     full, none = p.cache_full * capacity, max(p.cache_none, p.cache_full * 1.01) * capacity
     return min(1.0, max(0.0, (none - footprint) / (none - full)))
 
@@ -33,7 +36,7 @@ def traffic(read: float, written: float, machine: Machine, *, efficiency: float 
     if not moved:
         return Traffic(seconds=0.0, dram_bytes=0.0)
     p = machine.parameters
-    hits = hit_share(moved, machine)
+    hits = hit_share(read, written, machine)
     dram = machine.device.memory_bandwidth * (p.hbm_read - p.hbm_write_loss * written / moved) * efficiency
     seconds = moved * (hits / machine.cache_bandwidth + (1 - hits) / dram)
     return Traffic(seconds=seconds, dram_bytes=moved * (1 - hits))

@@ -111,7 +111,7 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
     p = machine.parameters
     issued = elements * p.gather_instructions
     moved = kernel.read_bytes + kernel.written_bytes
-    dram = moved * (1 - hit_share(moved, machine))
+    dram = moved * (1 - hit_share(kernel.read_bytes, kernel.written_bytes, machine))
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     compute = issued / machine.instruction_rate
     return Work(

@@ -4,8 +4,8 @@ For a tile `bm x bn`, K-steps of 128 bytes and `s` splits of K:
  - `step = max(bm * bn * bk / MACs per cycle / share, (bm + bn) * bk * width / 128 bytes per cycle) + c` cycles (shared
    memory feeds the tensor cores with 128 bytes per cycle);
  - `compute = ceil(tiles * s / SMs) * (steps / s * step + between tiles) / clock`: wave quantisation;
- - `fetch = tiles * (bm + bn) * K * width / min(L2 bandwidth, busy SMs * bytes per SM)`, where a cluster of two blocks
-   shares the longer side's operand (TMA multicast);
+ - `fetch = tiles * (bm + bn) * K * width / min(L2 bandwidth, busy SMs * bytes per SM)`, where clusters of 2 x 2 blocks
+   share their operands (TMA multicast, from Hopper on) and an SM takes at most 64 bytes per cycle;
  - `memory`: operands and result once, and `s` partial results in f32;
  - `t = launch + prologue + |compute, fetch, memory|_p`, and for `s > 1` a kernel that sums the partial results.
 """
@@ -25,6 +25,7 @@ from meshcast.estimate.gpu.memory import traffic
 Array = npt.NDArray[np.float64]
 STEP_BYTES = 128
 SHARED_BYTES_PER_CYCLE = 128
+FETCH_BYTES_PER_CYCLE = 64
 _SIDES = (8, 16, 32, 64, 96, 128, 160, 192, 256, 320)
 _SPLITS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 _LARGEST = 256 * 160  # accumulators of a tile: registers of two warp groups
@@ -70,17 +71,18 @@ def product_time(product: Product, machine: Machine) -> Work:
     macs_per_cycle = product.peak / (2 * machine.sms * machine.device.peak_clock_hz)
     fed = (bm + bn) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
     step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
-    compute = np.ceil(tiles / machine.sms) * (steps * step + p.tile_cycles) / machine.clock
+    # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
+    between = (p.tile_ns if machine.clusters else p.tile_ns + p.prologue_ns) * 1e-9
+    compute = np.ceil(tiles / machine.sms) * (steps * step / machine.clock + between)
 
-    row_share = np.where(columns > 1, 0.5, 1.0)  # lhs rows shared by two neighbouring columns of tiles
-    column_share = np.where(rows > 1, 0.5, 1.0)
-    sides = np.where(bm >= bn, bm * row_share + bn, bm + bn * column_share)
+    shared = 0.5 if machine.clusters else 1.0
+    sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
     busy = np.minimum(tiles, machine.sms)
-    per_sm = p.sm_bytes_per_cycle * machine.clock
+    per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
     fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
 
     results = product.batch * product.m * product.n
-    once = traffic(product.read, product.written, machine)
+    once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream)
     partial = np.where(splits > 1, splits * results * 4 / machine.cache_bandwidth, 0.0)
     moved = once.seconds + partial
     norm = p.overlap
@@ -88,7 +90,7 @@ def product_time(product: Product, machine: Machine) -> Work:
     joined = longest * ((compute / longest) ** norm + (fetch / longest) ** norm + (moved / longest) ** norm) ** (1 / norm)
     summed = np.array([_reduction(results, s, product.written, machine).time for s in _SPLITS])
     extra = summed[np.searchsorted(np.array(_SPLITS), splits)]
-    time = machine.launch + p.prologue_cycles / machine.clock + joined + extra
+    time = machine.launch + p.prologue_ns * 1e-9 + joined + extra
     best = int(np.argmin(time))
     return Work(
         time=float(time[best]),

@@ -132,8 +132,8 @@ def partition_figure(repeats: int) -> Figure:
 def large_figure() -> Figure:
     """Llama-3 405B over 16,384 devices from nothing: capture, partition, predict, in a process of its own."""
     command = [
-        sys.executable, "-m", "meshcast", "predict", "llama3-405b", "--on", "dgx-h100", "--mesh", "data=16,fsdp=128,tensor=8",
-        "--set", "batch=2048", "--set", "seq=8192", "--json",
+        sys.executable, "-m", "meshcast", "predict", "llama3-405b", "--on", "dgx-h100",
+        "--mesh", "data=16,fsdp=128,tensor=8", "--set", "batch=2048", "--set", "seq=8192", "--json",
     ]  # fmt: skip
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     start = time.perf_counter()
@@ -179,7 +179,10 @@ def main() -> None:
         if options.json:
             print(json.dumps({"machine": machine, **asdict(figure), "ratio": figure.ratio}), flush=True)
         else:
-            print(f"{figure.what}: {figure.seconds:.3f} s = {figure.ratio:.1f} x {figure.floor}; budget {figure.budget}", flush=True)
+            print(
+                f"{figure.what}: {figure.seconds:.3f} s = {figure.ratio:.1f} x {figure.floor}; budget {figure.budget}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

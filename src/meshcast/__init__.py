@@ -14,7 +14,8 @@ from typing import Any
 from meshcast.version import VERSION as __version__
 
 _EXPORTS = {
-    "predict": "meshcast.pipeline", "prepare": "meshcast.pipeline", "Options": "meshcast.pipeline", "Run": "meshcast.pipeline",
+    "predict": "meshcast.pipeline", "prepare": "meshcast.pipeline", "Options": "meshcast.pipeline",
+    "Run": "meshcast.pipeline",
     "capture": "meshcast.capture", "load": "meshcast.capture", "read_program": "meshcast.capture",
     "Program": "meshcast.capture", "partition": "meshcast.partition", "read_workload": "meshcast.workload",
     "ReadOptions": "meshcast.workload", "Workload": "meshcast.workload", "lower": "meshcast.lower",

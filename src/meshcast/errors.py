@@ -33,6 +33,13 @@ class MeshcastError(Exception):
         return {"error": {"code": self.code, "message": self.message, "where": self.where, "fix": self.fix}}
 
 
+class BugError(MeshcastError):
+    """A failure of ours, reported for one target so that the others are still answered."""
+
+    code = "bug"
+    exit_code = 1
+
+
 class UsageError(MeshcastError):
     """The command or call itself is wrong: a flag, a name, a mesh that does not match."""
 

@@ -1,4 +1,4 @@
-"""The whole way of the data in one call: `predict(target, on=...)`; each stage is one function that can be called alone."""
+"""The whole way of the data in one call: `predict(target, on=...)`; each stage can be called alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
     cluster = resolve(options.on)
     estimators = _estimators(options.fidelity)
     if options.network not in NETWORKS:
-        raise UsageError(f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORKS))
+        raise UsageError(
+            f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORKS)
+        )
     device = cluster.device
     platform = {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")
     program = load(
@@ -87,7 +89,12 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
     devices, notes = _device_count(workload, options.devices)
     lowered = lower(workload, backend={"tpu": "xla-tpu"}.get(device.kind, "xla-gpu"))
     return Run(
-        lowered=lowered, cluster=cluster.for_devices(devices), devices=devices, estimators=estimators, options=options, notes=notes
+        lowered=lowered,
+        cluster=cluster.for_devices(devices),
+        devices=devices,
+        estimators=estimators,
+        options=options,
+        notes=notes,
     )
 
 
@@ -107,7 +114,8 @@ def _device_count(workload: Workload, asked: int | None) -> tuple[int, tuple[str
     raise UsageError(
         f"the program is sharded over {workload.devices} devices ({workload.mesh}), not {asked}",
         where="--devices",
-        fix="change the mesh with --mesh, e.g. --mesh " + ",".join(f"{name}={size}" for name, size in workload.mesh.axes),
+        fix="change the mesh with --mesh, e.g. --mesh "
+        + ",".join(f"{name}={size}" for name, size in workload.mesh.axes),
     )
 
 
@@ -331,7 +339,8 @@ def _does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
         levers.append(f"shard parameters and optimizer state further: {format_bytes(state)} of them lie on each device")
     if memory.temporaries > memory.peak // 4:
         levers.append(
-            f"recompute activations (jax.checkpoint) or use smaller microbatches: temporaries take {format_bytes(memory.temporaries)}"
+            "recompute activations (jax.checkpoint) or use smaller microbatches: "
+            f"temporaries take {format_bytes(memory.temporaries)}"
         )
     if memory.outputs > memory.aliased + memory.peak // 10:
         levers.append("donate the arguments that outputs replace (donate_argnums)")

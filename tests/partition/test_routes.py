@@ -1,7 +1,7 @@
 """Two routes, one answer: Shardy's passes against XLA's own SPMD partitioner at 8 devices.
 
 FLOPs per device agree exactly; bytes per collective kind agree within 10 % except where `EXPLAINED` says why
-(docs/partitioning.md has the table). Collectives are compared where XLA's partitioner stops, before either side merges them.
+(docs/partitioning.md has the table). Collectives are compared where XLA's partitioner stops, before they are merged.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ def test_all_to_all_between_dimensions(kit: MeshKit) -> None:
     def move(a: Any) -> Any:
         return kit.constrain(kit.constrain(a * 2, "x", None) + 1, None, "x")
 
-    assert [kind for kind, *_ in _collectives(_read(kit.capture(move, kit.shape((64, 16), "x", None))))] == ["all_to_all"]
+    assert [kind for kind, *_ in _collectives(_read(kit.capture(move, kit.shape((64, 16), "x", None))))] == [
+        "all_to_all"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,11 +59,18 @@ def test_all_to_all_between_dimensions(kit: MeshKit) -> None:
     [
         # Bytes the worst shard receives: rows of 16 f32.
         ("slice", lambda a: a[3:35], ("x",), 8 * 64),
-        ("pad", lambda a: jnp.pad(a, ((1, 7), (0, 0))), ("x",), 5 * 64),  # shard 2 of [18 rows] needs rows 35 to 52, holds 32 to 47
+        (
+            "pad",
+            lambda a: jnp.pad(a, ((1, 7), (0, 0))),
+            ("x",),
+            5 * 64,
+        ),  # shard 2 of [18 rows] needs rows 35 to 52, holds 32 to 47
         ("reverse", lambda a: a[::-1], ("x",), 16 * 64),
     ],
 )
-def test_shifts_along_a_sharded_dimension_imply_a_halo(kit: MeshKit, name: str, function: Any, spec: Any, moved: int) -> None:
+def test_shifts_along_a_sharded_dimension_imply_a_halo(
+    kit: MeshKit, name: str, function: Any, spec: Any, moved: int
+) -> None:
     workload = _read(kit.capture(lambda a: kit.constrain(function(a), *spec), kit.shape((64, 16), "x")))
     (collective,) = [c for c, _ in workload.collectives()]
     assert (collective.kind, collective.reason, collective.payload_bytes) == ("collective_permute", "halo", moved)
@@ -111,8 +120,12 @@ def test_loops_inside_shard_map_keep_local_shapes(kit: MeshKit) -> None:
         y, _ = jax.lax.scan(lambda h, layer: (jax.lax.psum(h @ layer, "y"), None), x, w)
         return y
 
-    mapped = jax.shard_map(body, mesh=kit.mesh, in_specs=(P(None, "y", None), P("x", "y")), out_specs=P("x", None), check_vma=False)
-    workload = _read(kit.capture(lambda w, x: mapped(w, x), kit.shape((3, 32, 16), None, "y"), kit.shape((64, 32), "x", "y")))
+    mapped = jax.shard_map(
+        body, mesh=kit.mesh, in_specs=(P(None, "y", None), P("x", "y")), out_specs=P("x", None), check_vma=False
+    )
+    workload = _read(
+        kit.capture(lambda w, x: mapped(w, x), kit.shape((3, 32, 16), None, "y"), kit.shape((64, 32), "x", "y"))
+    )
     assert workload.totals.matrix_flops == {"f32": 3 * 2 * 16 * 16 * 16}
     (collective, count) = next(iter(workload.collectives()))
     assert (collective.kind, str(collective.group), count) == ("all_reduce", "y", 3)
@@ -143,7 +156,9 @@ def test_131072_devices_keep_groups_compact() -> None:
     mesh = {"data": 128, "fsdp": 128, "tensor": 8}
     settings = {"batch": 16384, "seq": 16, "heads": 8, "kv_heads": 8, "dim": 1024, "ffn": 2048, "vocab": 2048}
     accepted = models.zoo()["llama3-tiny"].overrides()
-    function, arguments, options = models.build("llama3-tiny", mesh=mesh, **{k: v for k, v in settings.items() if k in accepted})
+    function, arguments, options = models.build(
+        "llama3-tiny", mesh=mesh, **{k: v for k, v in settings.items() if k in accepted}
+    )
     workload = _read(capture(function, *arguments, name="llama", options=options))
     assert workload.devices == 131072
     for collective, _ in workload.collectives():

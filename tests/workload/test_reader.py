@@ -35,7 +35,8 @@ def loop_text(*, start: int = 0, limit: int = 10, step: int = 1, direction: str 
         }} do {{
           %step = stablehlo.constant dense<{step}> : tensor<i32>
           %j = stablehlo.{op} %i, %step : tensor<i32>
-          %z = stablehlo.dot_general %y, %y, contracting_dims = [1] x [0] : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+          %z = stablehlo.dot_general %y, %y, contracting_dims = [1] x [0]
+            : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
           stablehlo.return %j, %z : tensor<i32>, tensor<8x8xf32>
         }}
       return %0#1 : tensor<8x8xf32>
@@ -94,14 +95,17 @@ def test_calls_are_inlined_each_time() -> None:
       return %1 : tensor<4x4xf32>
     }
     func.func private @square(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-      %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+      %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+        : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
       return %0 : tensor<4x4xf32>
     }""")
     assert workload.totals.matrix_flops == {"f32": 2 * 2 * 4**3}
 
 
 def test_a_branch_counts_its_costlier_side() -> None:
-    workload = read_function(lambda p, x: jax.lax.cond(p, lambda y: y @ y @ y, lambda y: y + 1.0, x), jnp.bool_(True), F32)
+    workload = read_function(
+        lambda p, x: jax.lax.cond(p, lambda y: y @ y @ y, lambda y: y + 1.0, x), jnp.bool_(True), F32
+    )
     assert workload.totals.matrix_flops == {"f32": 2 * 2 * 8**3}
     assert any("branch" in warning for warning in workload.warnings)
 
@@ -134,7 +138,9 @@ def test_explicit_collectives_keep_their_groups_compact() -> None:
     workload = read_text("""
     module attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
     func.func public @main(%x: tensor<8x8xf32>) -> tensor<32x8xf32> {
-      %0 = "stablehlo.all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 2, 4, 6], [1, 3, 5, 7]]> : tensor<2x4xi64>}> : (tensor<8x8xf32>) -> tensor<32x8xf32>
+      %0 = "stablehlo.all_gather"(%x) <{
+        all_gather_dim = 0 : i64, replica_groups = dense<[[0, 2, 4, 6], [1, 3, 5, 7]]> : tensor<2x4xi64>}>
+        : (tensor<8x8xf32>) -> tensor<32x8xf32>
       return %0 : tensor<32x8xf32>
     }}""")
     ((collective, count),) = workload.collectives()

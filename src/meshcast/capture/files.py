@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from meshcast.capture import bytecode, mlir
 from meshcast.capture.constants import shortened
+from meshcast.capture.probe import probe_bytecode
 from meshcast.capture.program import Program, argument_names, from_module
 from meshcast.errors import InputError, UsageError
 from meshcast.units import format_bytes
@@ -87,6 +88,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     if data[:4] == bytecode.MAGIC:
         _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)
         portable = b"StableHLO_v" in data[:64]
+        probe_bytecode(data, portable=portable, where=where)
         module = mlir.deserialize_portable(data, where=where) if portable else mlir.parse(data, where=where)
         return _finish(module, name=name, where=where, digest=digest, dims=dims)
     if b"\0" in data[:4096]:

@@ -2,9 +2,8 @@
 
 Only `jaxlib.mlir` is imported here, never `jax`: reading a file then costs a third of a second instead of two.
 
-Bytecode cut at any of the offsets tried ends in a typed error. Bytecode with bytes changed in place may abort the
-process inside the native reader (1 to 5 of 100 random changes) or make it ask for memory without end; of gz files the
-checksum catches such damage before it gets here.
+Bytecode with bytes changed in place can abort the native reader (1 to 5 of 100 random changes) or make it ask for
+memory without end: `probe` reads it in a child process before it is read here.
 """
 
 from __future__ import annotations

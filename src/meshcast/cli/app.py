@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from meshcast.cli import devices, doctor, models, predict, show, validate
-from meshcast.errors import MeshcastError
+from meshcast.errors import MeshcastError, UsageError
 from meshcast.version import VERSION
 
 app = typer.Typer(
@@ -38,17 +38,27 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 def run() -> None:
     """Runs the command; a user's mistake is a message and an exit code, never a traceback."""
+    as_json = "--json" in sys.argv
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except MeshcastError as error:
-        report(error, as_json="--json" in sys.argv)
+        report(error, as_json=as_json)
         sys.exit(error.exit_code)
+    except typer.Abort:
+        sys.exit(130)
     except KeyboardInterrupt:
         print("meshcast: interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has left: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # not the command line parser's: a bug of ours, with its traceback
+            raise
+        if as_json:
+            emit_json(UsageError(error.format_message(), where="command line", fix="see --help").to_json())
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(2)
 
 
 def report(error: MeshcastError, *, as_json: bool) -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 On = Annotated[str, typer.Option("--on", help="Device or cluster of the catalogue (meshcast devices), or a TOML file.")]
 Devices = Annotated[int | None, typer.Option("--devices", help="How many devices; must match the program's mesh.")]
-MeshText = Annotated[str | None, typer.Option("--mesh", help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.")]
+MeshText = Annotated[
+    str | None, typer.Option("--mesh", help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.")
+]
 Fidelity = Annotated[str, typer.Option("--fidelity", help="roofline, or auto: the best that supports the target.")]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
 Partitioner = Annotated[
@@ -22,10 +24,13 @@ Partitioner = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
 TripCounts = Annotated[
-    list[str] | None, typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N.")
+    list[str] | None,
+    typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N."),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of a zoo model: seq=8192.")]
-Approximate = Annotated[bool, typer.Option("--approximate", help="Go on with unknown custom calls, costed by their bytes.")]
+Approximate = Annotated[
+    bool, typer.Option("--approximate", help="Go on with unknown custom calls, costed by their bytes.")
+]
 
 
 def pairs(texts: list[str] | None, flag: str) -> dict[str, str]:
@@ -65,9 +70,9 @@ def positive(text: str, flag: str) -> int:
 
 
 def options(
-    *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto", network: str = "alpha-beta",
-    dims: list[str] | None = None, trips: list[str] | None = None, settings: list[str] | None = None,
-    approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
+    *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
+    network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
+    settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.

@@ -12,7 +12,9 @@ def models_command(json: flags.Json = False) -> None:
 
     zoo = models.zoo()
     if json:
-        emit_json({"schema": "meshcast.models/1", "models": [{"name": b.name, "summary": b.summary} for b in zoo.values()]})
+        emit_json(
+            {"schema": "meshcast.models/1", "models": [{"name": b.name, "summary": b.summary} for b in zoo.values()]}
+        )
         return
     from rich.console import Console
     from rich.table import Table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Annotated
 
 import typer
@@ -10,7 +11,9 @@ from meshcast.cli import arguments as flags
 
 
 def predict_command(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")],
+    targets: Annotated[
+        list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
+    ],
     on: flags.On = "h100-sxm",
     devices: flags.Devices = None,
     mesh: flags.MeshText = None,
@@ -25,27 +28,32 @@ def predict_command(
 ) -> None:
     """Predicts step time, memory, communication and energy of each TARGET."""
     from meshcast.cli.app import emit_json, report
-    from meshcast.errors import MeshcastError
+    from meshcast.errors import BugError, MeshcastError
     from meshcast.pipeline import predict
     from meshcast.results.printer import print_prediction
 
     options = flags.options(
-        on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count, settings=setting,
-        approximate=approximate, partitioner=partitioner,
+        on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
+        settings=setting, approximate=approximate, partitioner=partitioner,
     )  # fmt: skip
-    gravest = 0
+    codes: set[int] = set()
     for target in targets:
         try:
             prediction = predict(target, options)
         except MeshcastError as error:
             report(error, as_json=json)
-            gravest = max(gravest, error.exit_code)
+            codes.add(error.exit_code)
+            continue
+        except Exception as error:  # a bug of ours in one target must not lose the answers to the others
+            traceback.print_exc()
+            report(BugError(f"{type(error).__name__}: {error}", where=target), as_json=json)
+            codes.add(BugError.exit_code)
             continue
         if json:
             emit_json(prediction.to_json())
         else:
             print_prediction(prediction)
         if not prediction.feasible:
-            gravest = max(gravest, 3)
-    if gravest:
-        raise typer.Exit(gravest)
+            codes.add(3)
+    if codes:
+        raise typer.Exit(1 if 1 in codes else max(codes))  # a bug is the gravest

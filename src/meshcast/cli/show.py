@@ -14,7 +14,9 @@ def show_command(
     on: flags.On = "h100-sxm",
     mesh: flags.MeshText = None,
     kernels: Annotated[bool, typer.Option("--kernels", help="Kernels after lowering, with their times.")] = False,
-    partitioned: Annotated[bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")] = False,
+    partitioned: Annotated[
+        bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,

@@ -55,10 +55,32 @@ class Builder:
                     f"{self.name} has no setting {name!r}, {nearest(name, accepted)}",
                     fix="its settings are " + ", ".join(accepted),
                 )
+            _check_setting(name, overrides[name], accepted[name])
         fields = {field.name for field in dataclasses.fields(config)}
         config = dataclasses.replace(config, **{name: value for name, value in overrides.items() if name in fields})
         keywords = {name: value for name, value in overrides.items() if name not in fields}
         return function(config, mesh=mesh, **keywords)
+
+
+def _check_setting(name: str, value: Any, default: Any) -> None:
+    """Raises when a value is not of its default's kind; counts are positive."""
+    if default is None or default is inspect.Parameter.empty:
+        return
+    wanted = (
+        "true or false"
+        if isinstance(default, bool)
+        else {int: "a positive integer", float: "a number"}.get(type(default), "text")
+    )
+    fits = {
+        "true or false": isinstance(value, bool),
+        "a positive integer": isinstance(value, int) and not isinstance(value, bool) and value > 0,
+        "a number": isinstance(value, (int, float)) and not isinstance(value, bool),
+        "text": isinstance(value, type(default)),
+    }[wanted]
+    if not fits:
+        raise UsageError(
+            f"the setting {name} is {wanted}, not {value!r}", where="--set", fix=f"its default is {default!r}"
+        )
 
 
 _LLAMA = {

@@ -53,7 +53,7 @@ def attention(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None =
     q = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
     scores = jnp.einsum("bskgd,btkd->bkgst", q, k).astype(jnp.float32) * width**-0.5
     if mask is not None:
-        scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
+        scores = jnp.where(mask, scores, jnp.float32(-1e30))
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
     return jnp.einsum("bkgst,btkd->bskgd", weights, v).reshape(batch, length, heads, width)
 

@@ -1,21 +1,15 @@
-"""The child process that runs Shardy: a failed check inside Shardy aborts the process, and must not abort ours.
-
-Protocol, on stdin and stdout, repeated until end of file: a JSON line `{"bytes": n, "mesh": {...} | null,
-"optimise": true}` and n bytes
-of MLIR bytecode in; a JSON line `{"ok": true, "bytes": n}` and n bytes out, or `{"ok": false, "message": "..."}`.
-"""
+"""The child process that runs Shardy: a failed check inside Shardy aborts the process, and must not abort ours."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 from jaxlib.mlir import passmanager
 
 from meshcast.capture.mlir import ir, make_context, sdy, to_bytecode
 from meshcast.capture.program import entry_function
+from meshcast.child import serve
 from meshcast.partition.inline import inline_calls
 from meshcast.partition.rewrites import reassociate_all_reduces, scans_to_windows, scatter_sliced_all_reduces
 
@@ -58,7 +52,7 @@ def _run(module: Any, stages: Sequence[str]) -> None:
 
 
 def _resize_meshes(module: Any, sizes: Mapping[str, int]) -> None:
-    """Gives every mesh of the module new axis sizes: the program's types are global, so any mesh of these axes will do."""
+    """Gives every mesh of the module new axis sizes: types are global, so any mesh with these axes will do."""
     total = 1
     for op in module.body.operations:
         if op.operation.name != "sdy.mesh":
@@ -73,21 +67,10 @@ def _resize_meshes(module: Any, sizes: Mapping[str, int]) -> None:
     module.operation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), total)
 
 
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answers requests until the parent closes the pipe."""
-    while header := source.readline():
-        request = json.loads(header)
-        data = source.read(request["bytes"])
-        try:
-            result = partition_module(data, request["mesh"], optimise=request["optimise"])
-        except Exception as error:  # everything MLIR or Shardy reports goes back as text
-            answer: dict[str, Any] = {"ok": False, "message": str(error)}
-            result = b""
-        else:
-            answer = {"ok": True, "bytes": len(result)}
-        sink.write(json.dumps(answer).encode() + b"\n" + result)
-        sink.flush()
+def answer(request: dict[str, Any], data: bytes) -> bytes:
+    """One request: `{"mesh": {...} | null, "optimise": bool}` and the module's bytecode."""
+    return partition_module(data, request["mesh"], optimise=request["optimise"])
 
 
 if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve(answer)

@@ -33,7 +33,7 @@ def compile_options(devices: int) -> Any:
 def main(arguments: list[str]) -> None:
     """Compiles the program in `arguments[0]` for `arguments[1]` devices."""
     program, devices = Path(arguments[0]).read_bytes(), int(arguments[1])
-    client = xla_client.make_cpu_client()
+    client: Any = xla_client.make_cpu_client()
     client.compile_and_load(program, _jax.DeviceList(tuple(client.devices())), compile_options(devices))
 
 

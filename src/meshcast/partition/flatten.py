@@ -1,4 +1,4 @@
-"""One flat function without repeated work: calls inlined and equal expressions merged, as every XLA backend does first."""
+"""One flat function without repeated work: calls inlined, equal expressions merged, as every XLA backend does first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshcast.partition.inline import inline_calls
 def flatten(program: Program) -> Program:
     """The program with its calls inlined and equal pure ops merged; the original is left alone.
 
-    Programs that come from optimised HLO keep their calls: these are XLA's own fusions, and XLA has merged what it could.
+    Programs from optimised HLO keep their calls: these are XLA's own fusions, and XLA has merged what it could.
     """
     if _has_fusions(program.module):
         return program

@@ -1,11 +1,11 @@
 """Rewrites around Shardy's passes, on the MLIR module, in the child process.
 
-Before: associative `chlo.scan` (how JAX 0.11+ lowers cumsum) becomes the window reduction of JAX 0.10, for which Shardy has
-sharding rules; its legalisation is a sequential loop that no backend would run.
+Before: associative `chlo.scan` (how JAX 0.11+ lowers cumsum) becomes the window reduction of JAX 0.10, for which Shardy
+has sharding rules; its legalisation is a sequential loop that no backend would run.
 
-After: what XLA's AllReduceReassociate and ReduceScatterCreator do on every backend. `AR(x) + AR(y)` becomes `AR(x + y)`, and
-an all-reduce whose result is sliced along some of its own axes becomes a reduce-scatter over those and an all-reduce
-over the others.
+After: what XLA's AllReduceReassociate and ReduceScatterCreator do on every backend. `AR(x) + AR(y)` becomes
+`AR(x + y)`, and an all-reduce whose result is sliced along some of its own axes becomes a reduce-scatter over those and
+an all-reduce over the others.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def reassociate_all_reduces(module: Any) -> None:
 
 
 def scatter_sliced_all_reduces(module: Any) -> None:
-    """An all-reduce over axes R sliced along T within R becomes a reduce-scatter over T and an all-reduce over R - T."""
+    """Turns an all-reduce over R, sliced along T within R, into a reduce-scatter over T and an all-reduce over R - T."""
     with module.context, ir.Location.unknown():
         for cut in list(_operations(module, "sdy.all_slice")):
             reduce = _owner(cut.operands[0])

@@ -13,7 +13,9 @@ from meshcast.partition import shardy, xla_spmd
 ROUTES = ("shardy", "xla")
 
 
-def partition(program: Program, *, mesh: Mapping[str, int] | None = None, route: str = "shardy", optimise: bool = True) -> Program:
+def partition(
+    program: Program, *, mesh: Mapping[str, int] | None = None, route: str = "shardy", optimise: bool = True
+) -> Program:
     """The program of one device, with explicit collectives; unsharded programs come back flattened.
 
     Args:
@@ -27,12 +29,18 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, route:
     if route != "xla":
         raise UsageError(f"no partitioner {route!r}", where="--partitioner", fix="one of " + ", ".join(ROUTES))
     if mesh:
-        raise UsageError("--mesh cannot be overridden on XLA's route", where="--partitioner xla", fix="capture it with that mesh")
+        raise UsageError(
+            "--mesh cannot be overridden on XLA's route", where="--partitioner xla", fix="capture it with that mesh"
+        )
     if program.partitioned or program.devices == 1:
         return shardy.partition(program)
     text = xla_spmd.partition(program.bytecode, devices=program.devices, where=program.name)
     local = from_bytes(text.encode(), name=program.name, where=program.source)
     same = len(local.arguments) == len(program.arguments)
     return replace(
-        local, mesh=program.mesh, sha256=program.sha256, arguments=program.arguments if same else local.arguments, partitioned=True
+        local,
+        mesh=program.mesh,
+        sha256=program.sha256,
+        arguments=program.arguments if same else local.arguments,
+        partitioned=True,
     )

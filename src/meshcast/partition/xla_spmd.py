@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from meshcast.child import child_environment
 from meshcast.errors import InputError, UnsupportedError, UsageError
-from meshcast.partition.shardy import child_environment
 
 MAX_DEVICES = 4096
 _POLL_S = 0.02

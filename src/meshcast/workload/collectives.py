@@ -24,7 +24,11 @@ STABLEHLO_COLLECTIVES = (
     "stablehlo.collective_permute", "stablehlo.collective_broadcast", "stablehlo.collective_reduce", "stablehlo.send",
     "stablehlo.recv",
 )  # fmt: skip
-_AXES_ATTRIBUTE = {"all_reduce": "reduction_axes", "all_gather": "gathering_axes", "reduce_scatter": "reduce_scatter_axes"}
+_AXES_ATTRIBUTE = {
+    "all_reduce": "reduction_axes",
+    "all_gather": "gathering_axes",
+    "reduce_scatter": "reduce_scatter_axes",
+}
 _SHIFTING = frozenset(
     f"stablehlo.{name}"
     for name in ("slice", "pad", "reverse", "concatenate", "convolution", "reduce_window", "select_and_scatter")

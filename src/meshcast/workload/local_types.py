@@ -64,7 +64,9 @@ class LocalTypes:
                 shape = [bounds[d] if size == DYNAMIC else size for d, size in enumerate(shape)]
                 if DYNAMIC in shape:
                     raise UnsupportedError(
-                        f"a dynamic dimension without a bound in {value_type}", where=self._where, fix="give it with --dim"
+                        f"a dynamic dimension without a bound in {value_type}",
+                        where=self._where,
+                        fix="give it with --dim",
                     )
             return Tensor(tuple(shape), self._dtype(str(value_type.element_type)))
         text = str(value_type)

@@ -17,7 +17,10 @@ def summary_rows(workload: Workload) -> list[tuple[str, str]]:
         ("devices", f"{workload.devices} ({workload.mesh})"),
         ("ops", f"{totals.ops:,}"),
         ("matrix FLOPs", by_dtype or "none"),
-        ("vector FLOPs", f"{format_flops(sum(totals.vector_flops.values()))} + {totals.transcendentals:,.4g} transcendentals"),
+        (
+            "vector FLOPs",
+            f"{format_flops(sum(totals.vector_flops.values()))} + {totals.transcendentals:,.4g} transcendentals",
+        ),
         ("bytes, unfused", format_bytes(totals.unfused_bytes)),
     ]
     if totals.recomputed_flops:

@@ -22,8 +22,8 @@ _VIEW = Cost(kind=OpKind.VIEW)
 _SDY_VIEWS = frozenset(
     f"sdy.{name}"
     for name in (
-        "sharding_constraint", "propagation_barrier", "sharded_to_unreduced", "replicated_to_unreduced", "data_flow_edge",
-        "func_data_flow_edge", "sharding_group",
+        "sharding_constraint", "propagation_barrier", "sharded_to_unreduced", "replicated_to_unreduced",
+        "data_flow_edge", "func_data_flow_edge", "sharding_group",
     )
 )  # fmt: skip
 
@@ -88,7 +88,7 @@ class _Reader:
             if op.operation.name == "func.func":
                 self._functions[ir.StringAttr(op.attributes["sym_name"]).value] = op
         block = main.operation.regions[0].blocks[0]
-        marks = main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else None
+        marks = main.attributes.get("arg_attrs")
         inputs = []
         for index, argument in enumerate(block.arguments):
             attributes: Any = ir.DictAttr(marks[index]) if marks is not None else {}
@@ -200,7 +200,7 @@ class _Reader:
         )
 
     def _emit_halo(self, cost: Cost, operands: tuple[int, ...], location: str, ops: list[Op]) -> int:
-        """An exchange the program does not spell out; the value it returns is one more operand of the op that needs it."""
+        """An exchange the program does not spell out; its value is one more operand of the op that needs it."""
         received = len(self._tensors)
         self._tensors.append(Tensor((cost.written_bytes,), "i8"))
         self._emit("meshcast.halo", cost, operands[:1], (received,), location, ops)
@@ -338,7 +338,9 @@ class _Reader:
             blocks.append(Block(inputs=(), outputs=outputs, ops=tuple(inner)))
         self._warnings["a branch of the program depends on data: the costlier side is counted"] = None
         results = self._results(operation)
-        self._emit(operation.name, Cost(kind=OpKind.BRANCH), operands, results, location_name(operation), ops, tuple(blocks))
+        self._emit(
+            operation.name, Cost(kind=OpKind.BRANCH), operands, results, location_name(operation), ops, tuple(blocks)
+        )
 
     def _where(self, location: str, scope: str) -> str:
         return f"{self._program.source}{scope}" + (f" at {location}" if location else "")

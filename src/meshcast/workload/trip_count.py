@@ -9,7 +9,12 @@ import numpy as np
 from meshcast.capture.mlir import ir
 
 CONSTANTS = ("stablehlo.constant", "sdy.constant")
-_TRANSPARENT = ("stablehlo.convert", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.optimization_barrier")
+_TRANSPARENT = (
+    "stablehlo.convert",
+    "stablehlo.reshape",
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.optimization_barrier",
+)
 _KNOWN_COUNT = ("meshcast.trip_count", "mhlo.known_trip_count", "known_trip_count")
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 

@@ -17,8 +17,9 @@ from meshcast.workload.graph import Block, Collective, Op, OpKind, Tensor
 
 COLUMNS = np.dtype(
     [
-        ("name", "U48"), ("kind", "U16"), ("dtype", "U16"), ("count", "i8"), ("matrix_flops", "f8"), ("vector_flops", "f8"),
-        ("transcendentals", "f8"), ("read_bytes", "f8"), ("written_bytes", "f8"), ("sent_bytes", "f8"), ("recomputed", "?"),
+        ("name", "U48"), ("kind", "U16"), ("dtype", "U16"), ("count", "i8"), ("matrix_flops", "f8"),
+        ("vector_flops", "f8"), ("transcendentals", "f8"), ("read_bytes", "f8"), ("written_bytes", "f8"),
+        ("sent_bytes", "f8"), ("recomputed", "?"),
     ]
 )  # fmt: skip
 
@@ -77,8 +78,8 @@ class Workload:
             cost = op.cost
             sent = cost.geometry.sent_bytes if isinstance(cost.geometry, Collective) else 0.0
             rows.append(
-                (op.name, cost.kind.value, cost.dtype, count, cost.matrix_flops, cost.vector_flops, cost.transcendentals,
-                 sum(cost.operand_bytes), cost.written_bytes, sent, op.recomputed)
+                (op.name, cost.kind.value, cost.dtype, count, cost.matrix_flops, cost.vector_flops,
+                 cost.transcendentals, sum(cost.operand_bytes), cost.written_bytes, sent, op.recomputed)
             )  # fmt: skip
         return np.array(rows, dtype=COLUMNS)
 
@@ -145,6 +146,7 @@ def _walk(block: Block, count: int) -> Iterator[tuple[Op, int]]:
 def _weight(block: Block) -> float:
     """A hardware-free size of a block, to tell the costlier branch: FLOPs at 100 per byte."""
     return sum(
-        count * (op.cost.matrix_flops + op.cost.vector_flops + 100.0 * (sum(op.cost.operand_bytes) + op.cost.written_bytes))
+        count
+        * (op.cost.matrix_flops + op.cost.vector_flops + 100.0 * (sum(op.cost.operand_bytes) + op.cost.written_bytes))
         for op, count in _walk(block, 1)
     )

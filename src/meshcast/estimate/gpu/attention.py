@@ -1,8 +1,8 @@
 """Fused attention (flash): products at a share of peak, exponentials they do not hide, whole tiles along the diagonal.
 
-`t = launch + flops * waste / (share * peak) + x * exps * waste / exp rate` with `waste = 1 + 128 / kv_len` under a causal
-mask (tiles on the diagonal are computed whole); after Dao, "FlashAttention-2" (2023) and Shah et al., "FlashAttention-3"
-(2024). cuDNN clears its result first; its backward pass also clears, converts and pre-multiplies whole operands.
+`t = launch + flops * waste / (share * peak) + x * exps * waste / exp rate` with `waste = 1 + 128 / kv_len` under a
+causal mask (tiles on the diagonal are computed whole); after Dao, "FlashAttention-2" (2023) and Shah et al.,
+"FlashAttention-3" (2024). cuDNN clears its result first; its backward pass also clears, converts and pre-multiplies whole operands.
 """
 
 from __future__ import annotations

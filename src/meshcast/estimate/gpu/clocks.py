@@ -1,7 +1,8 @@
 """Power and clocks: what a kernel draws, the clock that the power cap allows, and the time at that clock.
 
-Energy above idle at clock `f` (full clock `F`): `E(f) = (matrix + vector) * (f / F)^k + bytes * e_byte`; voltage falls with
-the clock, so energy per operation does; a running kernel draws at least a share of the power budget. Time: `t(f) = t * (clocked * F / f + 1 - clocked)`. The limiter settles where
+Energy above idle at clock `f` (full clock `F`): `E(f) = (matrix + vector) * (f / F)^k + bytes * e_byte`; voltage falls
+with the clock, so energy per operation does; a running kernel draws at least a share of the power budget. Time:
+`t(f) = t * (clocked * F / f + 1 - clocked)`. The limiter settles where
 `idle + E(f) / max(t(f), window) = limit`, with the limit at TDP for sustained runs and somewhat above for short ones,
 whose power is averaged over a window that holds the launch gaps around short kernels too.
 """
@@ -20,8 +21,8 @@ Clocks = Literal["sustained", "burst"]
 LOWEST = 0.4  # of the full clock
 # The H200's energy per FLOP holds at the clock that its cap allowed: 1504 of 1980 MHz.
 MEASURED_CLOCK_SHARE = 0.76
-# Where none was measured: at that energy an H200 at its quoted peak would draw 0.786 pJ * 989 TFLOP/s = 778 W, of the 584 W
-# between idle and TDP. Other GPUs are taken to be as far beyond their own cap.
+# Where none was measured: at that energy an H200 at its quoted peak would draw 0.786 pJ * 989 TFLOP/s = 778 W, of the
+# 584 W between idle and TDP. Other GPUs are taken to be as far beyond their own cap.
 OVERDRAWN = 778 / 584
 
 

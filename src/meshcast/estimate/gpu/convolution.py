@@ -1,8 +1,8 @@
 """Convolutions: implicit GEMMs `(batch * out) x out_channels x (in_channels * kernel)`, and what cuDNN adds.
 
 Forward, input and filter gradients all have that form in StableHLO's terms (a filter gradient convolves over batches).
-Weights are brought to cuDNN's layout by a transpose; unequal padding is made explicit by a kernel of its own; fewer than
-8 channels run on kernels with narrow loads; depthwise convolutions on the CUDA cores.
+Weights are brought to cuDNN's layout by a transpose; unequal padding is made explicit by a kernel of its own; fewer
+than 8 channels run on kernels with narrow loads; depthwise convolutions on the CUDA cores.
 """
 
 from __future__ import annotations
@@ -54,11 +54,15 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
 
 
 def _per_group(shape: Convolution) -> float:
-    return min(shape.in_channels / shape.feature_groups, shape.out_channels / max(shape.feature_groups, shape.batch_groups))
+    return min(
+        shape.in_channels / shape.feature_groups, shape.out_channels / max(shape.feature_groups, shape.batch_groups)
+    )
 
 
-def _layouts(kernel: Kernel, shape: Convolution, work: Work, machine: Machine, *, element: float, joules: float) -> Work:
-    weights = kernel.matrix_flops and shape.in_channels / shape.feature_groups * shape.out_channels * math.prod(shape.kernel)
+def _layouts(
+    kernel: Kernel, shape: Convolution, work: Work, machine: Machine, *, element: float, joules: float
+) -> Work:
+    weights = shape.in_channels / shape.feature_groups * shape.out_channels * math.prod(shape.kernel)
     filter_gradient = math.prod(shape.kernel) > math.prod(shape.out_spatial)
     if filter_gradient:
         weights = kernel.written_bytes / element  # the result is what is brought into the program's layout

@@ -40,7 +40,9 @@ def instructions(kernel: Kernel, machine: Machine) -> float:
     return slower * (p.loop_instructions * kernel.vector_flops + p.loop_transcendental * kernel.transcendentals)
 
 
-def loop(elements: float, read: float, written: float, issued: float, machine: Machine, *, bounded: bool = True) -> Work:
+def loop(
+    elements: float, read: float, written: float, issued: float, machine: Machine, *, bounded: bool = True
+) -> Work:
     """A loop over `elements` results.
 
     Args:
@@ -65,9 +67,7 @@ def loop_fusion(kernel: Kernel, machine: Machine) -> Work:
     ops = {op.rpartition(".")[2] for op in kernel.ops}
     copied = not kernel.transcendentals and bool(_MOVES & ops) and ops <= _COPIES
     issued = 0.0 if copied else instructions(kernel, machine)
-    return loop(
-        output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine, bounded=not copied
-    )
+    return loop(output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine, bounded=not copied)
 
 
 def transpose(elements: float, width: float, machine: Machine) -> Work:

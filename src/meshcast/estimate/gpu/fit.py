@@ -1,8 +1,9 @@
 """Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR --on h200 [--write FILE]`.
 
-Reads a folder of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash of
-their names), stage by stage, and reports the other half; whole models are never fitted to. Each stage moves a few
-parameters, one at a time by shrinking factors, to lower the mean `|log(predicted / measured)|` of its groups.
+Reads a folder of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash
+of their names), stage by stage, and reports the other half. Each stage moves a few parameters, one at a time by shrinking
+factors, to lower the mean `|log(predicted / measured)|` of its groups. Parameters that no stage names keep the value in
+`Parameters` and are marked as set by hand in the file; energy parameters are fitted to all one-op energy rows.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("elementwise", "movement"),
         (
-            "launch_share", "blocks_per_sm_cycle", "hbm_read", "hbm_write_loss", "cache_share", "cache_full", "cache_none", "cache_written",
-            "overlap", "loop_instructions", "loop_transcendental",
+            "launch_share", "blocks_per_sm_cycle", "hbm_read", "hbm_write_loss", "cache_share", "cache_full",
+            "cache_none", "cache_written", "overlap", "loop_instructions", "loop_transcendental",
         ),
     ),
     (("transpose",), ("transpose_loss",)),
     (
-        ("reduce", "attention"),
-        ("row_instructions", "row_start", "reduction_cycles", "column_step_cycles", "second_stage"),
+        ("reduce",),
+        ("reduction_cycles", "column_step_cycles", "second_stage"),
     ),
     (("sort",), ("sort_instructions", "top_k_instructions", "scan_passes")),
     (("embedding",), ("gather_instructions", "atomics_per_sm_cycle")),
@@ -173,6 +174,7 @@ def intervals(samples: Sequence[Sample], parameters: Parameters, device: Device)
         times = estimator.estimate(sample.kernels, device).time
         kinds[sample.kernels[int(times.argmax())].kind.value].append(math.exp(-residual(sample, parameters, device)))
     found = {}
+    kinds["default"] = [ratio for ratios in kinds.values() for ratio in ratios]
     for kind, ratios in sorted(kinds.items()):
         ratios.sort()
         at = [ratios[round(q * (len(ratios) - 1))] for q in (LOW, HIGH)]
@@ -186,7 +188,8 @@ def report(samples: Sequence[Sample], parameters: Parameters, device: Device) ->
     for sample in samples:
         groups[sample.program.group][0 if sample.fitted else 1].append(residual(sample, parameters, device))
     return [
-        f"{group:12} fitted {error(f):6.1%} ({len(f)})   held out {error(h):6.1%} ({len(h)})"
+        f"{group:12}"
+        + "".join(f"  {half} {error(r):6.1%} ({len(r)})" for half, r in (("fitted", f), ("held out", h)) if r)
         for group, (f, h) in groups.items()
     ]
 
@@ -194,7 +197,10 @@ def report(samples: Sequence[Sample], parameters: Parameters, device: Device) ->
 def to_toml(parameters: Parameters, bounds: dict[str, tuple[float, float]], provenance: str) -> str:
     """The file `gpu.toml`, each parameter with its meaning."""
     lines = [f'schema = "{SCHEMA}"', f'provenance = """\n{provenance}\n"""', "", "[parameters]"]
-    lines += [f"{f.name} = {getattr(parameters, f.name):.4g}  # {f.metadata['about']}" for f in fields(Parameters)]
+    fitted = {name for _, names in STAGES for name in names}.union(POWER, FLASH)
+    for f in fields(Parameters):
+        origin = "" if f.name in fitted else " (set by hand)"
+        lines.append(f"{f.name} = {getattr(parameters, f.name):.4g}  # {f.metadata['about']}{origin}")
     lines += ["", "# Measured over predicted: 5 % and 95 % quantiles.", "[intervals]"]
     lines += [f"{kind} = [{low:.3f}, {high:.3f}]" for kind, (low, high) in bounds.items()]
     return "\n".join(lines) + "\n"
@@ -205,13 +211,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m meshcast.estimate.gpu.fit", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--on", default="h200")
-    parser.add_argument("--write", type=Path, help="where to write the parameters, e.g. src/meshcast/estimate/data/gpu.toml")
+    parser.add_argument(
+        "--write", type=Path, help="where to write the parameters, e.g. src/meshcast/estimate/data/gpu.toml"
+    )
     parser.add_argument("--report", action="store_true", help="only report the shipped parameters")
     given = parser.parse_args()
     device = resolve(given.on).device
     samples = read_samples(given.folder, given.on)
-    parameters = shipped_calibration().parameters if given.report else fit(
-        samples, library_attention(samples, given.folder), device, Parameters()
+    parameters = (
+        shipped_calibration().parameters
+        if given.report
+        else fit(samples, library_attention(samples, given.folder), device, Parameters())
     )
     lines = report(samples, parameters, device)
     print("\n".join(lines))

@@ -47,7 +47,9 @@ def scatter(kernel: Kernel, machine: Machine) -> Work:
     elements, touched = _sectors(shape)
     touched = min(touched, float(shape.table.bytes))
     small = DTYPE_BITS[shape.table.dtype] < 32
-    atomics = elements * (p.compare_swap_cost if small else 1.0) / (p.atomics_per_sm_cycle * machine.sms * machine.clock)
+    atomics = (
+        elements * (p.compare_swap_cost if small else 1.0) / (p.atomics_per_sm_cycle * machine.sms * machine.clock)
+    )
     dram = 2 * touched * (1 - hit_share(touched, touched, machine))
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     started = blocks(elements, machine) / machine.block_rate

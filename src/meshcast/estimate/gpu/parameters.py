@@ -35,7 +35,9 @@ class Parameters:
     overlap: float = _about("p of the p-norm that joins times that overlap; large: the longest alone counts", 4.0)
     loop_instructions: float = _about("instructions per arithmetic op of a loop fusion", 1.5)
     loop_transcendental: float = _about("instructions per transcendental function of a loop fusion", 12.0)
-    row_instructions: float = _about("instructions per op of a fused row normalisation", 10.0)
+    row_instructions: float = _about(
+        "instructions per op of a fused row normalisation; 7 to 14 by the tile XLA picks", 10.0
+    )
     row_start: float = _about("rows' fixed cost in a fused normalisation, as elements", 100.0)
     reduction_cycles: float = _about("cycles from a reduction's last load to its result", 700.0)
     column_step_cycles: float = _about("one step of a column reduction's loop: a load's latency, in cycles", 150.0)
@@ -56,13 +58,17 @@ class Parameters:
     gemm_stream: float = _about("bandwidth of a GEMM's operands relative to a plain stream", 0.92)
     misaligned: float = _about("share left of the rate when rows are not a multiple of 16 bytes", 0.33)
     misaligned_output: float = _about("the same for the result's rows", 0.65)
-    byte_direct: float = _about("share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12)
+    byte_direct: float = _about(
+        "share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12
+    )
     conv_share: float = _about("implicit GEMM relative to a GEMM of its size", 0.8)
     conv_few_channels: float = _about("share of peak of convolutions with fewer than 8 input channels", 0.04)
     depthwise_instructions: float = _about("instructions per multiply-add of depthwise convolutions", 5.7)
     flash_share: float = _about("share of peak of fused attention's products", 0.75)
     flash_exp: float = _about("exponentials of fused attention that products do not hide", 1.0)
-    flash_backward_passes: float = _about("times attention's backward pass moves one operand besides its products", 13.0)
+    flash_backward_passes: float = _about(
+        "times attention's backward pass moves one operand besides its products", 13.0
+    )
     burst_power: float = _about("power that short runs draw before the limiter settles, as a share of TDP", 1.1)
     power_window_us: float = _about("period over which a kernel's power is averaged at least", 100.0)
     frequency_power: float = _about("k of `energy per op ~ clock^k`", 0.7)
@@ -79,11 +85,8 @@ class Calibration:
     provenance: str = ""
 
     def interval(self, kind: str) -> tuple[float, float]:
-        """(low, high) factors; kinds that were never measured take the widest."""
-        if kind in self.intervals:
-            return self.intervals[kind]
-        lows, highs = zip(*self.intervals.values(), strict=True) if self.intervals else ((0.5,), (2.0,))
-        return min(lows), max(highs)
+        """(low, high) factors; kinds that were never measured alone take those of all measured programs."""
+        return self.intervals.get(kind) or self.intervals.get("default", (0.5, 2.0))
 
 
 def parse_calibration(text: str, where: str = "gpu.toml") -> Calibration:

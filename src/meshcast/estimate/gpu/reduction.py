@@ -41,7 +41,7 @@ def reduction(kernel: Kernel, machine: Machine) -> Work:
     length = float(math.prod(shape.shape[d] for d in _trailing(shape))) if shape.reduces_minor else reduced
     time = _streaming(kernel, machine)
     if shape.reduces_minor:
-        split = length > ROW_SPLIT or elements / reduced < machine.sms and length > TILE * BLOCKED_ROW
+        split = length > ROW_SPLIT or (elements / reduced < machine.sms and length > TILE * BLOCKED_ROW)
     else:
         split = reduced > COLUMN_SPLIT
         time = _columns(time, shape, reduced, split, machine)
@@ -110,8 +110,8 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
         return Work(time=time, compute=started, memory=moved.seconds, dram_bytes=moved.dram_bytes)
     p = machine.parameters
     issued = elements * p.gather_instructions
-    moved = kernel.read_bytes + kernel.written_bytes
-    dram = moved * (1 - hit_share(kernel.read_bytes, kernel.written_bytes, machine))
+    touched = kernel.read_bytes + kernel.written_bytes
+    dram = touched * (1 - hit_share(kernel.read_bytes, kernel.written_bytes, machine))
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     compute = issued / machine.instruction_rate
     return Work(

@@ -1,4 +1,4 @@
-"""Sorts: bitonic, `n log2(n) (log2(n) + 1) / 2` compare-exchanges; long ones by radix, 8 bits a pass. Top-k scans all."""
+"""Sorts: bitonic, `n log2(n) (log2(n) + 1) / 2` compare-exchanges; long ones by radix, 8 bits a pass."""
 
 from __future__ import annotations
 

@@ -49,9 +49,7 @@ class Product:
 @functools.cache
 def _candidates() -> tuple[Array, Array, Array]:
     """Tile rows, columns and K-splits: one side is at least a warp group's 64 rows."""
-    grid = [
-        (bm, bn, s) for bm in _SIDES for bn in _SIDES if max(bm, bn) >= 64 and bm * bn <= _LARGEST for s in _SPLITS
-    ]
+    grid = [(bm, bn, s) for bm in _SIDES for bn in _SIDES if max(bm, bn) >= 64 and bm * bn <= _LARGEST for s in _SPLITS]
     bm, bn, s = np.array(grid, dtype=np.float64).T
     return bm, bn, s
 
@@ -87,7 +85,8 @@ def product_time(product: Product, machine: Machine) -> Work:
     moved = once.seconds + partial
     norm = p.overlap
     longest = np.maximum(np.maximum(compute, fetch), moved)
-    joined = longest * ((compute / longest) ** norm + (fetch / longest) ** norm + (moved / longest) ** norm) ** (1 / norm)
+    powers = sum((seconds / longest) ** norm for seconds in (compute, fetch, moved))
+    joined = longest * powers ** (1 / norm)
     summed = np.array([_reduction(results, s, product.written, machine).time for s in _SPLITS])
     extra = summed[np.searchsorted(np.array(_SPLITS), splits)]
     time = machine.launch + p.prologue_ns * 1e-9 + joined + extra

@@ -34,7 +34,7 @@ def _reduce(reading: OpReading) -> Cost:
 def _reduce_window(reading: OpReading) -> Cost:
     """(window - 1) applications per output element; padded positions count, as they do in XLA.
 
-    A window as long as its dimension that slides in from one side is JAX 0.10's cumsum: every backend runs it as a scan.
+    A window as long as its dimension that slides in from one side is JAX 0.10's cumsum: backends run it as a scan.
     """
     operand, result = reading.operands[0], reading.results[0]
     geometry = _window(reading)

@@ -1,0 +1,143 @@
+"""Child processes for native code that may abort: a request of one JSON line and bytes, an answer of the same form.
+
+The parent keeps a child for the next request and starts a new one after a crash, a fork or an interrupt. A child is a
+module that calls `serve` when it is run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+
+class ChildCrashedError(Exception):
+    """The child died without an answer."""
+
+    def __init__(self, code: int, tail: str) -> None:
+        super().__init__(f"exit {code}: {tail or 'without a message'}")
+        self.code = code
+        self.tail = tail
+
+
+class ChildFailedError(Exception):
+    """The child answered with an error message."""
+
+
+class Child:
+    """One child process running a module of ours."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._owner = 0  # the process that started the child: a forked copy of us must not talk over the same pipe
+        self._lock = threading.Lock()
+        atexit.register(self.close)
+
+    def request(self, header: Mapping[str, Any], data: bytes, *, timeout_s: float = 600.0) -> bytes:
+        """The child's answer to one request.
+
+        Raises:
+            ChildFailedError: it answered with an error.
+            ChildCrashedError: it died, or had no answer in time and was killed.
+        """
+        message = json.dumps({**header, "bytes": len(data)}).encode() + b"\n" + data
+        with self._lock:
+            process = self._running()
+            watchdog = threading.Timer(timeout_s, process.kill)
+            watchdog.daemon = True
+            watchdog.start()
+            try:
+                answer, result = _exchange(process, message)
+            except (BrokenPipeError, EOFError):
+                raise self._crash() from None
+            except BaseException:  # interrupted half-way: what is still in the pipe belongs to nobody
+                self.close()
+                raise
+            finally:
+                watchdog.cancel()
+        if not answer["ok"]:
+            raise ChildFailedError(answer["message"])
+        return result
+
+    def close(self) -> None:
+        """Ends the child, if it is ours."""
+        if self._process is None or self._owner != os.getpid():
+            return
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self._process = self._errors = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._owner != os.getpid():
+            self._process = self._errors = None
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._owner = os.getpid()
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", self._module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=child_environment(),
+            )
+        return self._process
+
+    def _crash(self) -> ChildCrashedError:
+        assert self._process is not None
+        assert self._errors is not None
+        code = self._process.wait()
+        self._errors.seek(0)
+        tail = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
+        self.close()
+        return ChildCrashedError(code, " | ".join(tail))
+
+
+def child_environment() -> dict[str, str]:
+    """Our environment, with this very package importable however the parent found it."""
+    package_root = str(Path(__file__).resolve().parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))}
+
+
+def _exchange(process: subprocess.Popen[bytes], request: bytes) -> tuple[dict[str, Any], bytes]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(request)
+    process.stdin.flush()
+    header = process.stdout.readline()
+    if not header:
+        raise EOFError
+    answer = json.loads(header)
+    return answer, process.stdout.read(answer.get("bytes", 0))
+
+
+def serve(answer: Callable[[dict[str, Any], bytes], bytes]) -> None:
+    """The child's side: answers requests from stdin on stdout until the parent closes the pipe."""
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while header := source.readline():
+        request = json.loads(header)
+        data = source.read(request["bytes"])
+        try:
+            result = answer(request, data)
+        except Exception as error:  # everything native code reports goes back as text
+            reply: dict[str, Any] = {"ok": False, "message": str(error)}
+            result = b""
+        else:
+            reply = {"ok": True, "bytes": len(result)}
+        sink.write(json.dumps(reply).encode() + b"\n" + result)
+        sink.flush()

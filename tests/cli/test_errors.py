@@ -198,9 +198,9 @@ def test_options(meshcast: Meshcast, arguments: list[str], code: int, words: str
 
 
 def test_more_devices_than_the_cluster_has(meshcast: Meshcast) -> None:
-    answer = meshcast("predict", _write("sharded.mlir", SHARDED), "--on", "tpu-v3-pod", "--mesh", "data=1024,model=64")
+    answer = meshcast("predict", _write("tanh.mlir", TANH), "--on", "tpu-v3-pod", "--devices", "2000000")
     assert answer.code == 2
-    assert "at most 4096 devices" in answer.err
+    assert "at most 1048576 devices" in answer.err
 
 
 def test_a_mesh_that_does_not_divide_a_function(meshcast: Meshcast) -> None:
@@ -244,7 +244,7 @@ def test_an_unknown_trip_count_is_told(meshcast: Meshcast) -> None:
 def test_settings_of_the_wrong_kind(meshcast: Meshcast) -> None:
     answer = meshcast("predict", "gpt2-small", "--set", "batch=abc")
     assert answer.code == 2
-    assert "batch=abc" in answer.err
+    assert "abc" in answer.err
 
 
 def test_dynamic_sizes_are_told(meshcast: Meshcast) -> None:

@@ -115,7 +115,7 @@ def test_missing_keys_are_all_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("8 devices", "80000 devices"), "sizes [80000, 65536] must grow"),
+        (("8 devices", "2000000 devices"), "sizes [2000000, 1048576] must grow"),
         (('topology = "switch"\nsize = { value = "8', 'topology = "torus"\nsize = { value = "8'), "a torus needs it"),
         (("latency =", "latancy ="), "unknown key 'levels.0.latancy', did you mean 'levels.latency'?"),
     ],
@@ -184,12 +184,12 @@ def test_locator_skips_what_only_looks_like_keys(tmp_path: Path) -> None:
     assert found.place(("a", "b", "d", "e", "f")).endswith(":9")
 
 
-@pytest.mark.parametrize(("count", "levels"), [(1, 0), (2, 1), (8, 1), (9, 2), (65536, 2)])
+@pytest.mark.parametrize(("count", "levels"), [(1, 0), (2, 1), (8, 1), (9, 2), (131072, 2)])
 def test_for_devices_keeps_the_levels_in_use(count: int, levels: int) -> None:
     assert len(hardware.load_cluster("dgx-h100").for_devices(count).levels) == levels
 
 
-@pytest.mark.parametrize("count", [0, -1, 65537])
+@pytest.mark.parametrize("count", [0, -1, 1048577])
 def test_for_devices_refuses_what_is_not_there(count: int) -> None:
     with pytest.raises(UsageError):
         hardware.load_cluster("dgx-h100").for_devices(count)

@@ -109,7 +109,7 @@ def reassociate_all_reduces(module: Any) -> None:
 
 
 def scatter_sliced_all_reduces(module: Any) -> None:
-    """Turns an all-reduce over R, sliced along T within R, into a reduce-scatter over T and an all-reduce over R - T."""
+    """Turns an all-reduce over R, sliced along T in R, into a reduce-scatter over T and an all-reduce over R - T."""
     with module.context, ir.Location.unknown():
         for cut in list(_operations(module, "sdy.all_slice")):
             reduce = _owner(cut.operands[0])

@@ -2,7 +2,8 @@
 
 `t = launch + flops * waste / (share * peak) + x * exps * waste / exp rate` with `waste = 1 + 128 / kv_len` under a
 causal mask (tiles on the diagonal are computed whole); after Dao, "FlashAttention-2" (2023) and Shah et al.,
-"FlashAttention-3" (2024). cuDNN clears its result first; its backward pass also clears, converts and pre-multiplies whole operands.
+"FlashAttention-3" (2024). cuDNN clears its result first; its backward pass also clears, converts and
+pre-multiplies whole operands.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR --on h200 [--write FILE]`.
 
 Reads a folder of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash
-of their names), stage by stage, and reports the other half. Each stage moves a few parameters, one at a time by shrinking
-factors, to lower the mean `|log(predicted / measured)|` of its groups. Parameters that no stage names keep the value in
-`Parameters` and are marked as set by hand in the file; energy parameters are fitted to all one-op energy rows.
+of their names), stage by stage, and reports the other half. Each stage moves a few parameters, one at a time by
+shrinking factors, to lower the mean `|log(predicted / measured)|` of its groups. Parameters that no stage names keep
+the value in `Parameters` and are marked as set by hand in the file; energy parameters are fitted to all one-op energy
+rows.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
+from meshcast.capture.target import CaptureOptions, load
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.gpu.estimator import GpuAnalytical
 from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters, shipped_calibration
 from meshcast.hardware import Device, resolve
-from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.pipeline import Options, prepare
-from meshcast.validate.groundtruth import MeasuredProgram, read_measured_programs
+from meshcast.lower import Kernel, KernelKind, lower
+from meshcast.partition import partition
+from meshcast.workload import ReadOptions, read_workload
 
 # (groups, parameters they set), in order: later stages build on earlier ones.
 STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -52,6 +55,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (("conv",), ("conv_share", "conv_few_channels", "depthwise_instructions")),
 )  # fmt: skip
+GROUPS = frozenset(group for groups, _ in STAGES for group in groups) | {"attention"}
 POWER = ("frequency_power", "active_share", "vector_picojoules")
 FLASH = ("flash_share", "flash_exp")
 FACTORS = (1.4, 1.2, 1.1, 1.05, 1.02)
@@ -60,42 +64,56 @@ LOW, HIGH = 0.05, 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A measured program and its kernels with their counts."""
+    """A measured one-op program: its kernels with their counts, seconds, and joules of a sustained run above idle."""
 
-    program: MeasuredProgram
+    id: str
+    group: str
     kernels: tuple[Kernel, ...]
     counts: tuple[int, ...]
-    measured: float  # seconds
+    measured: float
+    joules: float | None
+    launched: tuple[dict[str, Any], ...]  # what the profiler saw: hlo_op, kernel, us
 
     @property
     def fitted(self) -> bool:
         """Whether it is in the half that parameters are fitted on."""
-        return hashlib.sha256(self.program.id.encode()).digest()[0] % 2 == 0
+        return hashlib.sha256(self.id.encode()).digest()[0] % 2 == 0
 
 
-def read_samples(folder: Path, on: str) -> list[Sample]:
+def read_samples(folder: Path, device: Device) -> list[Sample]:
     """One-op programs, lowered."""
+    packed = folder / "measurements.jsonl.gz"
+    text = gzip.decompress(packed.read_bytes()) if packed.is_file() else (folder / "measurements.jsonl").read_bytes()
     samples = []
-    for program in read_measured_programs(folder):
-        if program.whole_model or program.time_us is None:
+    for row in map(json.loads, text.splitlines()):
+        if row["group"] not in GROUPS or not row.get("busy_us"):
             continue
-        walk = prepare(program.path, Options(on=on, fidelity="roofline")).lowered.schedule.walk()
-        kernels, counts = zip(*[(k, n) for k, n in walk if k.collective is None], strict=True)
-        samples.append(Sample(program=program, kernels=kernels, counts=counts, measured=program.time_us * 1e-6))
+        program = load(folder / "programs" / f"{row['id']}.mlir.gz", CaptureOptions(platform="cuda"))
+        lowered = lower(read_workload(partition(program), ReadOptions()), backend="xla-gpu")
+        kernels, counts = zip(*[(k, n) for k, n in lowered.schedule.walk() if k.collective is None], strict=True)
+        energy = row.get("energy")
+        samples.append(
+            Sample(
+                id=row["id"],
+                group=row["group"],
+                kernels=kernels,
+                counts=counts,
+                measured=row["busy_us"] * 1e-6,
+                joules=energy["joules_per_run"] - idle_watts(device) * energy["us_per_run"] * 1e-6 if energy else None,
+                launched=tuple(row["kernels"]),
+            )
+        )
     return samples
 
 
-def library_attention(samples: Sequence[Sample], folder: Path) -> list[Sample]:
+def library_attention(samples: Sequence[Sample]) -> list[Sample]:
     """The fused attention calls of those programs that have them, against the kernels their custom calls launched."""
-    packed = folder / "measurements.jsonl.gz"
-    text = gzip.decompress(packed.read_bytes()) if packed.is_file() else (folder / "measurements.jsonl").read_bytes()
-    launched = {row["id"]: row["kernels"] for row in map(json.loads, text.splitlines())}
     found = []
     for sample in samples:
-        calls = {k["hlo_op"] for k in launched[sample.program.id] if "cudnn" in k["kernel"]}
+        calls = {k["hlo_op"] for k in sample.launched if "cudnn" in k["kernel"]}
         chosen = [(k, n) for k, n in zip(sample.kernels, sample.counts, strict=True) if k.kind is KernelKind.ATTENTION]
         if chosen and calls:
-            measured = sum(k["us"] for k in launched[sample.program.id] if k["hlo_op"] in calls) * 1e-6
+            measured = sum(k["us"] for k in sample.launched if k["hlo_op"] in calls) * 1e-6
             kernels, counts = zip(*chosen, strict=True)
             found.append(replace(sample, kernels=kernels, counts=counts, measured=measured))
     return found
@@ -112,7 +130,7 @@ def loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> f
     """The mean over groups of the mean absolute residual."""
     groups: defaultdict[str, list[float]] = defaultdict(list)
     for sample in samples:
-        groups[sample.program.group].append(min(1.0, abs(residual(sample, parameters, device))))
+        groups[sample.group].append(min(1.0, abs(residual(sample, parameters, device))))
     return sum(sum(v) / len(v) for v in groups.values()) / len(groups)
 
 
@@ -121,13 +139,11 @@ def energy_loss(samples: Sequence[Sample], parameters: Parameters, device: Devic
     estimator = GpuAnalytical("sustained", Calibration(parameters=parameters, intervals={}))
     residuals = []
     for sample in samples:
-        joules = estimator.estimate(sample.kernels, device).energy
-        taken, run = sample.program.energy_j(0.0), sample.program.energy
-        if taken is None or run is None:
+        if sample.joules is None:
             continue
-        above_idle = taken - idle_watts(device) * run.run_us * 1e-6
+        joules = estimator.estimate(sample.kernels, device).energy
         predicted = sum(j * n for j, n in zip(joules, sample.counts, strict=True))
-        residuals.append(abs(math.log(predicted / above_idle)))
+        residuals.append(abs(math.log(predicted / sample.joules)))
     return sum(residuals) / len(residuals) if residuals else 0.0
 
 
@@ -151,7 +167,7 @@ def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, star
     parameters = start
     for _ in range(2):
         for groups, names in STAGES:
-            chosen = [s for s in samples if s.fitted and s.program.group in groups]
+            chosen = [s for s in samples if s.fitted and s.group in groups]
             if not chosen:
                 continue
             parameters = search(parameters, names, lambda p, rows=chosen: loss(rows, p, device))  # type: ignore[misc]
@@ -186,7 +202,7 @@ def report(samples: Sequence[Sample], parameters: Parameters, device: Device) ->
     """A line per group: the error on the fitted and on the other half."""
     groups: defaultdict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for sample in samples:
-        groups[sample.program.group][0 if sample.fitted else 1].append(residual(sample, parameters, device))
+        groups[sample.group][0 if sample.fitted else 1].append(residual(sample, parameters, device))
     return [
         f"{group:12}"
         + "".join(f"  {half} {error(r):6.1%} ({len(r)})" for half, r in (("fitted", f), ("held out", h)) if r)
@@ -217,11 +233,11 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only report the shipped parameters")
     given = parser.parse_args()
     device = resolve(given.on).device
-    samples = read_samples(given.folder, given.on)
+    samples = read_samples(given.folder, device)
     parameters = (
         shipped_calibration().parameters
         if given.report
-        else fit(samples, library_attention(samples, given.folder), device, Parameters())
+        else fit(samples, library_attention(samples), device, Parameters())
     )
     lines = report(samples, parameters, device)
     print("\n".join(lines))

@@ -81,7 +81,7 @@ class Machine:
     @cached_property
     def clusters(self) -> bool:
         """Whether neighbouring blocks can share what they fetch (thread block clusters, since Hopper)."""
-        return self.device.architecture not in ("Volta", "Turing", "Ampere", "Ada", "Ada Lovelace")
+        return self.device.architecture in ("Hopper", "Blackwell")
 
     @cached_property
     def cache_bandwidth(self) -> float:

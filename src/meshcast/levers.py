@@ -125,4 +125,4 @@ def _less_traffic(kernels: EstimatedKernels, shares: dict[CostKey, float]) -> Es
         saved = max(estimate.compute_time, estimate.memory_time) - max(estimate.compute_time, memory)
         return replace(estimate, time=max(0.0, estimate.time - saved), memory_time=memory)
 
-    return EstimatedKernels(by_key={k: lighter(e, shares[k]) if k in shares else e for k, e in kernels.by_key.items()})
+    return replace(kernels, by_key={k: lighter(e, shares[k]) if k in shares else e for k, e in kernels.by_key.items()})

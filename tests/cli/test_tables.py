@@ -121,7 +121,7 @@ def test_show_for_people(program: str) -> None:
 def test_show_kernels_for_people(program: str) -> None:
     text = invoke("show", program, "--kernels")
     assert "64x64x32 bf16" in text
-    assert "fidelity roofline" in text
+    assert "fidelity analytical" in text
 
 
 def test_predict_for_people(program: str) -> None:

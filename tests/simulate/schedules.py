@@ -72,9 +72,10 @@ def program(
 class Times(EstimatedKernels):
     """Each compute kernel takes its read bytes in milliseconds, over `speed`."""
 
-    def __init__(self, speed: float = 1.0) -> None:
+    def __init__(self, speed: float = 1.0, gap: float = 0.0) -> None:
         object.__setattr__(self, "by_key", {})
         object.__setattr__(self, "warnings", ())
+        object.__setattr__(self, "gap", gap)
         object.__setattr__(self, "_speed", speed)
 
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
@@ -85,9 +86,9 @@ class Times(EstimatedKernels):
         )  # fmt: skip
 
 
-def run(body: Schedule, *, compute: float = 1.0, network: float = 1.0) -> Timeline:
+def run(body: Schedule, *, compute: float = 1.0, network: float = 1.0, gap: float = 0.0) -> Timeline:
     def communication(k: Kernel) -> float:
         assert k.collective is not None
         return k.collective.input_bytes / 1000 / network
 
-    return simulate(program(body), Times(compute), communication)
+    return simulate(program(body), Times(compute, gap), communication)

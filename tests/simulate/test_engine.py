@@ -28,6 +28,14 @@ def test_compute_runs_in_sequence() -> None:
     assert timeline.energy == 4
 
 
+def test_a_gap_lies_between_kernels_and_not_after_the_last() -> None:
+    body = schedule([kernel([1], [2], 1), kernel([2], [3], 2)], inputs=(1,), outputs=(3,))
+    timeline = run(schedule([kernel([0], [1], 1), loop(body, 3, [1], [4])]), gap=0.5)
+    assert timeline.duration == 1 + 3 * 3 + 6 * 0.5  # seven kernels, six gaps
+    assert timeline.breakdown.overhead == 3
+    assert timeline.breakdown.total == timeline.duration
+
+
 def test_independent_communication_is_hidden() -> None:
     """A 3 s product hides a 2 s exchange; what uses both comes after."""
     timeline = run(schedule([exchange([0], [1], 2), kernel([0], [2], 3), kernel([1, 2], [3], 1)]))

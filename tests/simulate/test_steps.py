@@ -101,7 +101,7 @@ def test_keeping_activations_saves_the_recomputation_alone() -> None:
         return jnp.sum(jax.checkpoint(lambda w, x: jnp.sin(x @ w) @ w)(w, x))
 
     program = capture(jax.grad(loss), spec(4096, 4096), spec(4096, 4096), name="remat")
-    run = prepare(program, Options(on="h100-sxm"))
+    run = prepare(program, Options(on="h100-sxm", fidelity="roofline"))
     repeated = sum(n * run.kernels[k].time for k, n in run.lowered.schedule.walk() if k.recomputed)
     assert repeated > 0
     (lever,) = [lever for lever in find_levers(run, limit=9) if "recomputing" in lever.change]

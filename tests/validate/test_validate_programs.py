@@ -98,7 +98,7 @@ def test_a_row_that_fails_is_named_and_counted(folder: Path) -> None:
 
 
 def test_a_bug_fails_its_row_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def explode(path: Path, options: Options) -> None:
+    def explode(path: Path, options: Options, **overrides: object) -> None:
         raise KeyError("tile")
 
     monkeypatch.setattr(programs_module, "predict", explode)

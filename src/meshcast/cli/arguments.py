@@ -16,10 +16,18 @@ Devices = Annotated[int | None, typer.Option("--devices", help="How many devices
 MeshText = Annotated[
     str | None, typer.Option("--mesh", help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.")
 ]
-Fidelity = Annotated[str, typer.Option("--fidelity", help="roofline, or auto: the best that supports the target.")]
+Fidelity = Annotated[
+    str, typer.Option("--fidelity", help="roofline, analytical (GPUs), or auto: the best that supports the target.")
+]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
 Partitioner = Annotated[
     str, typer.Option("--partitioner", help="shardy, or xla to check with XLA's own (up to 4096 devices).")
+]
+ClocksFlag = Annotated[
+    str,
+    typer.Option(
+        "--clocks", help="sustained: what a long run settles at under the power cap; burst: a short run, cool."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
@@ -73,6 +81,7 @@ def options(
     *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
+    clocks: str = "sustained",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -86,6 +95,7 @@ def options(
         fidelity=fidelity,
         network=network,
         partitioner=partitioner,
+        clocks=clocks,  # type: ignore[arg-type]  # checked by the pipeline, with a message
         dims=sizes(dims, "--dim"),
         trip_counts=trip_counts(trips),
         settings=pairs(settings, "--set"),

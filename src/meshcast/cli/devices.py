@@ -14,7 +14,7 @@ def devices_command(
     json: flags.Json = False,
 ) -> None:
     """Lists devices and clusters; with NAME, every number of one with its source."""
-    from meshcast.cli import catalogue_tables as tables
+    import meshcast.cli.catalogue_tables as tables
     from meshcast.cli.app import emit_json
 
     if name is None:

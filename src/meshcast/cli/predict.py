@@ -20,6 +20,7 @@ def predict_command(
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
     partitioner: flags.Partitioner = "shardy",
+    clocks: flags.ClocksFlag = "sustained",
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -34,7 +35,7 @@ def predict_command(
 
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
-        settings=setting, approximate=approximate, partitioner=partitioner,
+        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

@@ -41,6 +41,7 @@ class EstimatedKernels:
 
     by_key: dict[CostKey, KernelEstimate] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    gap: float = 0.0  # seconds between consecutive kernels of a stream
 
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
         return self.by_key[kernel.cost_key]
@@ -62,13 +63,15 @@ def estimate_kernels(
         batches.setdefault(position, []).append(kernel)
         if note:
             warnings[note] = None
+    gap = 0.0
     answers: dict[CostKey, KernelEstimate] = {}
     for position, kernels in batches.items():
         estimates = estimators[position].estimate(kernels, device)
         _check(estimates, len(kernels), estimators[position].name)
+        gap = max(gap, estimates.gap)
         for index, kernel in enumerate(kernels):
             answers[kernel.cost_key] = _single(estimates, index, estimators[position].name)
-    return EstimatedKernels(by_key=answers, warnings=tuple(warnings))
+    return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap)
 
 
 def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], approximate: bool) -> tuple[int, str]:

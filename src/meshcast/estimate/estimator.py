@@ -52,6 +52,7 @@ class Estimates:
     overhead: Array
     energy: Array
     origin: tuple[Origin, ...]
+    gap: float = 0.0  # seconds between the end of one kernel and the start of the next on the same stream
 
     @property
     def limited_by(self) -> tuple[str, ...]:
@@ -63,8 +64,14 @@ class Estimates:
         )
 
 
+Clocks = Literal["sustained", "burst"]
+
+
 class Estimator(Protocol):
-    """A performance model of single kernels. Built-ins and outsiders register under `meshcast.estimators`."""
+    """A performance model of single kernels. Built-ins and outsiders register under `meshcast.estimators`.
+
+    A model that knows the power cap also has `at_clocks(clocks) -> Estimator`; the others are taken as they are.
+    """
 
     name: str
     fidelity: str

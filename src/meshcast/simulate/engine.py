@@ -9,6 +9,7 @@ streams (XLA finishes a loop body's collectives inside the body), so a body is s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from meshcast.estimate.chain import EstimatedKernels
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
@@ -35,14 +36,15 @@ class Simulator:
 
     def __init__(self, lowered: LoweredProgram) -> None:
         self._plan = plan(lowered.schedule)
+        self._computes = any(kernel.collective is None for kernel, _ in lowered.schedule.walk())
 
     def run(self, kernels: EstimatedKernels, communication: CommunicationTime) -> Timeline:
         """The timeline of one rank."""
-        return _Run(kernels, communication).timeline(self._plan)
+        return _without_last_gap(_Run(kernels, communication).timeline(self._plan), kernels.gap)
 
     def duration(self, kernels: EstimatedKernels, communication: CommunicationTime) -> float:
         """The duration of that timeline, without its spans."""
-        return _Run(kernels, communication).duration(self._plan)
+        return _Run(kernels, communication).duration(self._plan) - (kernels.gap if self._computes else 0.0)
 
 
 class _Run:
@@ -80,7 +82,9 @@ class _Run:
     def _seconds(self, kernel: Step) -> float:
         if not isinstance(kernel, Kernel):
             return 0.0  # a branch without bodies
-        return self._communication(kernel) if kernel.collective is not None else self._kernels[kernel].time
+        if kernel.collective is not None:
+            return self._communication(kernel)
+        return self._kernels[kernel].time + self._kernels.gap
 
     def _summed(self, spans: tuple[Span | Repeat, ...], duration: float) -> Timeline:
         nested = Breakdown()
@@ -100,7 +104,7 @@ class _Run:
                 occupied.append((span.start, span.end))
                 estimate = self._kernels[span.kernel]
                 fixed = min(estimate.overhead, estimate.time)
-                overhead += fixed
+                overhead += fixed + self._kernels.gap
                 energy += estimate.energy
                 if estimate.compute_time >= estimate.memory_time:
                     compute += estimate.time - fixed
@@ -109,6 +113,13 @@ class _Run:
         exposed, idle = _gaps(occupied, communicating, duration)
         own = Breakdown(compute=compute, memory=memory, exposed_communication=exposed, overhead=overhead, idle=idle)
         return Timeline(spans=spans, duration=duration, breakdown=nested + own, communication_busy=busy, energy=energy)
+
+
+def _without_last_gap(timeline: Timeline, gap: float) -> Timeline:
+    """Every compute kernel was given the gap after it; after the last one there is none to wait for."""
+    cut = min(gap, timeline.breakdown.overhead)
+    breakdown = replace(timeline.breakdown, overhead=timeline.breakdown.overhead - cut)
+    return replace(timeline, duration=timeline.duration - cut, breakdown=breakdown)
 
 
 EMPTY = Timeline(spans=(), duration=0.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)

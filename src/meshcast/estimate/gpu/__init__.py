@@ -1,6 +1,6 @@
 """Fidelity `analytical`: GPU kernels from a model of the machine."""
 
-from meshcast.estimate.gpu.clocks import Clocks as Clocks
+from meshcast.estimate.estimator import Clocks as Clocks
 from meshcast.estimate.gpu.estimator import GpuAnalytical as GpuAnalytical
 from meshcast.estimate.gpu.parameters import Calibration as Calibration
 from meshcast.estimate.gpu.parameters import Parameters as Parameters

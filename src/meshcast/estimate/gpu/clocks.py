@@ -10,14 +10,13 @@ whose power is averaged over a window that holds the launch gaps around short ke
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from meshcast.estimate.energy import idle_watts, joules_per_byte, joules_per_flop
+from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.rates import Rate
 from meshcast.hardware import Device
 
-Clocks = Literal["sustained", "burst"]
 LOWEST = 0.4  # of the full clock
 # The H200's energy per FLOP holds at the clock that its cap allowed: 1504 of 1980 MHz.
 MEASURED_CLOCK_SHARE = 0.76

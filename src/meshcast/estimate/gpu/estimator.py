@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meshcast.errors import UnsupportedError
-from meshcast.estimate.estimator import Estimates, Origin, Support
+from meshcast.estimate.estimator import Clocks, Estimates, Origin, Support
 from meshcast.estimate.gpu.attention import attention
-from meshcast.estimate.gpu.clocks import Clocks, clocked
+from meshcast.estimate.gpu.clocks import clocked
 from meshcast.estimate.gpu.convolution import convolution
 from meshcast.estimate.gpu.elementwise import loop_fusion
 from meshcast.estimate.gpu.gemm import gemm
@@ -57,6 +57,10 @@ class GpuAnalytical:
         self.clocks: Clocks = clocks
         self.cold_cache = cold_cache
         self.calibration = calibration or shipped_calibration()
+
+    def at_clocks(self, clocks: Clocks) -> GpuAnalytical:
+        """The same model at other clocks."""
+        return GpuAnalytical(clocks, self.calibration, cold_cache=self.cold_cache)
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """All kernels on GPUs; unknown calls and types that an engine lacks by approximation."""
@@ -105,4 +109,5 @@ class GpuAnalytical:
             overhead=time - np.maximum(compute, memory),
             energy=column(r.joules for r in results),
             origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
+            gap=device.launch_latency_s - machine.launch,
         )

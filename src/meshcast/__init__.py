@@ -3,31 +3,58 @@
     import meshcast
     print(meshcast.predict("step.mlir", on="h200"))
 
-The stages can be called one by one: `capture` or `load`, `partition`, `read_workload`, `lower`, `prepare`, `predict`.
+The stages can be called one by one: `load` or `capture_function`, `partition_program`, `read_workload`, `lower_workload`,
+`prepare`, `predict`. No name here is also a package's: importing a submodule would put the package in its place.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshcast.version import VERSION as __version__
 
-_EXPORTS = {
-    "predict": "meshcast.pipeline", "prepare": "meshcast.pipeline", "Options": "meshcast.pipeline",
-    "Run": "meshcast.pipeline",
-    "capture": "meshcast.capture", "load": "meshcast.capture", "read_program": "meshcast.capture",
-    "Program": "meshcast.capture", "partition": "meshcast.partition", "read_workload": "meshcast.workload",
-    "ReadOptions": "meshcast.workload", "Workload": "meshcast.workload", "lower": "meshcast.lower",
-    "Mesh": "meshcast.mesh", "Prediction": "meshcast.results", "MeshcastError": "meshcast.errors",
-}  # fmt: skip
+if TYPE_CHECKING:
+    from meshcast.capture import Program as Program
+    from meshcast.capture import capture as capture_function
+    from meshcast.capture import load as load
+    from meshcast.errors import MeshcastError as MeshcastError
+    from meshcast.lower import lower as lower_workload
+    from meshcast.mesh import Mesh as Mesh
+    from meshcast.partition import partition as partition_program
+    from meshcast.pipeline import Options as Options
+    from meshcast.pipeline import Run as Run
+    from meshcast.pipeline import predict as predict
+    from meshcast.pipeline import prepare as prepare
+    from meshcast.results import Prediction as Prediction
+    from meshcast.workload import ReadOptions as ReadOptions
+    from meshcast.workload import Workload as Workload
+    from meshcast.workload import read_workload as read_workload
 
-__all__ = ["__version__", *sorted(_EXPORTS)]
+# Where each name lives: loaded on first use, because `import meshcast` must not pay for jaxlib.
+_EXPORTS = {
+    "MeshcastError": ("meshcast.errors", "MeshcastError"),
+    "Mesh": ("meshcast.mesh", "Mesh"),
+    "Options": ("meshcast.pipeline", "Options"),
+    "Prediction": ("meshcast.results", "Prediction"),
+    "Program": ("meshcast.capture", "Program"),
+    "ReadOptions": ("meshcast.workload", "ReadOptions"),
+    "Run": ("meshcast.pipeline", "Run"),
+    "Workload": ("meshcast.workload", "Workload"),
+    "capture_function": ("meshcast.capture", "capture"),
+    "load": ("meshcast.capture", "load"),
+    "lower_workload": ("meshcast.lower", "lower"),
+    "partition_program": ("meshcast.partition", "partition"),
+    "predict": ("meshcast.pipeline", "predict"),
+    "prepare": ("meshcast.pipeline", "prepare"),
+    "read_workload": ("meshcast.workload", "read_workload"),
+}
+
+__all__ = ["__version__", *_EXPORTS]  # noqa: PLE0604 - the names are the table's
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy: `import meshcast` must not pay for jaxlib. A stage's package may share its function's name (capture,
-    # partition, lower): importing the package must not hide the function.
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
-    raise AttributeError(f"module 'meshcast' has no attribute {name!r}")
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'meshcast' has no attribute {name!r}")
+    module, attribute = _EXPORTS[name]
+    return getattr(importlib.import_module(module), attribute)

@@ -6,13 +6,13 @@ import functools
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 
 from meshcast.capture.program import Program
 from meshcast.capture.target import CaptureOptions, load
-from meshcast.errors import UsageError
+from meshcast.errors import UsageError, nearest
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, load_estimator
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.estimator import Clocks
@@ -30,7 +30,6 @@ from meshcast.units import format_bytes
 from meshcast.version import VERSION
 from meshcast.workload import ReadOptions, Workload, read_workload
 
-FIDELITIES = ("roofline", "analytical", "profiled", "compiled", "simulated", "auto")
 NETWORKS = ("alpha-beta",)
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("analytical", "roofline")
@@ -65,6 +64,10 @@ def predict(target: str | Path | Program, options: Options | None = None, **over
         **overrides: Single settings, by the field names of `Options`.
     """
     started = time.perf_counter()
+    known = {option.name for option in fields(Options)}
+    for name in overrides:
+        if name not in known:
+            raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
     chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
     run = prepare(target, chosen)
     prediction = run.predict()
@@ -197,7 +200,7 @@ class Run:
             mesh=workload.mesh.sizes,
             device=self.device.name,
             cluster=self.cluster.name if self.devices > 1 else None,
-            fidelity=self._fidelity(),
+            fidelity=self.fidelity,
             network=self.options.network,
             infeasible=infeasible,
             step_time_s=None,
@@ -219,7 +222,8 @@ class Run:
         )
         return prediction if infeasible else self._timed(prediction)
 
-    def _fidelity(self) -> str:
+    @property
+    def fidelity(self) -> str:
         """The fidelity that most of the computing time comes from."""
         seconds: defaultdict[str, float] = defaultdict(float)
         for kernel, count in self.executed:

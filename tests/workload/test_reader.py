@@ -184,6 +184,8 @@ def test_the_content_hash_ignores_names_and_sees_shapes() -> None:
     first, second = read_text(loop_text()), read_text("// a comment\n" + loop_text().replace("%z", "%renamed"))
     assert first.content_hash == second.content_hash
     assert first.content_hash != read_text(loop_text(limit=11)).content_hash
+    donated = loop_text().replace("%x: tensor<8x8xf32>)", "%x: tensor<8x8xf32> {tf.aliasing_output = 0 : i32})")
+    assert first.content_hash != read_text(donated).content_hash
 
 
 def test_workloads_print_in_a_terminal_and_a_notebook() -> None:

@@ -67,13 +67,44 @@ def programs_command(
         interrupted = True
     summary = summarise(rows, peers, not_run=len(programs) - len(rows))
     if markdown is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
-        _write(markdown, accuracy_page(summary, folder=folder, on=on, fidelity=fidelity))
+        _write(markdown, accuracy_page(summary, folder=folder, on=on, fidelity=fidelity, page=markdown))
     if json:
         emit_json(summary.to_json())
     else:
         print_summary(summary)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+@app.command("lowering")
+def lowering_command(
+    folder: Folder,
+    on: flags.On = "h200",
+    group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Programs of one op too, not whole models alone.")] = False,
+    json: flags.Json = False,
+) -> None:
+    """Compares our kernels with those that XLA launched for the programs of DIR: how many, and the bytes they move.
+
+    Launches are those that were measured; bytes are those of the optimized HLO, programs/ID.opt.hlo.gz, where it is.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.hardware import resolve
+    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.validate.lowering import LoweringSummary, print_lowering, validate_lowering
+
+    resolve(on)
+    programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model]
+    rows = []
+    for row in validate_lowering(folder, programs):
+        rows.append(row)
+        if json:
+            emit_json(row.to_json())
+    summary = LoweringSummary(rows=tuple(rows))
+    if json:
+        emit_json(summary.to_json())
+    else:
+        print_lowering(summary)
 
 
 @app.command("intervals")

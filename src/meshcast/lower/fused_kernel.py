@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshcast.lower.fusion import IN_PLACE
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.kernel import Kernel, KernelKind, flags_of
 from meshcast.workload.graph import Attention, Op, OpKind, Tensor
 
 _KINDS = {
@@ -30,7 +30,7 @@ _PARTIAL = frozenset({OpKind.SLICE, OpKind.GATHER})
 Member = tuple[Op, tuple[int, ...]]  # an op and its operands, views resolved
 
 
-def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, copied: bool = False) -> Kernel:
+def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor]) -> Kernel:
     """The kernel that computes `members` together; the last one is its root.
 
     Bytes are those that cross the fusion's boundary: each outside operand once, however many members read it, and the
@@ -40,7 +40,6 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, copied
     Args:
         members: Ops in program order.
         tensors: Types of all values.
-        copied: The root updates a buffer that is still needed as it was: all of it is copied first.
     """
     root, root_operands = members[-1]
     cost = root.cost
@@ -51,6 +50,7 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, copied
     guessed = False
     geometry, kind = cost.geometry, _KINDS.get(cost.kind, KernelKind.LOOP_FUSION)
     by_dtype: dict[str, float] = {}
+    matrix_dtype = ""
     for (op, operands), part in zip(members, parts, strict=True):
         work = op.cost
         moved = work.operand_bytes
@@ -65,24 +65,27 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, copied
         guessed = guessed or work.guessed
         if work.kind is OpKind.REDUCE and op is not root:
             geometry, kind = work.geometry, KernelKind.REDUCTION
+        elif work.kind is OpKind.GEMM:
+            geometry, kind, matrix_dtype = work.geometry, KernelKind.GEMM, work.dtype
     if isinstance(geometry, Attention):
         kind = KernelKind.ATTENTION
     elif kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
         kind = KernelKind.LOOP_FUSION
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
-    whole = tensors[root_operands[0]].bytes if copied else 0
-    targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE and not copied else ()
+    targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
     return Kernel(
         name=f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
         kind=kind,
-        dtype=_dtype(root, by_dtype, tensors),
+        dtype=matrix_dtype or _dtype(root, by_dtype, tensors),
         matrix_flops=matrix,
         vector_flops=vector,
         transcendentals=transcendentals,
-        read_bytes=sum(sizes) + whole,
-        written_bytes=cost.written_bytes + whole,
+        read_bytes=sum(sizes),
+        written_bytes=cost.written_bytes,
         reads=tuple(read),
         operand_bytes=sizes,
+        elements=tensors[root.results[0]].elements if root.results and not targets else 0,
+        flags=flags_of(op.name for op, _ in members),
         writes=root.results,
         updates=targets,
         geometry=geometry,
@@ -112,6 +115,8 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         written_bytes=first.written_bytes + second.written_bytes,
         reads=tuple(read),
         operand_bytes=tuple(read.values()),
+        elements=max(first.elements, second.elements),
+        flags=first.flags | second.flags,
         writes=(*first.writes, *second.writes),
         geometry=reduction.geometry if reduction else first.geometry or second.geometry,
         ops=(*first.ops, *second.ops),

@@ -7,9 +7,16 @@ their own bytes, or what they can be computed from on the fly where that is less
 conversion). A fusion has one root, and it reads only what comes before that root in program order, so none can depend
 on itself.
 
-A reduction joins the fusion of its readers in two cases. As a row: what it reduces is the innermost dimensions, short
-enough to stay on chip, and its readers spread the result back over the same elements (softmax, layer norm: XLA's Triton
-normalisation fusions). Or with an epilogue: its readers work on the reduced elements and nothing else.
+A reduction joins the fusion of its readers as a row only: what it reduces is the innermost dimensions, short enough to
+stay on chip, and its readers spread the result back over the same elements (softmax, layer norm: XLA's Triton
+normalisation fusions), or do cheap arithmetic on the reduced ones. Such a fusion takes no dynamic slices, gathers and
+concatenations in, as Triton cannot index by them: those are copied first. Any other reduction is its kernel's root.
+
+A function that is slow to compute (rsqrt, exp) is not repeated for many readers: where its result is spread over many
+times as many elements outside a row fusion, it is a small kernel of its own (XLA's priority_fusion and its rule against
+fusions that are too expensive).
+
+A matrix product takes plain arithmetic on its result in (`lower.products`).
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.workload.graph import Op, OpKind, Reduction, Tensor
 
 # May be computed inside the kernel that consumes them.
@@ -32,6 +40,10 @@ IN_PLACE = frozenset({OpKind.UPDATE, OpKind.SCATTER})
 FUSIBLE_CONSUMERS = FUSIBLE_PRODUCERS | IN_PLACE | {OpKind.REDUCE}
 # Elements of a row that one block keeps in registers: XLA:GPU on an H200 fuses softmax over 8,192 and not over 50,257.
 MAX_ROW = 16384
+# Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
+MAX_REPEATED = 16
+# What Triton's row fusions cannot index by.
+_NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
 Fusions = dict[int, list[int]]  # root -> members in program order, the root last
 
@@ -73,6 +85,10 @@ class _Sweep:
         self._sources: dict[int, int] = {}  # value -> bytes it can be had for, where that is less than its own
         self._roots: list[frozenset[int]] = [frozenset((index,)) for index in range(len(ops))]
         self._reductions: dict[int, tuple[int, int, bool]] = {}  # root -> how the reductions inside its fusion reduce
+        self._members: dict[int, list[int]] = {}  # root -> what has joined it so far
+        self._products: set[int] = set()  # roots that hold a matrix product
+        self._rows = self._row_statistics()
+        self._made_by = {value: index for index, op in enumerate(ops) for value in op.results}
         readers, pinned = self._readers, self._pinned
         for index, op in enumerate(ops):
             kind = op.cost.kind
@@ -90,8 +106,7 @@ class _Sweep:
         """Roots of the fusions that compute an op; its readers have been asked before."""
         op, own = self._ops[index], self._roots[index]
         kind = op.cost.kind
-        reduces = kind is OpKind.REDUCE
-        if not reduces and kind not in FUSIBLE_PRODUCERS:
+        if kind is not OpKind.REDUCE and kind is not OpKind.GEMM and kind not in FUSIBLE_PRODUCERS:
             return own
         if not self._pinned.isdisjoint(op.results):
             return own
@@ -102,15 +117,89 @@ class _Sweep:
         for user in users[1:]:
             if self._roots[user] is not owners:
                 owners = owners | self._roots[user]
-        if reduces:
-            fused = len(owners) == 1 and self._takes_reduction(next(iter(owners)), op)
-        elif kind is OpKind.TRANSPOSE and any(self._ops[user].cost.kind is OpKind.REDUCE for user in users):
-            fused = False  # a reduction wants its input in order
-        else:
-            fused = len(owners) == 1 or kind is OpKind.GENERATE or self._worth_repeating(index, len(owners))
-        if fused:
+        if self._fuses(index, users, owners):
             self._roots[index] = owners
+            for root in owners:
+                self._members.setdefault(root, [root]).append(index)
         return self._roots[index]
+
+    def _fuses(self, index: int, users: Sequence[int], owners: frozenset[int]) -> bool:
+        op = self._ops[index]
+        kind = op.cost.kind
+        if kind is OpKind.REDUCE:
+            return len(owners) == 1 and self._takes_reduction(next(iter(owners)), op)
+        if kind is OpKind.GEMM:
+            return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
+        if kind is OpKind.GENERATE:
+            return True
+        if kind is OpKind.TRANSPOSE and any(self._ops[user].cost.kind is OpKind.REDUCE for user in users):
+            return False  # a reduction wants its input in order
+        if (kind in _NOT_IN_ROWS or op.name.endswith("dynamic_slice")) and not self._reductions.keys().isdisjoint(
+            owners
+        ):
+            return False
+        if op.cost.transcendentals and not self._may_repeat(op, owners):
+            return False
+        return len(owners) == 1 or self._worth_repeating(index, len(owners))
+
+    def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
+        """Whether a slow function may be computed inside its readers: not far more often than once per result."""
+        elements = self._tensors[op.results[0]].elements
+        for root in owners:
+            space = self._space(root)
+            if space > MAX_REPEATED * elements and self._rows.get(op.results[0]) != space:
+                return False
+        return True
+
+    def _space(self, root: int) -> int:
+        """Elements a fusion runs over."""
+        op = self._ops[root]
+        if op.cost.kind is OpKind.REDUCE and isinstance(op.cost.geometry, Reduction):
+            return math.prod(op.cost.geometry.shape)
+        if op.cost.kind in IN_PLACE:
+            return op.cost.written_bytes and max(self._tensors[v].elements for v in self._operands[root][1:2])
+        return self._tensors[op.results[0]].elements if op.results else 0
+
+    def _row_statistics(self) -> dict[int, int]:
+        """Values that are computed from a row's reduction alone, with the elements of those rows."""
+        found: dict[int, int] = {}
+        for index, op in enumerate(self._ops):
+            if not op.results:
+                continue
+            if op.cost.kind is OpKind.REDUCE:
+                reduction = self._reduction(op)
+                if reduction and reduction[2] and reduction[0] <= MAX_ROW * reduction[1]:
+                    found[op.results[0]] = reduction[0]
+            elif op.cost.kind is OpKind.ELEMENTWISE:
+                elements = self._tensors[op.results[0]].elements
+                for value in self._operands[index]:
+                    if value in found and self._tensors[value].elements == elements:
+                        found[op.results[0]] = found[value]
+        return found
+
+    def _takes_product(self, root: int, index: int) -> bool:
+        """Whether the fusion of `root` can be the epilogue of this matrix product."""
+        if root in self._products or root in self._reductions:
+            return False
+        members = [self._ops[member] for member in self._members.get(root, [root])]
+        operands = {v for member in self._members.get(root, [root]) for v in self._operands[member]}
+        made = {v for op in members for v in op.results} | set(self._ops[index].results)
+        if not epilogue_fits(self._ops[index], members, operands - made, self._tensors):
+            return False
+        if not all(self._plain(value) for value in operands - made):
+            return False
+        self._products.add(root)
+        return True
+
+    def _plain(self, value: int) -> bool:
+        """Whether a value is in memory or takes nothing but plain arithmetic on such: no slices, no functions."""
+        index = self._made_by.get(value)
+        if index is None or value in self._pinned:
+            return True
+        op = self._ops[index]
+        if op.cost.kind not in FUSIBLE_PRODUCERS:
+            return True
+        return is_plain(op) and all(self._plain(operand) for operand in self._operands[index])
 
     def _worth_repeating(self, index: int, times: int) -> bool:
         op = self._ops[index]
@@ -133,11 +222,11 @@ class _Sweep:
         if held is not None and held != reduction:
             return False
         before, after, innermost = reduction
-        space = before  # elements the fusion runs over
-        if self._ops[root].cost.kind is not OpKind.REDUCE:
-            space = self._tensors[self._ops[root].results[0]].elements
-        as_row = space == before and innermost and before <= MAX_ROW * after
-        if as_row or space == after:
+        if not innermost or before > MAX_ROW * after or root in self._products:
+            return False
+        space = self._space(root)
+        slow = any(self._ops[member].cost.transcendentals for member in self._members.get(root, [root]))
+        if space == before or (space == after and not slow):
             self._reductions[root] = reduction
             return True
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -27,6 +27,32 @@ class KernelKind(StrEnum):
     OTHER = "other"  # fft, linear algebra, rng, windows
     CUSTOM = "custom"
     COLLECTIVE = "collective"
+
+
+# What copies are made of: a kernel of nothing else, one of the first two among it, moves parts of buffers as they are.
+_COPIED = frozenset(
+    {
+        "dynamic_slice",
+        "concatenate",
+        "slice",
+        "reshape",
+        "constant",
+        "compare",
+        "add",
+        "subtract",
+        "select",
+        "dynamic_update_slice",
+    }
+)
+
+
+def flags_of(names: Iterable[str]) -> frozenset[str]:
+    """What a kernel's cost depends on in its ops: `gather`, `scan`, and `copy` for a plain copy of parts of buffers."""
+    ops = {name.rpartition(".")[2] for name in names}
+    found = ops & {"gather", "scan"}
+    if ops & {"dynamic_slice", "concatenate"} and ops <= _COPIED:
+        found.add("copy")
+    return frozenset(found)
 
 
 class CostKey:
@@ -64,6 +90,8 @@ class Kernel:
     writes: tuple[int, ...] = ()
     updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
     geometry: Geometry | None = None
+    elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
+    flags: frozenset[str] = frozenset()  # see `flags_of`
     ops: tuple[str, ...] = ()
     location: str = ""
     recomputed: bool = False
@@ -79,7 +107,7 @@ class Kernel:
         """Everything but names, values and places."""
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
-            self.written_bytes, self.geometry, bool(self.updates), self.guessed,
+            self.written_bytes, self.geometry, self.elements, self.flags, bool(self.updates), self.guessed,
         )  # fmt: skip
 
     @property

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from meshcast.errors import UsageError
+from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
-from meshcast.lower.kernel import BranchStep, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.ordering import order_for_memory
+from meshcast.lower.products import with_swapped_operands
+from meshcast.lower.reductions import is_identity, split_reduction
+from meshcast.lower.rewriting import Values
+from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.siblings import merge_siblings
-from meshcast.workload.graph import Block, Op, OpKind, Tensor
+from meshcast.workload.graph import Block, Op, OpKind
 from meshcast.workload.workload import Workload
 
 BACKENDS = ("xla-gpu", "xla-tpu", "none")  # "none": every op a kernel of its own
@@ -24,16 +30,21 @@ def lower(workload: Workload, *, backend: str = "xla-gpu") -> LoweredProgram:
     """The kernels one device runs for a workload."""
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
-    lowering = _Lowering(workload.tensors, fuse=backend != "none")
+    values = Values(workload.tensors)
+    lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
-    return LoweredProgram(workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors)
+    return LoweredProgram(workload=workload, backend=backend, schedule=schedule, tensors=tuple(values.tensors))
 
 
 class _Lowering:
-    def __init__(self, tensors: tuple[Tensor, ...], *, fuse: bool) -> None:
-        self._tensors = tensors
+    def __init__(self, values: Values, *, fuse: bool, gpu: bool) -> None:
+        self._values = values
+        self._tensors = values.tensors
         self._fuse = fuse
+        self._gpu = gpu
+        self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
+        self._transposed: set[int] = set()  # values that are another's transpose and lie in memory as that one
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
 
     def block(self, block: Block, writable: frozenset[int]) -> Schedule:
@@ -46,6 +57,8 @@ class _Lowering:
             for value in op.operands:
                 readers.setdefault(value, []).append(op.cost.kind)
         ops = [op for op in live if not self._alias(op, kept, readers)]
+        if self._gpu:
+            ops = self._rewritten(ops, kept)
         buffer = self._buffer
         operands = [tuple([buffer.get(value, value) for value in op.operands]) for op in ops]
         outputs = tuple(buffer.get(value, value) for value in block.outputs)
@@ -54,11 +67,14 @@ class _Lowering:
         if self._fuse:
             fusions = plan_fusion(ops, operands, live_out, self._tensors)
         kept_copies = self._overwrites(ops, operands, live_out, writable)
-        steps = [
-            step
-            for root in sorted(fusions)
-            if (step := self._step(root, fusions[root], ops, operands, root in kept_copies)) is not None
-        ]
+        steps: list[Step] = []
+        for root in sorted(fusions):
+            if root in kept_copies:
+                operands[root] = self._copied(ops[root], operands[root], steps)
+            if (step := self._step(root, fusions[root], ops, operands)) is not None:
+                if self._gpu and isinstance(step, Kernel) and clears_first(step):
+                    steps.append(memset(step))
+                steps.append(step)
         if self._fuse:
             held = frozenset(block.inputs).union(outputs)
             steps = order_for_memory(merge_siblings(steps, self._tensors), self._tensors, held)
@@ -70,12 +86,46 @@ class _Lowering:
         if kind is OpKind.TRANSPOSE and self._fuse:
             # Libraries take either operand layout; anyone else needs the bytes in their new order.
             result = op.results[0]
+            if self._undoes_transpose(op):
+                self._buffer[result] = self._matrices[op.operands[0]]
+                return True
             free = result not in kept and result in readers and _LIBRARY.issuperset(readers[result])
+            if free and result in self._matrices:
+                self._transposed.add(result)
+        elif kind is OpKind.REDUCE and self._fuse:
+            before, after = self._tensors[op.operands[0]].elements, self._tensors[op.results[0]].elements
+            free = is_identity(op, before, after)
         else:
             free = kind is OpKind.VIEW and len(op.results) == 1 and bool(op.operands)
         if free:
             self._buffer[op.results[0]] = self._buffer.get(op.operands[0], op.operands[0])
         return free
+
+    def _undoes_transpose(self, op: Op) -> bool:
+        """Whether the operand is a transposed matrix: the result is that matrix again (XLA's algebraic simplifier)."""
+        (operand, *_), (result, *_) = op.operands, op.results
+        if operand in self._matrices:
+            return True
+        if sum(size > 1 for size in self._tensors[result].shape) == 2:
+            self._matrices[result] = self._buffer.get(operand, operand)
+        return False
+
+    def _rewritten(self, ops: Sequence[Op], kept: set[int]) -> list[Op]:
+        """The ops that XLA:GPU's passes leave, before fusion."""
+        convolutions = ConvolutionRewriter(self._values)
+        made: list[Op] = []
+        for op in scatter_into_addends(ops, kept, self._buffer):
+            kind = op.cost.kind
+            if kind is OpKind.REDUCE:
+                made += split_reduction(op, self._values)
+            elif kind is OpKind.CONVOLUTION:
+                made += convolutions.rewrite(op)
+            elif kind is OpKind.GEMM:
+                made.append(with_swapped_operands(op, self._transposed))
+            else:
+                convolutions.note(op)
+                made.append(op)
+        return _without_unread(made, kept, self._buffer)
 
     def _overwrites(
         self, ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], writable: frozenset[int]
@@ -97,8 +147,17 @@ class _Lowering:
             and any(v not in owned or v in live_out or last[v] > index for v in operands[index][: len(op.results)])
         }
 
+    def _copied(self, op: Op, operands: tuple[int, ...], steps: list[Step]) -> tuple[int, ...]:
+        """An update's operands with its targets replaced by copies of them, which `steps` make (copy_insertion)."""
+        targets: list[int] = []
+        for value in operands[: len(op.results)]:
+            tensor = self._tensors[value]
+            targets.append(self._values.new(tensor.shape, tensor.dtype))
+            steps.append(copy_kernel(value, targets[-1], tensor, op.location))
+        return (*targets, *operands[len(targets) :])
+
     def _step(
-        self, root: int, members: list[int], ops: Sequence[Op], operands: Sequence[tuple[int, ...]], copied: bool
+        self, root: int, members: list[int], ops: Sequence[Op], operands: Sequence[tuple[int, ...]]
     ) -> Step | None:
         op = ops[root]
         kind = op.cost.kind
@@ -112,7 +171,7 @@ class _Lowering:
             return BranchStep(bodies=bodies, reads=(*operands[root], *self._outside(op)), writes=op.results)
         if kind is OpKind.GENERATE and not op.cost.written_bytes:
             return None  # a constant that is an output or operand lies in memory already
-        return fused_kernel([(ops[index], operands[index]) for index in members], self._tensors, copied=copied)
+        return fused_kernel([(ops[index], operands[index]) for index in members], self._tensors)
 
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""
@@ -131,6 +190,21 @@ def _live_ops(block: Block) -> list[Op]:
         needed.update(op.operands)
         for inner in op.blocks:
             needed.update(free_values(inner))
+    live.reverse()
+    return live
+
+
+def _without_unread(ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int]) -> list[Op]:
+    """The same ops less those that only a rewritten op read."""
+    needed = {buffer.get(value, value) for value in kept} | kept
+    live: list[Op] = []
+    for op in reversed(ops):
+        if op.results and needed.isdisjoint(op.results) and not _has_effect(op):
+            continue
+        live.append(op)
+        needed.update(buffer.get(value, value) for value in op.operands)
+        for inner in op.blocks:
+            needed.update(buffer.get(value, value) for value in free_values(inner))
     live.reverse()
     return live
 

@@ -1,8 +1,8 @@
 """Communication that Shardy leaves implicit: ops that shift data along a sharded dimension.
 
 Slices, pads, concatenations, reversals, convolutions and windows keep their sharding through Shardy's reshards although
-a shard's output needs elements that a neighbour holds. For an op that maps output index `j` to the input range
-`[j*stride + offset, j*stride + offset + extent)`, shard d receives what its output range needs beyond its own part of
+a shard's output needs elements that a neighbour holds. For an op that maps output index `j` to the range
+`[j*stride + offset, j*stride + offset + extent)` of the input spread out by `dilation`, shard d receives what its output range needs beyond its own part of
 the input; the slowest shard counts. (What XLA's partitioner does with halo exchanges.)
 """
 
@@ -18,6 +18,17 @@ class IndexMap:
     stride: int = 1
     offset: int = 0
     extent: int = 1
+    dilation: int = 1  # input element i lies at position i * dilation: interior padding, transposed convolutions
+
+    def is_scan(self, in_size: int) -> bool:
+        """True for a window that slides in from one side over everything: a running reduction."""
+        return self.stride == 1 and self.extent >= in_size and self.offset in (0, 1 - in_size)
+
+    def needed(self, first: int, last: int, in_size: int) -> tuple[int, int]:
+        """The half-open range of input elements that outputs `first` to `last` read."""
+        low = first * self.stride + self.offset
+        high = last * self.stride + self.offset + self.extent
+        return max(0, -(-low // self.dilation)), min(in_size, (high - 1) // self.dilation + 1)
 
 
 def received_elements(*, in_size: int, out_size: int, shards: int, index_map: IndexMap) -> int:
@@ -26,8 +37,7 @@ def received_elements(*, in_size: int, out_size: int, shards: int, index_map: In
     worst = 0
     for shard in range(min(shards, -(-out_size // out_part))):
         first, last = shard * out_part, min((shard + 1) * out_part, out_size) - 1
-        low = max(0, first * index_map.stride + index_map.offset)
-        high = min(in_size, last * index_map.stride + index_map.offset + index_map.extent)
+        low, high = index_map.needed(first, last, in_size)
         own_low, own_high = shard * in_part, min((shard + 1) * in_part, in_size)
         needed = max(0, high - low)
         own = max(0, min(high, own_high) - max(low, own_low))

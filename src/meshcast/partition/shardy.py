@@ -22,7 +22,7 @@ _child = Child("meshcast.partition._shardy_child")
 
 
 def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimise: bool = True) -> Program:
-    """The program of one device, with explicit collectives; unsharded programs come back as they are.
+    """The program of one device, with explicit collectives; unsharded programs come back flattened.
 
     Args:
         program: A captured program.

@@ -64,6 +64,8 @@ class _Lifetimes:
                 output.output = output.held
                 continue
             argument, writer = live[self._aliases[value]], writers.get(value)
+            while isinstance(writer, Kernel) and writer.updates:  # in place: who wrote the buffer first is what counts
+                writer = writers.get(writer.updates[0])
             elementwise = isinstance(writer, Kernel) and writer.kind in (KernelKind.LOOP_FUSION, KernelKind.REDUCTION)
             free_from = argument.end if elementwise else argument.end + 1
             output.held = output is argument or value in schedule.inputs or output.start >= free_from

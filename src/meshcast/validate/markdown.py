@@ -53,7 +53,7 @@ of its libraries.
 """
 
 
-def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str) -> str:
+def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str, page: Path) -> str:
     """The page.
 
     Args:
@@ -61,6 +61,7 @@ def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str) -> 
         folder: Where the measurements lie; written relative to the working directory.
         on: The device predicted for, as asked.
         fidelity: The fidelity predicted at, as asked.
+        page: The file this is written to, for the command that makes it again.
     """
     place = Path(os.path.relpath(folder)).as_posix()
     device = resolve(on).device
@@ -69,7 +70,7 @@ def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str) -> 
         f"# Accuracy: fidelity `{fidelity}` on {device.title}\n",
         f"{total.rows} measured StableHLO programs, {total.failed} without a prediction. This page is generated; "
         "to make it again, from the root of the repository:\n",
-        f"    meshcast validate programs {place} --on {on} --fidelity {fidelity} --markdown docs/accuracy.md\n",
+        f"    meshcast validate programs {place} --on {on} --fidelity {fidelity} --markdown {Path(os.path.relpath(page)).as_posix()}\n",
         f"## Time\n\n{markdown_table(time_grid(summary))}",
         _MEANING,
     ]

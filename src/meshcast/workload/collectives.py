@@ -91,8 +91,8 @@ class CollectiveReader:
             out_size = ir.RankedTensorType(reading.op.results[0].type).shape[out_dim]
             if index_map is None:
                 elements = shifted_reversal(in_size, shards)
-            elif index_map.extent >= in_size:
-                elements = 1  # a scan: each shard passes on one carry
+            elif index_map.is_scan(in_size):
+                elements = 1  # each shard passes on one carry
             else:
                 elements = received_elements(in_size=in_size, out_size=out_size, shards=shards, index_map=index_map)
             if elements:
@@ -120,8 +120,9 @@ def _shifts(reading: OpReading) -> Iterator[tuple[int, int, int, IndexMap | None
             for dim, (start, stride) in enumerate(zip(starts, strides, strict=True)):
                 yield 0, dim, dim, IndexMap(stride=stride, offset=start)
         case "pad":
+            interior = _ints(attributes["interior_padding"])
             for dim, low in enumerate(_ints(attributes["edge_padding_low"])):
-                yield 0, dim, dim, IndexMap(offset=-low)
+                yield 0, dim, dim, IndexMap(offset=-low, dilation=interior[dim] + 1)
         case "reverse":
             for dim in _ints(attributes["dimensions"]):
                 yield 0, dim, dim, None
@@ -135,11 +136,20 @@ def _shifts(reading: OpReading) -> Iterator[tuple[int, int, int, IndexMap | None
             yield from _convolution_shifts(reading)
         case "reduce_window":
             window = _ints(attributes["window_dimensions"])
-            strides = _ints(attributes["window_strides"]) if "window_strides" in attributes else [1] * len(window)
+            strides, spread, dilations = (
+                _ints(attributes[name]) if name in attributes else [1] * len(window)
+                for name in ("window_strides", "base_dilations", "window_dilations")
+            )
             lows = _padding_lows(attributes, len(window))
             for dim, size in enumerate(window):
+                extent = (size - 1) * dilations[dim] + 1
                 if size > 1:
-                    yield 0, dim, dim, IndexMap(stride=strides[dim], offset=-lows[dim], extent=size)
+                    yield (
+                        0,
+                        dim,
+                        dim,
+                        IndexMap(stride=strides[dim], offset=-lows[dim], extent=extent, dilation=spread[dim]),
+                    )
         case "select_and_scatter":
             window = _ints(attributes["window_dimensions"]) if "window_dimensions" in attributes else []
             for dim, size in enumerate(window):
@@ -152,12 +162,14 @@ def _convolution_shifts(reading: OpReading) -> Iterator[tuple[int, int, int, Ind
     numbers = stablehlo.ConvDimensionNumbers(attributes["dimension_numbers"])
     kernel_type = ir.RankedTensorType(reading.op.operands[1].type)
     rank = len(numbers.input_spatial_dimensions)
-    strides = _ints(attributes["window_strides"]) if "window_strides" in attributes else [1] * rank
-    dilation = _ints(attributes["rhs_dilation"]) if "rhs_dilation" in attributes else [1] * rank
+    strides, spread, dilation = (
+        _ints(attributes[name]) if name in attributes else [1] * rank
+        for name in ("window_strides", "lhs_dilation", "rhs_dilation")
+    )
     lows = _padding_lows(attributes, rank)
     for i in range(rank):
         extent = (kernel_type.shape[numbers.kernel_spatial_dimensions[i]] - 1) * dilation[i] + 1
-        index_map = IndexMap(stride=strides[i], offset=-lows[i], extent=extent)
+        index_map = IndexMap(stride=strides[i], offset=-lows[i], extent=extent, dilation=spread[i])
         yield 0, numbers.input_spatial_dimensions[i], numbers.output_spatial_dimensions[i], index_map
 
 

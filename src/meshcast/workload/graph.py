@@ -152,7 +152,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortGeometry:
-    """`batch` independent sorts of `length` elements, `keys` operands moved together; `top` for top-k."""
+    """`batch` independent sorts of `length` elements, `operands` moved together; `top` for top-k."""
 
     length: int
     batch: int

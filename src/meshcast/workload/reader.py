@@ -18,7 +18,6 @@ from meshcast.workload.rules import REFUSED, RULES
 from meshcast.workload.trip_count import trip_count
 from meshcast.workload.workload import Workload
 
-_VIEW = Cost(kind=OpKind.VIEW)
 _SDY_VIEWS = frozenset(
     f"sdy.{name}"
     for name in (
@@ -180,7 +179,8 @@ class _Reader:
         )
         for implied in self._collectives.implied(reading, operands, results, self._shardings):
             operands = (*operands, self._emit_halo(implied, operands, location, ops))
-        self._emit(name, rule(reading), operands, results, location, ops)
+        cost = _copy_cost(reading) if "meshcast.copy" in operation.attributes else rule(reading)
+        self._emit(name, cost, operands, results, location, ops)
 
     def _emit(
         self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
@@ -344,6 +344,12 @@ class _Reader:
 
     def _where(self, location: str, scope: str) -> str:
         return f"{self._program.source}{scope}" + (f" at {location}" if location else "")
+
+
+def _copy_cost(reading: OpReading) -> Cost:
+    """A copy that XLA scheduled to change a layout: every byte read and written, whatever op stands for it here."""
+    moved = reading.operands[0].bytes
+    return Cost(kind=OpKind.TRANSPOSE, dtype=reading.operands[0].dtype, operand_bytes=(moved,), written_bytes=moved)
 
 
 def location_name(operation: Any) -> str:

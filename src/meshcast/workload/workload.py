@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -116,11 +116,11 @@ class Workload:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of everything a model can see: ops, shapes, loops; not names, files or locations."""
+        """SHA-256 of everything a model can see: ops, shapes, loops, donation, roles; not names, files or locations."""
         digest = hashlib.sha256()
-        for op, count in self.walk():
-            digest.update(repr((op.name, op.cost, op.operands, op.results, count)).encode())
-        digest.update(repr((self.tensors, self.body.inputs, self.body.outputs, self.mesh)).encode())
+        held = tuple((a.role, a.donated, a.aliased_output) for a in self.arguments)
+        digest.update(repr((self.tensors, self.mesh, held)).encode())
+        _hash_block(self.body, digest.update)
         return digest.hexdigest()
 
     def __str__(self) -> str:
@@ -132,6 +132,14 @@ class Workload:
         from meshcast.workload.printer import summary_html
 
         return summary_html(self)
+
+
+def _hash_block(block: Block, update: Callable[[bytes], None]) -> None:
+    update(repr((block.inputs, block.outputs, len(block.ops))).encode())
+    for op in block.ops:
+        update(repr((op.name, op.cost, op.operands, op.results, op.trip_count, op.recomputed, len(op.blocks))).encode())
+        for inner in op.blocks:
+            _hash_block(inner, update)
 
 
 def _walk(block: Block, count: int) -> Iterator[tuple[Op, int]]:

@@ -1,8 +1,8 @@
-"""Convolutions: implicit GEMMs `(batch * out) x out_channels x (in_channels * kernel)`, and what cuDNN adds.
+"""Convolutions: implicit GEMMs `(batch * out) x out_channels x (in_channels * kernel)`, as cuDNN runs them.
 
 Forward, input and filter gradients all have that form in StableHLO's terms (a filter gradient convolves over batches).
-Weights are brought to cuDNN's layout by a transpose; unequal padding is made explicit by a kernel of its own; fewer
-than 8 channels run on kernels with narrow loads; depthwise convolutions on the CUDA cores.
+Fewer than 8 channels run on kernels with narrow loads, depthwise convolutions on the CUDA cores. Transposes of filters
+and uneven padding are kernels of their own, which the lowering makes (`lower.convolutions`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.elementwise import loop, transpose
 from meshcast.estimate.gpu.gemm import width
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
@@ -24,7 +23,7 @@ FEW_CHANNELS = 8
 
 
 def convolution(kernel: Kernel, machine: Machine) -> Work:
-    """A convolution with its layout changes."""
+    """A convolution."""
     shape = kernel.geometry
     rate = matrix_rate(kernel, machine.device)
     if not isinstance(shape, Convolution):
@@ -49,39 +48,13 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
         written=kernel.written_bytes,
         peak=rate.flops * (p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0),
     )
-    work = product_time(product, machine)
-    return _layouts(kernel, shape, work, machine, element=element, joules=joules)
+    return replace(product_time(product, machine), matrix_joules=joules)
 
 
 def _per_group(shape: Convolution) -> float:
     return min(
         shape.in_channels / shape.feature_groups, shape.out_channels / max(shape.feature_groups, shape.batch_groups)
     )
-
-
-def _layouts(
-    kernel: Kernel, shape: Convolution, work: Work, machine: Machine, *, element: float, joules: float
-) -> Work:
-    weights = shape.in_channels / shape.feature_groups * shape.out_channels * math.prod(shape.kernel)
-    filter_gradient = math.prod(shape.kernel) > math.prod(shape.out_spatial)
-    if filter_gradient:
-        weights = kernel.written_bytes / element  # the result is what is brought into the program's layout
-    work = work.then(transpose(weights, element, machine))
-    if any(before != after for before, after in shape.padding):
-        work = work.then(_padding(kernel, shape, element, machine))
-    return replace(work, matrix_joules=joules)
-
-
-def _padding(kernel: Kernel, shape: Convolution, element: float, machine: Machine) -> Work:
-    """Unequal padding in a kernel of its own: of the input, or cut off the result of a strided one's input gradient."""
-    if max(shape.lhs_dilation) > 1:
-        return loop(kernel.written_bytes / element, kernel.written_bytes, kernel.written_bytes, 0.0, machine)
-    padded = math.prod(
-        size + before + after for size, (before, after) in zip(shape.in_spatial, shape.padding, strict=True)
-    )
-    elements = shape.batch * shape.in_channels * padded
-    read = shape.batch * shape.in_channels * math.prod(shape.in_spatial) * element
-    return loop(elements, read, elements * element, 0.0, machine)
 
 
 def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:

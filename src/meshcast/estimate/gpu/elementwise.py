@@ -16,15 +16,11 @@ from meshcast.workload.graph import DTYPE_BITS
 BLOCK = 128
 UNROLL = 4
 THREADS_PER_SM = 2048
-# Ops that move a contiguous part of a buffer: XLA runs them as copies, which the block rate does not bound.
-_MOVES = frozenset({"dynamic_slice", "concatenate"})
-_COPIES = _MOVES | {"slice", "reshape", "constant", "compare", "add", "select", "dynamic_update_slice"}
 
 
 def output_elements(kernel: Kernel) -> float:
-    """Elements of the result: by the arithmetic's type, as kernels do not say their result's."""
-    elements = getattr(kernel, "elements", 0)
-    return float(elements or kernel.written_bytes * 8 / DTYPE_BITS.get(kernel.dtype, 32))
+    """Elements of the result; by the arithmetic's type for updates, which write a part of it."""
+    return float(kernel.elements or kernel.written_bytes * 8 / DTYPE_BITS.get(kernel.dtype, 32))
 
 
 def blocks(elements: float, machine: Machine) -> float:
@@ -64,8 +60,7 @@ def loop(
 
 def loop_fusion(kernel: Kernel, machine: Machine) -> Work:
     """An elementwise fusion, or any movement of data in one pass."""
-    ops = {op.rpartition(".")[2] for op in kernel.ops}
-    copied = not kernel.transcendentals and bool(_MOVES & ops) and ops <= _COPIES
+    copied = "copy" in kernel.flags  # which the block rate does not bound
     issued = 0.0 if copied else instructions(kernel, machine)
     return loop(output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine, bounded=not copied)
 

@@ -1,8 +1,8 @@
-"""Reductions: rows by a block each, columns by steps of 32 rows, long ones in two kernels; fused normalisations.
+"""Reductions: rows by a block each, columns by steps of 32 rows; fused normalisations.
 
-Rows: memory-bound, `t = launch + bytes / bandwidth`; above 16,384 elements XLA splits the row and adds a second kernel.
+Rows: memory-bound, `t = launch + bytes / bandwidth`.
 Columns: a block of 32 x 32 threads walks down 32 columns, a load's latency per step, so that narrow arrays are bound by
-`rows / 32 * step` however few bytes they have; above 4,096 rows XLA splits them.
+`rows / 32 * step` however few bytes they have. Long ones come as two kernels from the lowering (`lower.reductions`).
 Normalisations (softmax, layer norm): one Triton program per row, bound by its instructions:
 `(row + start) * rows * ops * instructions / issue rate`; rows shorter than 512 share a program. All wait for the last
 load, the exchange between warps and the write: a fixed latency.
@@ -18,11 +18,8 @@ from meshcast.estimate.gpu.memory import hit_share, traffic
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Reduction
 
-ROW_SPLIT = 16384  # XLA's tree_reduction_rewriter: what one kernel reduces without atomics
-COLUMN_SPLIT = 4096
 TILE = 32
 PROGRAM = 512  # elements of a row that one Triton program has to itself
-BLOCKED_ROW = 256
 
 
 def reduction(kernel: Kernel, machine: Machine) -> Work:
@@ -32,31 +29,14 @@ def reduction(kernel: Kernel, machine: Machine) -> Work:
         return _streaming(kernel, machine)
     elements = float(math.prod(shape.shape))
     reduced = float(math.prod(shape.shape[d] for d in shape.dims))
-    if any(op.endswith("gather") for op in kernel.ops):
+    if "gather" in kernel.flags:
         return _pooled_gather(kernel, elements, machine)
-    if "chlo.scan" in kernel.ops:
+    if "scan" in kernel.flags:
         return _scan(kernel, machine)
     if shape.reduces_minor and kernel.written_bytes * 8 >= elements and elements / reduced > 1:
         return _normalisation(kernel, elements, elements / reduced, machine)
-    length = float(math.prod(shape.shape[d] for d in _trailing(shape))) if shape.reduces_minor else reduced
     time = _streaming(kernel, machine)
-    if shape.reduces_minor:
-        split = length > ROW_SPLIT or (elements / reduced < machine.sms and length > TILE * BLOCKED_ROW)
-    else:
-        split = reduced > COLUMN_SPLIT
-        time = _columns(time, shape, reduced, split, machine)
-    if split:
-        time = time.then(Work(time=machine.launch * machine.parameters.second_stage))
-    return time
-
-
-def _trailing(shape: Reduction) -> list[int]:
-    """Reduced dimensions that are contiguous at the end."""
-    last, dims = len(shape.shape) - 1, []
-    while last in shape.dims:
-        dims.append(last)
-        last -= 1
-    return dims
+    return time if shape.reduces_minor else _columns(time, shape, reduced, machine)
 
 
 def _start(machine: Machine) -> float:
@@ -72,13 +52,12 @@ def _streaming(kernel: Kernel, machine: Machine) -> Work:
     return Work(time=time, compute=compute, memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued)
 
 
-def _columns(base: Work, shape: Reduction, reduced: float, split: bool, machine: Machine) -> Work:
+def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> Work:
     """A column reduction: its steps take a load's latency each, in as many waves as its blocks need."""
     kept = float(math.prod(shape.shape)) / reduced
-    chunk = math.sqrt(reduced) if split else reduced
-    started = math.ceil(kept / TILE) * (reduced / chunk)
+    started = math.ceil(kept / TILE)
     waves = math.ceil(started / (2 * machine.sms))
-    steps = math.ceil(chunk / TILE)
+    steps = math.ceil(reduced / TILE)
     latency = steps * machine.parameters.column_step_cycles / machine.clock * waves
     time = _start(machine) + machine.overlapped(base.memory, base.compute, latency)
     return Work(

@@ -1,0 +1,182 @@
+"""Measures reference models on the device that JAX finds, laid out as `meshcast validate programs` reads it.
+
+    python benchmarks/measure.py OUT gpt2-small:batch=8 llama3-8b-decode:batch=1,context=4096,param_dtype=bfloat16 ...
+
+Per program: its StableHLO (`programs/ID.mlir.gz`), the wall time (median of three averages over back-to-back runs), the busy
+time and kernels of a profile, XLA's buffer assignment. Rows are appended as they are done, so an interrupted run keeps them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import gzip
+import json
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from meshcast import models
+
+WARM_UP_S = 0.3
+MEASURED_S = 0.6
+INDEX_RANGE = 30_000
+
+
+def value(text: str) -> Any:
+    """A setting's text as a number, a truth value or itself."""
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text, text)
+
+
+def filled(spec: jax.ShapeDtypeStruct, seed: int) -> jax.Array:
+    """An argument on the device: small random numbers; indices spread over `INDEX_RANGE` (equal ones would collide)."""
+    if jnp.issubdtype(spec.dtype, jnp.floating):
+        draw = np.random.default_rng(seed).standard_normal(min(spec.size, 1 << 20), dtype=np.float32) * 0.02
+        return jnp.asarray(np.resize(draw, spec.shape), dtype=spec.dtype)
+    if spec.shape and jnp.issubdtype(spec.dtype, jnp.integer):
+        return jnp.asarray(np.random.default_rng(seed).integers(0, INDEX_RANGE, spec.shape), dtype=spec.dtype)
+    return jnp.zeros(spec.shape, spec.dtype)
+
+
+def run_once(compiled: Any, args: list[Any], donated: tuple[int, ...]) -> list[Any]:
+    """The arguments of the next run: donated ones are replaced by the outputs that took their place."""
+    out = compiled(*args)
+    if not donated:
+        return args
+    outputs = out if isinstance(out, tuple) else (out,)
+    nexts = list(args)
+    for position, index in enumerate(donated):
+        nexts[index] = outputs[position]
+    return nexts
+
+
+def timed(compiled: Any, args: list[Any], donated: tuple[int, ...], runs: int) -> tuple[float, list[Any]]:
+    """Seconds per run of back-to-back runs."""
+    start = time.perf_counter()
+    for _ in range(runs):
+        args = run_once(compiled, args, donated)
+    jax.block_until_ready(args if donated else compiled(*args))
+    return (time.perf_counter() - start) / (runs if donated else runs + 1), args
+
+
+def profile(compiled: Any, args: list[Any], donated: tuple[int, ...], runs: int = 3) -> dict[str, Any]:
+    """Busy time and kernels per run, from JAX's profiler; empty where it shows no device."""
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            for _ in range(runs):
+                args = run_once(compiled, args, donated)
+            jax.block_until_ready(args if donated else compiled(*args))
+        count = runs if donated else runs + 1
+        found = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
+        if not found:
+            return {}
+        data = jax.profiler.ProfileData.from_file(found[0])
+    kernels: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    intervals: list[tuple[float, float]] = []
+    for plane in data.planes:
+        if not plane.name.startswith("/device:GPU"):
+            continue
+        for line in plane.lines:
+            if not line.name.startswith("Stream"):
+                continue
+            for event in line.events:
+                stats = dict(event.stats)
+                entry = kernels[str(stats.get("hlo_op", "")), event.name]
+                entry[0] += 1 / count
+                entry[1] += event.duration_ns / 1e3 / count
+                intervals.append((event.start_ns, event.start_ns + event.duration_ns))
+    busy, end = 0.0, 0.0
+    for start, stop in sorted(intervals):
+        busy += max(0.0, stop - max(start, end))
+        end = max(end, stop)
+    rows = [
+        {"hlo_op": op, "kernel": name, "count": round(n, 3), "us": round(us, 3)}
+        for (op, name), (n, us) in kernels.items()
+    ]
+    return (
+        {"busy_us": round(busy / 1e3 / count, 3), "kernels": sorted(rows, key=lambda row: -row["us"])} if rows else {}
+    )
+
+
+def measure(name: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """One program's row."""
+    function, specs, options = models.build(name, **settings)
+    label = "-".join([name, *(f"{k}{v}" for k, v in settings.items())]).replace("_", "").replace("bfloat16", "bf16")
+    jitted = jax.jit(function, **options)
+    lowered = jitted.lower(*specs)
+    (folder / "programs").mkdir(parents=True, exist_ok=True)
+    (folder / "programs" / f"{label}.mlir.gz").write_bytes(gzip.compress(lowered.as_text().encode(), mtime=0))
+    start = time.perf_counter()
+    compiled = lowered.compile()
+    compile_s = time.perf_counter() - start
+    leaves = iter(range(1 << 30))
+    args = [jax.tree.map(lambda spec: filled(spec, next(leaves)), spec) for spec in specs]
+    donated = tuple(options.get("donate_argnums", ()))
+    if donated and donated[0] != 0:  # decoding: the cache is argument 1 and output 0
+        donated = donated[:1]
+    seconds, args = timed(compiled, args, donated, 2)
+    seconds, args = timed(compiled, args, donated, max(2, int(WARM_UP_S / seconds)))
+    runs = max(3, int(MEASURED_S / seconds))
+    walls = []
+    for _ in range(3):
+        seconds, args = timed(compiled, args, donated, runs)
+        walls.append(seconds)
+    memory = compiled.memory_analysis()
+    row: dict[str, Any] = {
+        "id": label,
+        "group": "zoo",
+        "wall_us": round(statistics.median(walls) * 1e6, 3),
+        "iters": runs,
+        "compile_s": round(compile_s, 2),
+        "mem": {
+            "args": memory.argument_size_in_bytes,
+            "out": memory.output_size_in_bytes,
+            "temp": memory.temp_size_in_bytes,
+            "alias": memory.alias_size_in_bytes,
+        },
+    }
+    row.update(profile(compiled, args, donated))
+    return row
+
+
+def main() -> None:
+    """Measures every program named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("programs", nargs="+")
+    options = parser.parse_args()
+    for text in options.programs:
+        name, _, rest = text.partition(":")
+        settings = {key: value(v) for key, _, v in (part.partition("=") for part in rest.split(",") if part)}
+        try:
+            row = measure(name, settings, options.out)
+        except Exception:
+            print(f"{text}: failed", file=sys.stderr)
+            traceback.print_exc()
+            continue
+        with (options.out / "measurements.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(
+            f"{row['id']}: {row['wall_us']:.1f} us, busy {row.get('busy_us')} us, compiled in {row['compile_s']} s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

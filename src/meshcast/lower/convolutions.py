@@ -1,0 +1,162 @@
+"""Convolutions as XLA:GPU hands them to cuDNN: filters in O-H-W-I order, even padding, gradients by their own calls.
+
+- layout_assignment: activations stay N-H-W-C; a filter in any other order than `o01i` is transposed first, once however
+  many convolutions read it, and a filter gradient's result is transposed back. A 1 x 1 filter that only lacks the
+  spatial dimensions in between is not moved.
+- conv_rewriter: the reversed filter of an input gradient is the filter of the forward pass: cuDNN reverses it.
+- cudnn_pad_for_convolutions / conv_padding_legalization: padding that differs between both sides is made explicit by a
+  pad of the input, which fuses with what computes that; the result of a strided convolution's input gradient
+  is computed with even padding and sliced.
+- cuDNN itself pads fewer than 8 input channels to 8, in its workspace, before the convolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from meshcast.lower.rewriting import Values, moved, resized
+from meshcast.workload.graph import DTYPE_BITS, Convolution, Op, OpKind
+
+Padding = tuple[tuple[int, int], ...]
+CHANNELS = 8  # elements of 2 bytes that make a 16-byte load
+NATIVE = "o{}i"  # cuDNN's filter order for channels-last activations
+
+
+class ConvolutionRewriter:
+    """Rewrites the convolutions of one block; equal transposes and pads are made once.
+
+    Args:
+        values: Types, to which new values are added.
+    """
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._made: dict[object, int] = {}
+        self._reversed: dict[int, int] = {}
+
+    def note(self, op: Op) -> None:
+        """Remembers what a reversal reverses."""
+        if op.name.endswith("reverse") and op.operands:
+            self._reversed[op.results[0]] = op.operands[0]
+
+    def rewrite(self, op: Op) -> list[Op]:
+        """The op with what has to run around it."""
+        shape = op.cost.geometry
+        if op.cost.kind is not OpKind.CONVOLUTION or not isinstance(shape, Convolution) or len(op.operands) != 2:
+            return [op]
+        before: list[Op] = []
+        after: list[Op] = []
+        lhs, rhs, result = op.operands[0], op.operands[1], op.results[0]
+        if _is_filter_gradient(shape):
+            result = self._filter_gradient_result(op, shape, after)
+        else:
+            rhs = self._filter(op, shape, rhs, before)
+        padding = forward_padding(shape)
+        if any(high > low for low, high in padding):
+            if max(shape.lhs_dilation) > 1:
+                result = self._sliced(op, shape, padding, result, after)
+            else:
+                lhs, shape = self._padded(op, shape, padding, lhs, before)
+        lhs = self._widened(op, shape, lhs, before)
+        core = resized(op, self._values, operands=(lhs, rhs), results=(result,), geometry=shape)
+        return [*before, core, *after]
+
+    def _filter(self, op: Op, shape: Convolution, value: int, before: list[Op]) -> int:
+        """The filter in cuDNN's order."""
+        labels = shape.layout.partition(",")[2].partition("->")[0]
+        taps = max(shape.kernel, default=1) > 1
+        if taps and value in self._reversed:
+            value = self._reversed[value]
+            labels = labels.translate(str.maketrans("io", "oi"))
+        return value if _native(labels, taps) else self._once(op, OpKind.TRANSPOSE, value, ("filter",), before)
+
+    def _filter_gradient_result(self, op: Op, shape: Convolution, after: list[Op]) -> int:
+        labels = shape.layout.partition("->")[2].translate(str.maketrans("bf", "io"))
+        if _native(labels, max(shape.out_spatial, default=1) > 1):
+            return op.results[0]
+        tensor = self._values.tensors[op.results[0]]
+        native = self._values.new(tuple(reversed(tensor.shape)), tensor.dtype)
+        after.append(moved(op, OpKind.TRANSPOSE, "stablehlo.transpose", native, op.results[0], self._values))
+        return native
+
+    def _padded(
+        self, op: Op, shape: Convolution, padding: Padding, value: int, before: list[Op]
+    ) -> tuple[int, Convolution]:
+        labels = shape.layout.partition(",")[0]
+        tensor = self._values.tensors[value]
+        sizes = list(tensor.shape)
+        spatial = []
+        for d, (size, (low, high)) in enumerate(zip(shape.in_spatial, padding, strict=True)):
+            spatial.append(size + low + high)
+            sizes[labels.index(str(d))] = size + low + high
+        padded = self._once(op, OpKind.MOVE, value, ("pad", tuple(sizes)), before, tuple(sizes))
+        even = tuple((0, 0) for _ in shape.padding)
+        return padded, replace(shape, in_spatial=tuple(spatial), padding=even)
+
+    def _widened(self, op: Op, shape: Convolution, value: int, before: list[Op]) -> int:
+        """The input with its channels padded to what tensor cores load: cuDNN does that itself, in its workspace."""
+        tensor = self._values.tensors[value]
+        labels = shape.layout.partition(",")[0]
+        channels = labels.index("b" if _is_filter_gradient(shape) else "f")
+        few = tensor.shape[channels] < CHANNELS <= shape.out_channels
+        if not few or max(shape.feature_groups, shape.batch_groups) > 1 or DTYPE_BITS[tensor.dtype] != 16:
+            return value
+        sizes = (*tensor.shape[:channels], CHANNELS, *tensor.shape[channels + 1 :])
+        return self._once(op, OpKind.CUSTOM, value, ("channels",), before, sizes)
+
+    def _sliced(self, op: Op, shape: Convolution, padding: Padding, result: int, after: list[Op]) -> int:
+        labels = shape.layout.partition("->")[2]
+        tensor = self._values.tensors[result]
+        sizes = list(tensor.shape)
+        for d, (low, high) in enumerate(padding):
+            sizes[labels.index(str(d))] += max(0, high - low)
+        whole = self._values.new(tuple(sizes), tensor.dtype)
+        name = "stablehlo.slice"
+        after.append(moved(op, OpKind.SLICE, name, whole, result, self._values, read=tensor.bytes))
+        return whole
+
+    def _once(
+        self, op: Op, kind: OpKind, value: int, key: tuple[object, ...], before: list[Op], sizes: tuple[int, ...] = ()
+    ) -> int:
+        """The moved form of a value; made anew only where no convolution before this one has done so."""
+        found = self._made.get((value, *key))
+        if found is None:
+            tensor = self._values.tensors[value]
+            found = self._values.new(sizes or tuple(reversed(tensor.shape)), tensor.dtype)
+            self._made[(value, *key)] = found
+            name = {OpKind.TRANSPOSE: "stablehlo.transpose", OpKind.MOVE: "stablehlo.pad"}.get(kind, "cudnn.pad")
+            before.append(moved(op, kind, name, value, found, self._values))
+        return found
+
+
+def forward_padding(shape: Convolution) -> Padding:
+    """The padding of the forward pass that a convolution belongs to, as far as its windows reach.
+
+    With stride s and kernel k, forward windows span `(out - 1) * s + k`. A filter gradient has the forward output as
+    its filter and s as its filter's dilation; an input gradient has s as its input's dilation and pads by
+    `k - 1 - low`.
+    """
+    found = []
+    for d, (low, high) in enumerate(shape.padding):
+        if _is_filter_gradient(shape):
+            span = (shape.kernel[d] - 1) * shape.rhs_dilation[d] + shape.out_spatial[d]
+            found.append((low, max(0, span - shape.in_spatial[d] - low)))
+        elif shape.lhs_dilation[d] > 1:
+            before = shape.kernel[d] - 1 - low
+            span = (shape.in_spatial[d] - 1) * shape.lhs_dilation[d] + shape.kernel[d]
+            found.append((before, max(0, span - shape.out_spatial[d] - before)))
+        else:
+            found.append((low, high) if high > low else (high, low))
+    return tuple(found)
+
+
+def _is_filter_gradient(shape: Convolution) -> bool:
+    """Convolves over the batch, with an array of gradients as its filter: the result lies as a filter does."""
+    return shape.layout.partition("->")[2][:1].isdigit()
+
+
+def _native(labels: str, taps: bool) -> bool:
+    digits = "".join(label for label in labels if label.isdigit())
+    if taps:
+        return labels == NATIVE.format(digits)
+    return "".join(label for label in labels if not label.isdigit()) == "oi"

@@ -1,0 +1,59 @@
+"""Matrix products as cuBLAS and XLA's Triton GEMMs take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+from meshcast.workload.graph import Gemm, Op, OpKind, Tensor
+
+# Operands as large as the result that an epilogue may read besides it: a residual, a mask and its alternative.
+MAX_EPILOGUE_OPERANDS = 2
+_EPILOGUE = frozenset({OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.VIEW})
+
+
+def with_swapped_operands(op: Op, transposed: Set[int]) -> Op:
+    """The product with the layouts its operands have in memory.
+
+    A transpose into a product moves nothing, as libraries take either order: the operand's contracted dimension is then
+    innermost where the product as written says it is not, and the other way round (XLA's dot_dimension_merger,
+    transpose_folding and layout assignment).
+    """
+    gemm = op.cost.geometry
+    if not isinstance(gemm, Gemm) or transposed.isdisjoint(op.operands[:2]):
+        return op
+    lhs, rhs = (value in transposed for value in op.operands[:2])
+    geometry = replace(
+        gemm,
+        lhs_contracting_minor=gemm.lhs_contracting_minor != lhs,
+        rhs_contracting_minor=gemm.rhs_contracting_minor != rhs,
+    )
+    return replace(op, cost=replace(op.cost, geometry=geometry))
+
+
+def is_plain(op: Op) -> bool:
+    """Whether an op may be part of an epilogue."""
+    return op.cost.kind in _EPILOGUE and not op.cost.transcendentals
+
+
+def epilogue_fits(product: Op, members: Sequence[Op], outside: Set[int], tensors: Sequence[Tensor]) -> bool:
+    """Whether a fusion can be computed on a product's tiles before they are written.
+
+    XLA's gemm_fusion and gemm_rewriter (cublasLt's RELU and bias epilogues) take plain arithmetic on the result's own
+    elements: scales, masks, clamps, a residual. Functions (gelu, silu) and many further operands slow the product's
+    tiles down more than a pass over memory costs, and the autotuner then keeps the product alone.
+
+    Args:
+        product: The matrix product; all that is read of it is read by `members`.
+        members: The fusion's ops, the root first.
+        outside: What they read besides the product and each other.
+        tensors: Types of all values.
+    """
+    if not isinstance(product.cost.geometry, Gemm) or len(product.results) != 1 or len(members[0].results) != 1:
+        return False
+    elements = tensors[product.results[0]].elements
+    if tensors[members[0].results[0]].elements != elements:
+        return False
+    if not all(map(is_plain, members)):
+        return False
+    return sum(tensors[value].elements >= elements for value in outside) <= MAX_EPILOGUE_OPERANDS

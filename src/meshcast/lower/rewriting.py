@@ -1,0 +1,51 @@
+"""Rewrites of a block before fusion: what XLA:GPU makes of single ops that no kernel runs as they are written.
+
+New values are appended to the tensor types; rewritten ops keep their results, so that readers need no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from meshcast.workload.graph import Cost, Geometry, Op, OpKind, Tensor
+
+
+class Values:
+    """Types of all values of a program; grows as rewrites introduce new ones."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = list(tensors)
+
+    def new(self, shape: tuple[int, ...], dtype: str) -> int:
+        """A new value."""
+        self.tensors.append(Tensor(shape, dtype))
+        return len(self.tensors) - 1
+
+
+def moved(
+    origin: Op, kind: OpKind, name: str, operand: int, result: int, values: Values, read: int | None = None
+) -> Op:
+    """An op that only moves `operand` into `result`, placed where `origin` stands."""
+    size = values.tensors[result].bytes
+    source = values.tensors[operand]
+    cost = Cost(
+        kind=kind,
+        dtype=source.dtype,
+        operand_bytes=(source.bytes if read is None else read,),
+        written_bytes=size,
+    )
+    return replace(origin, name=name, cost=cost, operands=(operand,), results=(result,), blocks=())
+
+
+def resized(op: Op, values: Values, *, operands: tuple[int, ...], results: tuple[int, ...], geometry: Geometry) -> Op:
+    """The same op on other values, with its bytes counted anew and its work unchanged."""
+    tensors = values.tensors
+    count = len(op.cost.operand_bytes)
+    cost = replace(
+        op.cost,
+        operand_bytes=tuple(tensors[value].bytes for value in operands[:count]),
+        written_bytes=sum(tensors[value].bytes for value in results),
+        geometry=geometry,
+    )
+    return replace(op, cost=cost, operands=operands, results=results)

@@ -1,0 +1,52 @@
+"""Gradients of gathers: `add(y, scatter(zeros, updates))` becomes `scatter(y, updates)`.
+
+XLA's algebraic simplifier adds straight into the other addend (a momentum, an accumulated gradient) instead of filling
+an array with zeros, scattering into it and adding that up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+
+from meshcast.workload.graph import Op, OpKind
+
+
+def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int, int]) -> list[Op]:
+    """The same ops with such additions replaced; scatters and zeros that nobody reads any more are left for later.
+
+    Args:
+        ops: A block's ops in order.
+        kept: Values that outlive the block.
+        buffer: The value whose bytes a view shows.
+    """
+    if not any(op.cost.kind is OpKind.SCATTER for op in ops):
+        return list(ops)
+    readers: dict[int, int] = {}
+    filled: set[int] = set()
+    scatters: dict[int, Op] = {}
+    for op in ops:
+        for value in op.operands:
+            value = buffer.get(value, value)
+            readers[value] = readers.get(value, 0) + 1
+        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
+            filled.update(op.results)
+        elif (
+            op.cost.kind is OpKind.SCATTER
+            and len(op.results) == 1
+            and buffer.get(op.operands[0], op.operands[0]) in filled
+        ):
+            scatters[op.results[0]] = op
+    return [_merged(op, scatters, readers, kept, buffer) for op in ops]
+
+
+def _merged(
+    op: Op, scatters: Mapping[int, Op], readers: Mapping[int, int], kept: Set[int], buffer: Mapping[int, int]
+) -> Op:
+    if not op.name.endswith(".add") or len(op.operands) != 2:
+        return op
+    for scattered, other in (op.operands, op.operands[::-1]):
+        value = buffer.get(scattered, scattered)
+        if value in scatters and readers[value] == 1 and value not in kept and scattered not in kept:
+            return replace(scatters[value], operands=(other, *scatters[value].operands[1:]), results=op.results)
+    return op

@@ -2,8 +2,9 @@
 
     python benchmarks/measure.py OUT gpt2-small:batch=8 llama3-8b-decode:batch=1,context=4096,param_dtype=bfloat16 ...
 
-Per program: its StableHLO (`programs/ID.mlir.gz`), the wall time (median of three averages over back-to-back runs), the busy
-time and kernels of a profile, XLA's buffer assignment. Rows are appended as they are done, so an interrupted run keeps them.
+Per program: its StableHLO (`programs/ID.mlir.gz`), the wall time (median of three averages over back-to-back runs), the
+busy time and kernels of a profile, XLA's buffer assignment. Rows are appended as they are done: an interrupted run keeps
+them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,11 @@ import pytest
 
 import meshcast
 
-ADD = "func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> { %0 = stablehlo.add %x, %x : tensor<64xf32> return %0 : tensor<64xf32> }"
+ADD = """
+func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = stablehlo.add %x, %x : tensor<64xf32>
+  return %0 : tensor<64xf32>
+}"""
 
 
 @pytest.mark.parametrize("name", [name for name in meshcast.__all__ if name != "__version__"])

@@ -3,8 +3,8 @@
     import meshcast
     print(meshcast.predict("step.mlir", on="h200"))
 
-The stages can be called one by one: `load` or `capture_function`, `partition_program`, `read_workload`, `lower_workload`,
-`prepare`, `predict`. No name here is also a package's: importing a submodule would put the package in its place.
+The stages can be called one by one: `load` or `capture_function`, `partition_program`, `read_workload`,
+`lower_workload`, `prepare`, `predict`. No name here is also a package's: importing a submodule would put the package in its place.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from meshcast.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from meshcast.capture import Program as Program
-    from meshcast.capture import capture as capture_function
+    from meshcast.capture import capture as capture_function  # noqa: F401
     from meshcast.capture import load as load
     from meshcast.errors import MeshcastError as MeshcastError
-    from meshcast.lower import lower as lower_workload
+    from meshcast.lower import lower as lower_workload  # noqa: F401
     from meshcast.mesh import Mesh as Mesh
-    from meshcast.partition import partition as partition_program
+    from meshcast.partition import partition as partition_program  # noqa: F401
     from meshcast.pipeline import Options as Options
     from meshcast.pipeline import Run as Run
     from meshcast.pipeline import predict as predict
@@ -50,7 +50,7 @@ _EXPORTS = {
     "read_workload": ("meshcast.workload", "read_workload"),
 }
 
-__all__ = ["__version__", *_EXPORTS]  # noqa: PLE0604 - the names are the table's
+__all__ = ["__version__", *_EXPORTS]
 
 
 def __getattr__(name: str) -> Any:

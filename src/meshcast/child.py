@@ -20,7 +20,7 @@ from typing import IO, Any
 
 
 class ChildCrashedError(Exception):
-    """The child died without an answer."""
+    """The child died without an answer, or in the middle of one."""
 
     def __init__(self, code: int, tail: str) -> None:
         super().__init__(f"exit {code}: {tail or 'without a message'}")
@@ -59,6 +59,9 @@ class Child:
             try:
                 answer, result = _exchange(process, message)
             except (BrokenPipeError, EOFError):
+                raise self._crash() from None
+            except ValueError:  # no JSON: what follows in the pipe has no meaning
+                process.kill()
                 raise self._crash() from None
             except BaseException:  # interrupted half-way: what is still in the pipe belongs to nobody
                 self.close()
@@ -123,12 +126,20 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes) -> tuple[dict[st
     if not header:
         raise EOFError
     answer = json.loads(header)
-    return answer, process.stdout.read(answer.get("bytes", 0))
+    size = answer.get("bytes", 0)
+    result = process.stdout.read(size)
+    if len(result) < size:
+        raise EOFError
+    return answer, result
 
 
 def serve(answer: Callable[[dict[str, Any], bytes], bytes]) -> None:
-    """The child's side: answers requests from stdin on stdout until the parent closes the pipe."""
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    """The child's side: answers requests from stdin on stdout until the parent closes the pipe.
+
+    Only answers may go there: whatever else is printed, by native code on descriptor 1 too, goes to stderr.
+    """
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     while header := source.readline():
         request = json.loads(header)
         data = source.read(request["bytes"])

@@ -7,12 +7,15 @@ Devices are numbered row-major over the mesh axes, so the members of a collectiv
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from meshcast.errors import UsageError
+
+_SIZE = re.compile(r"0*[1-9][0-9]{0,11}")  # ASCII digits: str.isdigit() takes superscripts, which int() does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +35,15 @@ class Mesh:
         axes: dict[str, int] = {}
         for part in filter(None, text.split(",")):
             name, equals, size = part.partition("=")
-            if not equals or not name.strip() or not size.strip().isdigit() or int(size) < 1:
+            if not equals or not name.strip() or not _SIZE.fullmatch(size.strip()):
                 raise UsageError(
                     f"mesh axis {part!r} is not NAME=SIZE", where="--mesh", fix="write --mesh data=8,model=4"
                 )
             if name.strip() in axes:
                 raise UsageError(f"mesh axis {name.strip()!r} is given twice", where="--mesh")
             axes[name.strip()] = int(size)
+        if not axes:
+            raise UsageError(f"{text!r} names no mesh axis", where="--mesh", fix="write --mesh data=8,model=4")
         return cls.of(axes)
 
     @property
@@ -65,7 +70,7 @@ class Mesh:
                 dims.append((axis.size, self.stride(axis.name) * (full // (axis.pre_size * axis.size))))
             else:
                 dims.append((self.sizes[axis], self.stride(axis)))
-        return Group(dims=tuple(dims), axes=tuple(str(axis) for axis in axes))
+        return Group(dims=tuple(dims), axes=tuple(str(axis) for axis in axes), devices=self.size)
 
     def __str__(self) -> str:
         return ",".join(f"{name}={size}" for name, size in self.axes) or "one device"
@@ -85,10 +90,15 @@ class SubAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One of the equal groups of a collective: `(size, stride)` per dimension, and the mesh axes it came from."""
+    """One of the equal groups of a collective: `(size, stride)` per dimension, and the mesh axes it came from.
+
+    `first` is its lowest device, and `devices` how many devices such groups share out; 0 when it is the only group.
+    """
 
     dims: tuple[tuple[int, int], ...]
     axes: tuple[str, ...] = ()
+    first: int = 0
+    devices: int = 0
 
     @property
     def size(self) -> int:
@@ -96,11 +106,30 @@ class Group:
         return math.prod(size for size, _ in self.dims)
 
     def offsets(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Device ids of the group that holds device 0, made on demand."""
+        """Device ids of the group relative to its first, made on demand."""
         ids = np.zeros(1, dtype=np.int64)
         for size, stride in self.dims:
             ids = (ids[:, None] + np.arange(size, dtype=np.int64) * stride).reshape(-1)
         return ids
+
+    def starts(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """First devices of all groups: the shifts that share out the devices, as the strides leave them free.
+
+        Where strides do not nest no shifts do, and as many neighbouring ones are taken as there are groups.
+        """
+        last = int(self.offsets()[-1])
+        room = self.devices - self.first - last  # shifts of this group that stay among the devices
+        if room <= 1:
+            return np.array([self.first], dtype=np.int64)
+        free: list[tuple[int, int]] = []
+        inside = 1
+        for size, stride in sorted(self.dims, key=lambda dim: dim[1]):
+            if stride % inside:
+                return self.first + np.arange(min(room, self.devices // self.size), dtype=np.int64)
+            free.append((stride // inside, inside))
+            inside = stride * size
+        starts = Group(dims=((max(1, self.devices // inside), inside), *free)).offsets()
+        return starts if self.first in starts else self.first + starts[starts < room]
 
     def __str__(self) -> str:
         return "*".join(self.axes) if self.axes else "*".join(f"{size}@{stride}" for size, stride in self.dims)

@@ -83,13 +83,7 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
             f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORKS)
         )
     device = cluster.device
-    platform = {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")
-    program = load(
-        target,
-        CaptureOptions(platform=platform, dims=options.dims, mesh=options.mesh, settings=options.settings),
-    )
-    mesh = options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
-    local = partition(program, mesh=mesh, route=options.partitioner)
+    local = local_program(target, options, device)
     workload = read_workload(local, ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate))
     devices, notes = _device_count(workload, options.devices)
     lowered = lower(workload, backend={"tpu": "xla-tpu"}.get(device.kind, "xla-gpu"))
@@ -101,6 +95,24 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
         options=options,
         notes=notes,
     )
+
+
+def local_program(target: str | Path | Program, options: Options, device: Device | None = None) -> Program:
+    """The program of one device: captured for the hardware's platform, over the mesh asked for, and partitioned.
+
+    Args:
+        target: What `predict` takes.
+        options: All settings; of the hardware only the kind of device counts.
+        device: The device that `options.on` names, where it was looked up already.
+    """
+    device = device or resolve(options.on).device
+    platform = {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")
+    program = load(
+        target,
+        CaptureOptions(platform=platform, dims=options.dims, mesh=options.mesh, settings=options.settings),
+    )
+    mesh = options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
+    return partition(program, mesh=mesh, route=options.partitioner)
 
 
 def _estimators(fidelity: str, clocks: Clocks) -> tuple[Estimator, ...]:

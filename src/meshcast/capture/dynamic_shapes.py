@@ -9,8 +9,8 @@ checks the shape assertions and drops them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from jaxlib.mlir import passmanager
 
@@ -19,9 +19,21 @@ from meshcast.capture.mlir import ir, parse, stablehlo, to_bytecode
 from meshcast.capture.program import entry_function
 from meshcast.errors import UnsupportedError, UsageError
 
-Symbol = Callable[[Mapping[str, int]], int]
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 _PLACE = re.compile(r"arg\d+\.\d+")
+
+
+class Symbol(Protocol):
+    """A symbolic size that an export kept, such as `2*b`."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names that it depends on."""
+        ...
+
+    def evaluate(self, dims: Mapping[str, int]) -> int:
+        """The size where its variables have these values."""
+        ...
 
 
 def unbounded_dimensions(value_type: Any) -> list[int]:
@@ -49,23 +61,53 @@ def refine(
         module: The MLIR module.
         dims: Sizes by symbolic name (`B`), or by place (`arg0.1`: argument 0, dimension 1).
         where: For messages.
-        symbols: Symbolic size of `(argument, dimension)`, as a function of `dims`, where an export kept it.
+        symbols: Symbolic size of `(argument, dimension)`, where an export kept it.
+
+    Raises:
+        UsageError: A dimension without a size, or a size without a dimension.
+        UnsupportedError: The sizes of the arguments do not give those of the program.
     """
     main = entry_function(module, where=where)
     arguments = list(main.operation.regions[0].blocks[0].arguments)
     unknown = {index: found for index, value in enumerate(arguments) if (found := unbounded_dimensions(value.type))}
     if not unknown and not _is_polymorphic(module):
+        refuse_unused(dims, (), where=where)
         return module
     types = [str(value.type) for value in arguments]
     alone = all(len(found) == 1 for found in unknown.values())
+    names: dict[str, None] = {}  # what --dim may name here, in order
+    used: set[str] = set()
     for index, found in unknown.items():
         value_type = arguments[index].type
         shape = list(value_type.shape)
         for dim in found:
-            shape[dim] = _size(index, dim, dims, symbols, where, alone=alone)
+            symbol = (symbols or {}).get((index, dim))
+            shape[dim], by = _size(index, dim, dims, symbol, where, alone=alone)
+            used.update(by)
+            names.update(dict.fromkeys((*by, f"arg{index}.{dim}")))
         with module.context, ir.Location.unknown():
             types[index] = str(ir.RankedTensorType.get(shape, value_type.element_type, value_type.encoding))
+    refuse_unused({name: size for name, size in dims.items() if name not in used}, names, where=where)
     return _refined(module, types, where=where)
+
+
+def refuse_unused(dims: Mapping[str, int], names: Iterable[str], *, where: str) -> None:
+    """Refuses sizes that nothing in the program asked for: whoever gave them believes that they count.
+
+    Args:
+        dims: The sizes that were not used.
+        names: What could have been named.
+        where: The program, for messages.
+    """
+    if not dims:
+        return
+    said = ", ".join(f"{name}={size}" for name, size in dims.items())
+    known = ", ".join(names)
+    raise UsageError(
+        f"--dim {said} names no dynamic dimension of the program",
+        where=where,
+        fix=f"its dynamic dimensions: {known}" if known else "leave it out: every dimension has a size or a bound",
+    )
 
 
 def _is_polymorphic(module: Any) -> bool:
@@ -76,30 +118,24 @@ def _is_polymorphic(module: Any) -> bool:
 
 
 def _size(
-    index: int,
-    dim: int,
-    dims: Mapping[str, int],
-    symbols: Mapping[tuple[int, int], Symbol] | None,
-    where: str,
-    *,
-    alone: bool,
-) -> int:
+    index: int, dim: int, dims: Mapping[str, int], symbol: Symbol | None, where: str, *, alone: bool
+) -> tuple[int, Iterable[str]]:
+    """The size of one dimension, and the names in `dims` that it comes from."""
     place = f"arg{index}.{dim}"
     if place in dims:
-        return dims[place]
-    symbol = (symbols or {}).get((index, dim))
+        return dims[place], (place,)
     if symbol is not None:
-        try:
-            return symbol(dims)
-        except KeyError as error:
-            raise UsageError(
-                f"argument {index} has the symbolic dimension {error.args[0]!r} without a size",
-                where=where,
-                fix=f"give it: --dim {error.args[0]}=32",
-            ) from None
+        for name in symbol.variables:
+            if name not in dims:
+                raise UsageError(
+                    f"argument {index} has the symbolic dimension {name!r} without a size",
+                    where=where,
+                    fix=f"give it: --dim {name}=32",
+                )
+        return symbol.evaluate(dims), symbol.variables
     names = [name for name in dims if not _PLACE.fullmatch(name)]
     if alone and len(names) == 1:
-        return dims[names[0]]  # one unknown an argument, one size given: a batch size, nothing else it can mean
+        return dims[names[0]], names  # one unknown an argument, one size given: a batch size, nothing else it can mean
     raise UsageError(
         f"dimension {dim} of argument {index} is dynamic without a bound", where=where, fix=f"give it: --dim {place}=32"
     )

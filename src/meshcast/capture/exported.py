@@ -10,7 +10,7 @@ from meshcast.capture import mlir
 from meshcast.capture.annotations import bring_over_shardings
 from meshcast.capture.dynamic_shapes import Symbol, refine
 from meshcast.capture.program import Program, argument_names, from_module
-from meshcast.errors import InputError
+from meshcast.errors import InputError, UnsupportedError
 
 
 def from_serialized(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | None = None) -> Program:
@@ -41,29 +41,49 @@ def _program(
 ) -> Program:
     module = mlir.deserialize_portable(bytes(module_bytes), where=where)
     names = argument_names(module, where=where)
-    module = refine(module, dims=dims or {}, where=where, symbols=_symbols(exported))
+    module = refine(module, dims=dims or {}, where=where, symbols=_symbols(exported, where=where))
     bring_over_shardings(module, where=where)
     return from_module(module, name=name, source=where, sha256=digest, names=names)
 
 
-def _symbols(exported: Any) -> dict[tuple[int, int], Symbol] | None:
+def _symbols(exported: Any, *, where: str) -> dict[tuple[int, int], Symbol] | None:
     """The symbolic sizes of the arguments that the module kept."""
     symbols: dict[tuple[int, int], Symbol] = {}
     for position, index in enumerate(exported.module_kept_var_idx):
         for dim, size in enumerate(exported.in_avals[index].shape):
             if not isinstance(size, int):
-                symbols[position, dim] = _evaluator(size)
+                symbols[position, dim] = JaxSymbol(size, where=where)
     return symbols or None
 
 
-def _evaluator(size: Any) -> Symbol:
-    """A symbolic size such as `2*b` as a function of its variables."""
+class JaxSymbol:
+    """A symbolic size of `jax.export`, such as `2*b`.
 
-    def evaluate(dims: Mapping[str, int]) -> int:
-        names = sorted(size._get_vars())
-        for variable in names:
-            if variable not in dims:
-                raise KeyError(variable)
-        return int(size._evaluate({variable: dims[variable] for variable in names}))
+    JAX has no public way to ask what such a size depends on, or to put numbers in: its two private methods are called
+    here and nowhere else. Sizes given by place (`--dim arg0.1=32`) do without them.
+    """
 
-    return evaluate
+    def __init__(self, size: Any, *, where: str) -> None:
+        self._size = size
+        self._where = where
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names that it depends on."""
+        return tuple(sorted(self._method("_get_vars")()))
+
+    def evaluate(self, dims: Mapping[str, int]) -> int:
+        """The size where its variables have these values."""
+        return int(self._method("_evaluate")({name: dims[name] for name in self.variables}))
+
+    def _method(self, name: str) -> Any:
+        method = getattr(self._size, name, None)
+        if not callable(method):
+            import jax
+
+            raise UnsupportedError(
+                f"jax {jax.__version__} does not tell what its symbolic size {self._size} depends on",
+                where=self._where,
+                fix="give sizes by place (--dim arg0.0=32), or install a jax that this meshcast was tested with",
+            )
+        return method

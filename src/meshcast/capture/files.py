@@ -34,7 +34,7 @@ _ENDINGS = (".gz", ".mlirbc", ".mlir", ".hlo", ".txt", ".stablehlo", ".bin", ".j
 def size_limit() -> int:
     """Largest text, without the contents of large constants, that is parsed without being asked twice."""
     text = os.environ.get(SIZE_LIMIT_VARIABLE, "")
-    if text and not text.isdigit():
+    if text and not text.isdecimal():
         raise UsageError(f"{text!r} is not a number of bytes", where=SIZE_LIMIT_VARIABLE)
     return int(text or DEFAULT_SIZE_LIMIT)
 

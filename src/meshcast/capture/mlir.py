@@ -9,6 +9,7 @@ memory without end: `probe` reads it in a child process before it is read here.
 from __future__ import annotations
 
 import functools
+import io
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -69,8 +70,6 @@ def deserialize_portable(data: bytes, *, where: str) -> ir.Module:
 
 def to_bytecode(module: Any) -> bytes:
     """The module as MLIR bytecode, to hand to another process."""
-    import io
-
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     return buffer.getvalue()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.capture.device_ids import count_devices
 from meshcast.capture.mlir import ir, sdy, to_bytecode
 from meshcast.capture.roles import Role as Role
 from meshcast.capture.roles import role_of
@@ -82,22 +84,46 @@ def _is_private(function: Any) -> bool:
 
 
 def module_mesh(module: Any) -> Mesh:
-    """The largest `sdy.mesh` of the module; one device where there is none."""
+    """The mesh that the module states: its largest `sdy.mesh`, else one flat axis of its partitions times replicas."""
+    mesh = _named_mesh(module)
+    stated = _stated_devices(module) or 1
+    return _flat(stated) if mesh.size == 1 and stated > 1 else mesh
+
+
+def _devices(module: Any, *, where: str) -> Mesh:
+    """The mesh that the module states, else as many devices as its collectives name.
+
+    Raises:
+        InputError: The collectives contradict what is stated, or do not say enough.
+    """
+    mesh = module_mesh(module)
+    is_stated = bool(mesh.axes) or _stated_devices(module) is not None
+    named = count_devices(module, stated=mesh.size if is_stated else None, where=where)
+    return _flat(named) if named > mesh.size else mesh
+
+
+def _named_mesh(module: Any) -> Mesh:
     best = Mesh()
     for op in module.body.operations:
         if op.operation.name == "sdy.mesh":
             attr = sdy.MeshAttr(op.operation.attributes["mesh"])
             mesh = Mesh(axes=tuple((a.name, a.size) for a in map(sdy.MeshAxisAttr, attr.axes)))
-            best = max(best, mesh, key=lambda m: m.size)
-    if best.size == 1 and "mhlo.num_partitions" in module.operation.attributes:
-        # A program that is per-device already (explicit collectives, no mesh): one flat axis of its devices.
-        attributes = module.operation.attributes
-        count = ir.IntegerAttr(attributes["mhlo.num_partitions"]).value
-        if "mhlo.num_replicas" in attributes:
-            count *= ir.IntegerAttr(attributes["mhlo.num_replicas"]).value
-        if count > 1:
-            return Mesh(axes=(("devices", count),))
+            best = mesh if mesh.size > best.size or not best.axes else best
     return best
+
+
+def _stated_devices(module: Any) -> int | None:
+    """Partitions times replicas; None where neither is above one and one is not given: it may be anything."""
+    attributes = module.operation.attributes
+    names = ("mhlo.num_partitions", "mhlo.num_replicas")
+    counts = [int(ir.IntegerAttr(attributes[name]).value) for name in names if name in attributes]
+    count = math.prod(counts)
+    return count if count > 1 or len(counts) == len(names) else None
+
+
+def _flat(devices: int) -> Mesh:
+    """The mesh of a program that is per-device already: explicit collectives, no axes."""
+    return Mesh(axes=(("devices", devices),))
 
 
 def from_module(
@@ -127,7 +153,7 @@ def from_module(
     return Program(
         name=name,
         module=module,
-        mesh=module_mesh(module),
+        mesh=_devices(module, where=source),
         arguments=tuple(arguments),
         source=source,
         sha256=sha256 or hashlib.sha256(to_bytecode(module)).hexdigest(),

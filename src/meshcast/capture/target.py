@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.capture.program import Program
-from meshcast.capture.user_code import import_function, keep_off_accelerators
+from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable
 from meshcast.errors import InputError, MeshcastError, UsageError, nearest
 
 STANDARD_INPUT = "-"
@@ -38,6 +38,7 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
     """
     options = options or CaptureOptions()
     if not isinstance(target, (str, Path)):
+        _refuse_settings(options, "objects", where="target")
         return _from_object(target, options, name=None, where="target")
     text = str(target)
     path = Path(text)
@@ -60,6 +61,7 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
 def _from_standard_input(options: CaptureOptions) -> Program:
     from meshcast.capture.files import from_bytes, read_stream
 
+    _refuse_settings(options, "standard input", where=STANDARD_INPUT)
     data = read_stream(sys.stdin.buffer, where="standard input")
     return from_bytes(data, name="stdin", where="standard input", dims=options.dims)
 
@@ -67,9 +69,13 @@ def _from_standard_input(options: CaptureOptions) -> Program:
 def _from_file(path: Path, options: CaptureOptions) -> Program:
     from meshcast.capture.files import read_program
 
-    if options.settings:
-        raise UsageError("--set applies to models of the zoo, not to files", where=str(path))
+    _refuse_settings(options, "files", where=str(path))
     return read_program(path, dims=options.dims)
+
+
+def _refuse_settings(options: CaptureOptions, kind: str, *, where: str) -> None:
+    if options.settings:
+        raise UsageError(f"--set applies to models of the zoo, not to {kind}", where=where, fix="leave it out")
 
 
 def _from_zoo(name: str, options: CaptureOptions) -> Program:
@@ -90,7 +96,8 @@ def _from_zoo(name: str, options: CaptureOptions) -> Program:
             raise
         said = ", ".join(f"{key}={value}" for key, value in options.settings.items())
         raise UsageError(f"{name} cannot be built with {said}: {error}", where="--set") from error
-    return capture(fn, *args, name=name, platform=options.platform, options=jit_options)
+    program = capture(fn, *args, name=name, platform=options.platform, options=jit_options)
+    return _without_dims(program, options, where=name)
 
 
 def _value(text: str) -> Any:
@@ -106,7 +113,8 @@ def _from_function(head: str, function: str, text: str, options: CaptureOptions)
     if options.settings:
         raise UsageError("--set applies to models of the zoo; give the function defaults instead", where=text)
     keep_off_accelerators()
-    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints must not come between our JSON lines
+    # What the user's code prints must not come between our JSON lines.
+    with contextlib.redirect_stdout(sys.stderr), neighbours_importable(head):
         builder = import_function(head, function, text)
         try:
             inspect.signature(builder).bind()
@@ -131,13 +139,13 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
     from meshcast.capture.jax_function import capture, from_lowered
 
     if isinstance(made, Program):
-        return made
+        return _without_dims(made, options, where=where)
     if isinstance(made, (bytes, bytearray)):
         return from_bytes(bytes(made), name=name or "program", where=where, dims=options.dims)
     if hasattr(made, "mlir_module_serialized"):
         return from_exported(made, name=name, dims=options.dims)
     if hasattr(made, "compiler_ir"):
-        return from_lowered(made, name=name or "program")
+        return _without_dims(from_lowered(made, name=name or "program"), options, where=where)
     said = f"{name}() returned" if name else "cannot predict"
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not callable(made[0]):
         raise UsageError(f"{said} {_described(made)}", where=where, fix=_RETURNS)
@@ -145,7 +153,16 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
     if not isinstance(args, (tuple, list)) or not isinstance(jit_options, Mapping):
         kinds = f"(fn, {_described(args)}, {_described(jit_options)})"
         raise UsageError(f"{said} {kinds}", where=where, fix="args is a tuple of pytrees of shapes, options a dict")
-    return capture(fn, *args, name=name, platform=options.platform, options=jit_options)
+    program = capture(fn, *args, name=name, platform=options.platform, options=jit_options)
+    return _without_dims(program, options, where=where)
+
+
+def _without_dims(program: Program, options: CaptureOptions, *, where: str) -> Program:
+    """A program whose shapes were fixed when it was captured: sizes for it would have no effect."""
+    from meshcast.capture.dynamic_shapes import refuse_unused
+
+    refuse_unused(options.dims, (), where=where)
+    return program
 
 
 def _described(value: Any) -> str:

@@ -48,6 +48,8 @@ def pairs(texts: list[str] | None, flag: str) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise UsageError(f"{text!r} is not NAME=VALUE", where=flag, fix=f"write {flag} NAME=VALUE")
+        if name in found:
+            raise UsageError(f"{name!r} is given twice, as {found[name]} and {value}", where=flag, fix="give it once")
         found[name] = value
     return found
 
@@ -62,6 +64,8 @@ def trip_counts(texts: list[str] | None) -> dict[str, int]:
     found = sizes([text for text in texts or () if "=" in text], "--trip-count")
     for text in texts or ():
         if "=" not in text:
+            if "*" in found:
+                raise UsageError(f"a second count for all loops: {text}", where="--trip-count", fix="give it once")
             found["*"] = positive(text, "--trip-count")
     return found
 
@@ -91,7 +95,7 @@ def options(
     return Options(
         on=on,
         devices=devices,
-        mesh=Mesh.parse(mesh).sizes if mesh else None,
+        mesh=Mesh.parse(mesh).sizes if mesh is not None else None,
         fidelity=fidelity,
         network=network,
         partitioner=partitioner,

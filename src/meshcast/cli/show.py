@@ -26,11 +26,11 @@ def show_command(
 ) -> None:
     """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
     from meshcast.cli.app import emit_json
-    from meshcast.pipeline import prepare
+    from meshcast.pipeline import local_program, prepare
 
     options = flags.options(on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate)
     if partitioned:
-        _print_partitioned(target, options)
+        typer.echo(local_program(target, options).text)
         return
     run = prepare(target, options)
     if json:
@@ -42,15 +42,6 @@ def show_command(
         tables.print_kernels(run, limit=limit)
     else:
         tables.print_workload(run.workload, limit=limit)
-
-
-def _print_partitioned(target: str, options: Any) -> None:
-    from meshcast.capture.target import CaptureOptions, load
-    from meshcast.partition import partition
-
-    program = load(target, CaptureOptions(dims=options.dims, mesh=options.mesh, settings=options.settings))
-    mesh = options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
-    typer.echo(partition(program, mesh=mesh).text)
 
 
 def _json(run: Any, *, kernels: bool) -> dict[str, Any]:

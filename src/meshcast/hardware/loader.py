@@ -60,8 +60,8 @@ def device(doc: Document) -> Device:
     """
     file = Reader(doc)
     _head(file, DEVICE_SCHEMA)
-    matrix_energy = file.by_dtype("energy", "matrix", of=Dimension.ENERGY_PER_FLOP, dtypes=DTYPES)
-    memory_energy = file.optional("energy", "memory", of=Dimension.ENERGY_PER_BYTE)
+    matrix_energy = file.by_dtype("energy", "matrix", of=Dimension.ENERGY_PER_FLOP, dtypes=DTYPES, may_be_zero=True)
+    memory_energy = file.optional("energy", "memory", of=Dimension.ENERGY_PER_BYTE, may_be_zero=True)
     clock = file.quantity("compute", "clock", of=Dimension.FREQUENCY)
     result = Device(
         name=file.text("name"),
@@ -82,8 +82,8 @@ def device(doc: Document) -> Device:
         cache_bytes=file.quantity("cache", "capacity", of=Dimension.BYTES),
         cache_bandwidth=file.optional("cache", "bandwidth", of=Dimension.BANDWIDTH),
         tdp_watts=file.quantity("power", "tdp", of=Dimension.POWER),
-        idle_watts=file.optional("power", "idle", of=Dimension.POWER),
-        launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME),
+        idle_watts=file.optional("power", "idle", of=Dimension.POWER, may_be_zero=True),
+        launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME, may_be_zero=True),
         energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
         # An empty name is how a file that has a base says that it has no cluster.
         default_cluster=file.text("default_cluster", default="") or None,
@@ -91,6 +91,8 @@ def device(doc: Document) -> Device:
         facts=file.facts,
         sources=file.sources(),
     )
+    if "f32" not in result.vector_flops:
+        file.reject(("vector", "f32"), "missing key 'vector.f32': types without a rate of their own run at it")
     file.finish()
     return result
 
@@ -138,7 +140,7 @@ def _level(file: Reader, index: int) -> NetworkLevel:
         size=file.count(*key, "size"),
         links=file.count(*key, "links"),
         link_bandwidth=file.quantity(*key, "link_bandwidth", of=Dimension.BANDWIDTH),
-        latency_s=file.quantity(*key, "latency", of=Dimension.TIME),
+        latency_s=file.quantity(*key, "latency", of=Dimension.TIME, may_be_zero=True),
         in_network_reduction=file.flag(*key, "in_network_reduction"),
         dims=file.shape(*key, "dims"),
     )

@@ -58,7 +58,7 @@ class Reader:
     def flag(self, *key: str | int) -> bool:
         """The boolean at `key`, or False."""
         value = self._value(key)
-        if value not in (None, True, False):
+        if not (value is None or isinstance(value, bool)):  # 1 equals True, and means nothing here
             self._problem(key, f"{_dotted(key)}: expected true or false, got {value!r}")
         return value is True
 
@@ -72,15 +72,15 @@ class Reader:
         value = self._lookup(key)
         return tuple(value) if isinstance(value, dict) else ()
 
-    def quantity(self, *key: str | int, of: Dimension) -> float:
+    def quantity(self, *key: str | int, of: Dimension, may_be_zero: bool = False) -> float:
         """The quantity at `key` in SI units, which must be there."""
-        value = self.optional(*key, of=of)
+        value = self.optional(*key, of=of, may_be_zero=may_be_zero)
         if value is None:
             self._problem(key, f"missing key {_dotted(key)!r}")
         return value or 0.0
 
-    def optional(self, *key: str | int, of: Dimension) -> float | None:
-        """The quantity at `key` in SI units, or None."""
+    def optional(self, *key: str | int, of: Dimension, may_be_zero: bool = False) -> float | None:
+        """The quantity at `key` in SI units, or None; zero only where the models do not divide by it."""
         written = self._written(key)
         if written is None:
             return None
@@ -89,6 +89,8 @@ class Reader:
         except InputError as error:
             self._problem(key, f"{_dotted(key)}: {error.message}; {error.fix}")
             return 0.0
+        if value == 0 and not may_be_zero:
+            self._problem(key, f"{_dotted(key)}: expected more than zero, got {written['value']!r}")
         self._record(key, value, str(of), written)
         return value
 
@@ -99,10 +101,16 @@ class Reader:
             self._problem(key, f"{_dotted(key)}: expected a whole number, got {value:g}")
         return int(value)
 
-    def by_dtype(self, *key: str | int, of: Dimension, dtypes: Iterable[str]) -> dict[str, float]:
+    def by_dtype(
+        self, *key: str | int, of: Dimension, dtypes: Iterable[str], may_be_zero: bool = False
+    ) -> dict[str, float]:
         """The quantities of the table at `key`, by dtype."""
         present = self.names(*key)
-        return {dtype: self.quantity(*key, dtype, of=of) for dtype in dtypes if self._ask((*key, dtype)) in present}
+        return {
+            dtype: self.quantity(*key, dtype, of=of, may_be_zero=may_be_zero)
+            for dtype in dtypes
+            if self._ask((*key, dtype)) in present
+        }
 
     def shape(self, *key: str | int) -> tuple[int, ...]:
         """The shape of a torus at `key` ("16x20x28"), or nothing."""

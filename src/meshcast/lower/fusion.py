@@ -88,7 +88,6 @@ class _Sweep:
         self._members: dict[int, list[int]] = {}  # root -> what has joined it so far
         self._products: set[int] = set()  # roots that hold a matrix product
         self._rows = self._row_statistics()
-        self._made_by = {value: index for index, op in enumerate(ops) for value in op.results}
         readers, pinned = self._readers, self._pinned
         for index, op in enumerate(ops):
             kind = op.cost.kind
@@ -101,6 +100,9 @@ class _Sweep:
                 pinned.update(operands[index][: len(op.results)])
             for value in operands[index]:
                 readers.setdefault(value, []).append(index)
+
+        has_products = any(op.cost.kind is OpKind.GEMM for op in ops)
+        self._complicated = self._complicated_values() if has_products else set()
 
     def owners(self, index: int) -> frozenset[int]:
         """Roots of the fusions that compute an op; its readers have been asked before."""
@@ -134,9 +136,8 @@ class _Sweep:
             return True
         if kind is OpKind.TRANSPOSE and any(self._ops[user].cost.kind is OpKind.REDUCE for user in users):
             return False  # a reduction wants its input in order
-        if (kind in _NOT_IN_ROWS or op.name.endswith("dynamic_slice")) and not self._reductions.keys().isdisjoint(
-            owners
-        ):
+        unindexable = kind in _NOT_IN_ROWS or (kind is OpKind.SLICE and op.name.endswith("dynamic_slice"))
+        if unindexable and not self._reductions.keys().isdisjoint(owners):
             return False
         if op.cost.transcendentals and not self._may_repeat(op, owners):
             return False
@@ -164,13 +165,12 @@ class _Sweep:
         """Values that are computed from a row's reduction alone, with the elements of those rows."""
         found: dict[int, int] = {}
         for index, op in enumerate(self._ops):
-            if not op.results:
-                continue
-            if op.cost.kind is OpKind.REDUCE:
+            kind = op.cost.kind
+            if kind is OpKind.REDUCE:
                 reduction = self._reduction(op)
                 if reduction and reduction[2] and reduction[0] <= MAX_ROW * reduction[1]:
                     found[op.results[0]] = reduction[0]
-            elif op.cost.kind is OpKind.ELEMENTWISE:
+            elif kind is OpKind.ELEMENTWISE and not found.keys().isdisjoint(self._operands[index]):
                 elements = self._tensors[op.results[0]].elements
                 for value in self._operands[index]:
                     if value in found and self._tensors[value].elements == elements:
@@ -186,20 +186,20 @@ class _Sweep:
         made = {v for op in members for v in op.results} | set(self._ops[index].results)
         if not epilogue_fits(self._ops[index], members, operands - made, self._tensors):
             return False
-        if not all(self._plain(value) for value in operands - made):
+        if not self._complicated.isdisjoint(operands - made):
             return False
         self._products.add(root)
         return True
 
-    def _plain(self, value: int) -> bool:
-        """Whether a value is in memory or takes nothing but plain arithmetic on such: no slices, no functions."""
-        index = self._made_by.get(value)
-        if index is None or value in self._pinned:
-            return True
-        op = self._ops[index]
-        if op.cost.kind not in FUSIBLE_PRODUCERS:
-            return True
-        return is_plain(op) and all(self._plain(operand) for operand in self._operands[index])
+    def _complicated_values(self) -> set[int]:
+        """Values not in memory that take more than plain arithmetic on such as are: slices, transposes, functions."""
+        found: set[int] = set()
+        for index, op in enumerate(self._ops):
+            if op.cost.kind not in FUSIBLE_PRODUCERS or not self._pinned.isdisjoint(op.results):
+                continue
+            if not is_plain(op) or not found.isdisjoint(self._operands[index]):
+                found.update(op.results)
+        return found
 
     def _worth_repeating(self, index: int, times: int) -> bool:
         op = self._ops[index]

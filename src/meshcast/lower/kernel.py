@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -45,14 +46,25 @@ _COPIED = frozenset(
     }
 )
 
+_MOVED = frozenset({"gather", "scan", "dynamic_slice", "concatenate"})
+_NONE: frozenset[str] = frozenset()
+
 
 def flags_of(names: Iterable[str]) -> frozenset[str]:
     """What a kernel's cost depends on in its ops: `gather`, `scan`, and `copy` for a plain copy of parts of buffers."""
-    ops = {name.rpartition(".")[2] for name in names}
+    ops = {_short(name) for name in names}
+    if _MOVED.isdisjoint(ops):
+        return _NONE
     found = ops & {"gather", "scan"}
     if ops & {"dynamic_slice", "concatenate"} and ops <= _COPIED:
         found.add("copy")
     return frozenset(found)
+
+
+@functools.cache
+def _short(name: str) -> str:
+    """An op's name without its dialect."""
+    return name.rpartition(".")[2]
 
 
 class CostKey:

@@ -43,6 +43,7 @@ class _Lowering:
         self._tensors = values.tensors
         self._fuse = fuse
         self._gpu = gpu
+        self._undone = False
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
         self._transposed: set[int] = set()  # values that are another's transpose and lie in memory as that one
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
@@ -105,6 +106,7 @@ class _Lowering:
         """Whether the operand is a transposed matrix: the result is that matrix again (XLA's algebraic simplifier)."""
         (operand, *_), (result, *_) = op.operands, op.results
         if operand in self._matrices:
+            self._undone = True
             return True
         if sum(size > 1 for size in self._tensors[result].shape) == 2:
             self._matrices[result] = self._buffer.get(operand, operand)
@@ -125,7 +127,9 @@ class _Lowering:
             else:
                 convolutions.note(op)
                 made.append(op)
-        return _without_unread(made, kept, self._buffer)
+        # Only these leave ops without readers: reversed filters, zeros and their scatters, transposes that are undone.
+        changed = self._undone or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
+        return _without_unread(made, kept, self._buffer) if changed else made
 
     def _overwrites(
         self, ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], writable: frozenset[int]

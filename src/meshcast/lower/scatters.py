@@ -20,23 +20,20 @@ def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int,
         kept: Values that outlive the block.
         buffer: The value whose bytes a view shows.
     """
-    if not any(op.cost.kind is OpKind.SCATTER for op in ops):
+    scatters = {op.results[0]: op for op in ops if op.cost.kind is OpKind.SCATTER and len(op.results) == 1}
+    if not scatters:
         return list(ops)
-    readers: dict[int, int] = {}
     filled: set[int] = set()
-    scatters: dict[int, Op] = {}
+    for op in ops:
+        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
+            filled.update(op.results)
+    scatters = {v: op for v, op in scatters.items() if buffer.get(op.operands[0], op.operands[0]) in filled}
+    readers = dict.fromkeys(scatters, 0)
     for op in ops:
         for value in op.operands:
             value = buffer.get(value, value)
-            readers[value] = readers.get(value, 0) + 1
-        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
-            filled.update(op.results)
-        elif (
-            op.cost.kind is OpKind.SCATTER
-            and len(op.results) == 1
-            and buffer.get(op.operands[0], op.operands[0]) in filled
-        ):
-            scatters[op.results[0]] = op
+            if value in readers:
+                readers[value] += 1
     return [_merged(op, scatters, readers, kept, buffer) for op in ops]
 
 

@@ -2,4 +2,5 @@
 
 from meshcast.network.collective import CollectiveTime as CollectiveTime
 from meshcast.network.collective import collective_time as collective_time
-from meshcast.network.spread import members_per_level as members_per_level
+from meshcast.network.spread import LevelSpread as LevelSpread
+from meshcast.network.spread import spread_over_levels as spread_over_levels

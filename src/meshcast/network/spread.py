@@ -1,8 +1,10 @@
-"""How a group of devices spreads over the levels of a cluster: members inside a node, nodes inside a pod, ..."""
+"""How the groups of a collective spread over the levels of a cluster: members inside a node, nodes inside a pod, ..."""
 
 from __future__ import annotations
 
 import functools
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,27 +12,64 @@ from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.mesh import Group
 
 
-def members_per_level(group: Group, cluster: Cluster) -> tuple[tuple[NetworkLevel, int], ...]:
-    """(level, n): at each level the group has n parts to connect, innermost first; the product is the group's size.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelSpread:
+    """What a level has to connect, at its worst over all groups of a collective.
 
-    Devices are placed densely: ids 0..size-1 share the first domain of a level. The group that holds device 0 stands
-    for all; one that fills its domains unevenly has their mean, rounded up.
+    Attributes:
+        level: The network level.
+        parts: Most domains of the level below (devices, at the innermost) that members of a group lie in.
+        below: Fewest members of a group in one of these: they share the traffic with the others among them.
+        within: Most members of a group in one domain of this level.
+
+    In a group that fills its domains evenly, `within = parts * below`.
     """
-    levels = cluster.levels
-    counts = _parts(group.dims, tuple(level.size for level in levels))
-    return tuple((level, count) for level, count in zip(levels, counts, strict=True) if count > 1)
+
+    level: NetworkLevel
+    parts: int
+    below: int
+    within: int
+
+
+def spread_over_levels(group: Group, cluster: Cluster) -> tuple[LevelSpread, ...]:
+    """The levels that any group of a collective communicates over, innermost first.
+
+    Devices are placed densely: ids 0..size-1 share the first domain of a level. The groups of one collective can lie
+    differently in their domains, as in groups of 6 on nodes of 8: {0..5} is inside a node, {6..11} is not. All run at
+    once and the slowest counts, so each level has the worst of them. The outermost level is taken to hold all devices.
+    """
+    inner = tuple(level.size for level in cluster.levels[:-1])
+    found = _spread(group, inner) if cluster.levels else ()
+    return tuple(
+        LevelSpread(level=level, parts=parts, below=below, within=within)
+        for level, (parts, below, within) in zip(cluster.levels, found, strict=True)
+        if parts > 1
+    )
 
 
 @functools.lru_cache(maxsize=4096)
-def _parts(dims: tuple[tuple[int, int], ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Parts to connect at each level; 1 where a level has nothing to do."""
-    parts = ids = Group(dims=dims).offsets()
-    counts: list[int] = []
-    for size in sizes:
-        domains = np.unique(ids // size)
-        counts.append(-(-parts.size // domains.size))
-        parts = domains
-    if parts.size > 1 and counts:
-        # More parts than the outermost domain holds: `Cluster.for_devices` refuses such counts beforehand.
-        counts[-1] *= parts.size
-    return tuple(counts)
+def _spread(group: Group, inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """(parts, below, within) of the levels whose domains have these sizes, and of one around them all.
+
+    Groups that are shifted by a multiple of every domain's size lie alike. One of each kind is looked at, at most as
+    many ids as there are devices.
+    """
+    starts = group.starts()
+    _, kinds = np.unique(starts % math.lcm(*inner), return_index=True)
+    ids = starts[kinds, None] + group.offsets()
+    rows = np.repeat(np.arange(len(ids)), ids.shape[1])
+    ids = ids.reshape(-1)
+    part = np.arange(ids.size)  # a member of each part: at first every member is one
+    members = np.ones(ids.size, dtype=np.int64)
+    found: list[tuple[int, int, int]] = []
+    for domains in (*(ids // size for size in inner), np.zeros_like(ids)):
+        places = rows[part] * (int(domains.max()) + 1) + domains[part]
+        _, first, domain, parts = np.unique(places, return_index=True, return_inverse=True, return_counts=True)
+        within = np.bincount(domain, weights=members).astype(np.int64)
+        joined = parts > 1
+        if joined.any():
+            found.append((int(parts.max()), int(members[joined[domain]].min()), int(within[joined].max())))
+        else:
+            found.append((1, 1, 1))
+        part, members = part[first], within
+    return tuple(found)

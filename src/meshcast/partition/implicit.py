@@ -2,8 +2,8 @@
 
 Slices, pads, concatenations, reversals, convolutions and windows keep their sharding through Shardy's reshards although
 a shard's output needs elements that a neighbour holds. For an op that maps output index `j` to the range
-`[j*stride + offset, j*stride + offset + extent)` of the input spread out by `dilation`, shard d receives what its output range needs beyond its own part of
-the input; the slowest shard counts. (What XLA's partitioner does with halo exchanges.)
+`[j*stride + offset, j*stride + offset + extent)` of the input spread out by `dilation`, shard d receives what its output
+range needs beyond its own part of the input; the slowest shard counts. (What XLA's partitioner does with halo exchanges.)
 """
 
 from __future__ import annotations

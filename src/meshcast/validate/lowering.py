@@ -1,7 +1,7 @@
 """Our kernels against XLA's: `validate lowering`.
 
-Launches are compared with those that the profiler saw, memsets and copies included; bytes, where the program's optimized
-HLO is there, with what crosses its fusions' boundaries, in all and by class of kernel.
+Launches are compared with those that the profiler saw, memsets and copies included; bytes, where the program's
+optimized HLO is there, with what crosses its fusions' boundaries, in all and by class of kernel.
 """
 
 from __future__ import annotations

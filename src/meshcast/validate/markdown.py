@@ -63,14 +63,14 @@ def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str, pag
         fidelity: The fidelity predicted at, as asked.
         page: The file this is written to, for the command that makes it again.
     """
-    place = Path(os.path.relpath(folder)).as_posix()
+    place, target = (Path(os.path.relpath(path)).as_posix() for path in (folder, page))
     device = resolve(on).device
     total = summary.time.all
     parts = [
         f"# Accuracy: fidelity `{fidelity}` on {device.title}\n",
         f"{total.rows} measured StableHLO programs, {total.failed} without a prediction. This page is generated; "
         "to make it again, from the root of the repository:\n",
-        f"    meshcast validate programs {place} --on {on} --fidelity {fidelity} --markdown {Path(os.path.relpath(page)).as_posix()}\n",
+        f"    meshcast validate programs {place} --on {on} --fidelity {fidelity} --markdown {target}\n",
         f"## Time\n\n{markdown_table(time_grid(summary))}",
         _MEANING,
     ]

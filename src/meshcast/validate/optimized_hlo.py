@@ -1,7 +1,7 @@
 """Kernels of a program that XLA has compiled: what its optimized, scheduled HLO launches, and the bytes each moves.
 
-Bytes cross a fusion's boundary: of an operand that is only sliced or gathered inside, the slices; of an update in place,
-the update; a library call's workspace is not counted. A loop's body counts as often as XLA says it runs.
+Bytes cross a fusion's boundary: of an operand that is only sliced or gathered inside, the slices; of an update in
+place, the update; a library call's workspace is not counted. A loop's body counts as often as XLA says it runs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from meshcast.capture.hlo_lines import Instruction
 from meshcast.workload.graph import DTYPE_BITS
 
 CLASSES = ("gemm", "convolution", "attention", "reduction", "loop", "other")
-_NO_KERNEL = frozenset(
-    "parameter constant tuple get-tuple-element bitcast while conditional call fusion-done copy-done after-all "
-    "partition-id replica-id add-dependency opt-barrier".split()
-)
+# fmt: off
+_NO_KERNEL = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "fusion-done",
+    "copy-done", "after-all", "partition-id", "replica-id", "add-dependency", "opt-barrier",
+})
+# fmt: on
 _PARTIAL = frozenset({"dynamic-slice", "slice", "gather"})
 _HEADER = re.compile(r"(ENTRY )?%?(\S+) \(.*\{$")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"?(\d+)')

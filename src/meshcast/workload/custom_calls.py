@@ -5,17 +5,20 @@ by the user, a built-in rule. A call that none of them knows is an error that sa
 
 A declaration is a dictionary attribute `meshcast.cost = {flops = 1.0e12 : f64, bytes = 4096 : i64, dtype = "bf16"}` or,
 from JAX, the same as JSON in a frontend attribute: `set_xla_metadata(**{"meshcast.cost": json.dumps({...})})`. Keys:
-`flops` (on the matrix engine), `vector_flops`, `transcendentals`, `bytes` (read and written), `dtype`; all optional.
+`flops` (on the matrix engine), `vector_flops`, `transcendentals`, `bytes` (read and written), `dtype` (MLIR's name or
+NumPy's: `bf16`, `bfloat16`); all optional, numbers not negative.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from meshcast.errors import UnsupportedError, UsageError
-from meshcast.workload.graph import Cost, OpKind
+from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import RULES
 from meshcast.workload.rules.attention import fused_attention
@@ -33,6 +36,8 @@ _REMEDY = (
     "declare its cost: meshcast.workload.custom_calls.register_custom_call({target!r}, rule), or a "
     '`meshcast.cost = {{flops = ... : f64, bytes = ... : i64, dtype = "bf16"}}` attribute on the op'
 )
+
+_DTYPE_FIX = f"dtype is one of {', '.join(name for name in DTYPE_BITS if name != 'token')}, or NumPy's name for it"
 
 _registered: dict[str, Rule] = {}  # the users' rules, by name or pattern
 
@@ -56,6 +61,7 @@ def custom_call_cost(reading: OpReading) -> Cost:
 
     Raises:
         UnsupportedError: Nothing declares or knows the cost of this target.
+        InputError: Its declaration says what cannot be.
     """
     declared = _declaration(reading)
     if declared is not None:
@@ -69,23 +75,78 @@ def custom_call_cost(reading: OpReading) -> Cost:
 
 
 def declared_cost(reading: OpReading, declared: Mapping[str, Any]) -> Cost:
-    """The cost of an opaque kernel as declared; bytes beyond the results' are reads, shared out by operand size."""
-    results = total_bytes(reading.results)
+    """The cost of an opaque kernel as declared; bytes beyond the results' are reads, shared out by operand size.
+
+    Raises:
+        InputError: A number is none, or negative; a dtype has no such name, or is needed and not given.
+    """
+    flops, vector, functions = (
+        _amount(reading, declared, key) for key in ("flops", "vector_flops", "transcendentals")
+    )
+    written = total_bytes(reading.results)
     reads = tuple(tensor.bytes for tensor in reading.operands)
     if "bytes" in declared:
-        total = int(declared["bytes"])
-        results = min(results, total)
-        whole = max(1, sum(reads))
-        reads = tuple((total - results) * read // whole for read in reads)
+        total = int(_amount(reading, declared, "bytes"))
+        whole = sum(reads)
+        written = min(written, total) if whole else total
+        reads = tuple((total - written) * read // whole if whole else 0 for read in reads)
+    dtype = _dtype(reading, declared)
+    if flops and not dtype:
+        raise _misdeclared(reading, "has flops and no dtype, and no operand or result that has one", _DTYPE_FIX)
     return Cost(
         kind=OpKind.CUSTOM,
-        dtype=str(declared.get("dtype") or (reading.operands or reading.results)[0].dtype),
-        matrix_flops=float(declared.get("flops", 0.0)),
-        vector_flops=float(declared.get("vector_flops", 0.0)),
-        transcendentals=float(declared.get("transcendentals", 0.0)),
+        dtype=dtype,
+        matrix_flops=flops,
+        vector_flops=vector,
+        transcendentals=functions,
         operand_bytes=reads,
-        written_bytes=results,
+        written_bytes=written,
     )
+
+
+def _amount(reading: OpReading, declared: Mapping[str, Any], key: str) -> float:
+    """The declared number at `key`, 0 where there is none."""
+    value = declared.get(key, 0)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max:
+        return float(value)
+    raise _misdeclared(reading, f"says {key} = {value!r}", f"{key} is a number, zero or more")
+
+
+def _dtype(reading: OpReading, declared: Mapping[str, Any]) -> str:
+    """The declared element type as MLIR spells it; the first operand's or result's where none is declared."""
+    name = declared.get("dtype")
+    if name is None:
+        values = (*reading.operands, *reading.results)
+        return next((tensor.dtype for tensor in values if tensor.dtype != "token"), "")
+    known = _DTYPES.get(name.lower()) if isinstance(name, str) else None
+    if known is None:
+        raise _misdeclared(reading, f"says dtype = {name!r}", _DTYPE_FIX)
+    return known
+
+
+def _misdeclared(reading: OpReading, what: str, fix: str) -> InputError:
+    target = text(reading.op, "call_target_name")
+    return InputError(f"the declared cost of custom call {target!r} {what}", where=reading.location or None, fix=fix)
+
+
+def _dtype_names() -> dict[str, str]:
+    """MLIR's element types by all their names in lower case: MLIR's, NumPy's (`bfloat16`), XLA's and the catalogue's."""
+    names = {name.lower(): name for name in DTYPE_BITS if name != "token"}
+    for name in tuple(names.values()):
+        kind = re.fullmatch(r"(bf|f|ui|i)(\d+)(\w*)", name)
+        if kind:
+            spelled = {"bf": "bfloat", "f": "float", "ui": "uint", "i": "int"}[kind[1]] + kind[2]
+            names[f"{spelled}_{kind[3].lower()}" if kind[3] else spelled] = name
+            names[{"ui": "u", "i": "s"}.get(kind[1], kind[1]) + kind[2] + kind[3].lower()] = name
+    return names | {
+        "bool": "i1",
+        "pred": "i1",
+        "complex64": "complex<f32>",
+        "complex128": "complex<f64>",
+        "f8": "f8E4M3FN",  # one name for all formats of a width, as in device files: they run at one rate
+        "f6": "f6E2M3FN",
+        "f4": "f4E2M1FN",
+    }
 
 
 def _declaration(reading: OpReading) -> Mapping[str, Any] | None:
@@ -156,6 +217,7 @@ def _unknown(reading: OpReading, target: str, why: str) -> UnsupportedError:
     )
 
 
+_DTYPES = _dtype_names()
 _VIEWS = (
     "Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement LayoutConstraint AllocateBuffer "
     "xla.sdy.* shape_assertion"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 from meshcast.capture.mlir import ir
 from meshcast.mesh import Group, Mesh, SubAxis
 
+_Ids = np.ndarray[Any, np.dtype[np.int64]]
+
 
 def group_of_ids(ids: Sequence[int], mesh: Mesh) -> Group:
     """The compact form of one group's device ids: nested arithmetic progressions, named by mesh axes where they match.
@@ -18,6 +21,8 @@ def group_of_ids(ids: Sequence[int], mesh: Mesh) -> Group:
     A list with no such structure is described by its size over the tightest stride, which only coarsens placement.
     """
     members = np.asarray(ids, dtype=np.int64).reshape(-1)
+    first, last = (int(members.min()), int(members.max())) if members.size else (0, 0)
+    devices = max(mesh.size, last + 1)
     dims: list[tuple[int, int]] = []
     while members.size > 1:
         steps = np.diff(members)
@@ -26,10 +31,10 @@ def group_of_ids(ids: Sequence[int], mesh: Mesh) -> Group:
         run = int(breaks[0]) + 1 if breaks.size else members.size
         if stride == 0 or members.size % run or not _regular(members, run, stride):
             spread = max(1, (int(members.max()) - int(members.min())) // max(1, members.size - 1))
-            return Group(dims=((members.size, spread), *dims))
+            return Group(dims=((members.size, spread), *dims), first=first, devices=devices)
         dims.insert(0, (run, abs(stride)))
         members = members[::run]
-    return Group(dims=tuple(dims) or ((1, 1),), axes=_axis_names(dims, mesh))
+    return Group(dims=tuple(dims) or ((1, 1),), axes=_axis_names(dims, mesh), first=first, devices=devices)
 
 
 def _regular(members: np.ndarray[Any, Any], run: int, stride: int) -> bool:
@@ -60,7 +65,7 @@ def replica_group(attribute: Any, mesh: Mesh) -> Group:
     if isinstance(attribute, (ir.DenseIntElementsAttr, ir.DenseElementsAttr)):
         groups = np.asarray(ir.DenseElementsAttr(attribute))
         if groups.size == 0:
-            return Group(dims=((mesh.size, 1),), axes=tuple(name for name, _ in mesh.axes))
+            return Group(dims=((mesh.size, 1),), axes=tuple(name for name, _ in mesh.axes), devices=mesh.size)
         first = groups[0] if groups.ndim == 2 else groups.reshape(-1)
         return group_of_ids([int(i) for i in first if i >= 0], mesh)
     axes: list[str | SubAxis] = []
@@ -72,10 +77,42 @@ def replica_group(attribute: Any, mesh: Mesh) -> Group:
 
 
 def permute_group(attribute: Any, mesh: Mesh) -> Group:
-    """Partners of a `collective_permute`: as far apart as most of its source-target pairs are."""
+    """The devices that the pairs of a `collective_permute` link up: a ring or a chain of source-target pairs.
+
+    Such a group lies in two domains of a network level if and only if one of its pairs crosses between them, so the
+    outermost level of the group is that of the slowest pair. Of groups that are no shifts of each other the one counts
+    whose pairs cross the widest aligned block of 2^k devices: that is exact for levels with powers of two.
+    """
     pairs = np.asarray(ir.DenseElementsAttr(attribute)).reshape(-1, 2)
-    moving = pairs[pairs[:, 0] != pairs[:, 1]]
-    if moving.size == 0:
+    return _permute_group(np.ascontiguousarray(pairs, dtype=np.int64).tobytes(), mesh)
+
+
+@functools.lru_cache(maxsize=256)
+def _permute_group(pairs: bytes, mesh: Mesh) -> Group:
+    sources, targets = np.frombuffer(pairs, dtype=np.int64).reshape(-1, 2).T
+    moving = sources != targets
+    sources, targets = sources[moving], targets[moving]
+    if sources.size == 0:
         return Group(dims=((1, 1),))
-    distances, counts = np.unique(np.abs(moving[:, 1] - moving[:, 0]), return_counts=True)
-    return Group(dims=((2, int(distances[int(np.argmax(counts))])),), axes=())
+    linked = _linked(sources, targets)
+    crossed = np.frexp((sources ^ targets).astype(np.float64))[1]  # bits up to the highest that differs
+    widest = linked[int(np.argmax(crossed))]
+    return group_of_ids(np.union1d(sources[linked == widest], targets[linked == widest]).tolist(), mesh)
+
+
+def _linked(sources: _Ids, targets: _Ids) -> _Ids:
+    """A number for each pair, the same for pairs that share devices, directly or through others.
+
+    Each device sends at most once and receives at most once, so pairs form rings and chains. Following `next` 2^k times
+    at once leads to the end of a chain, and passes every member of a ring.
+    """
+    devices, where = np.unique(np.concatenate([sources, targets]), return_inverse=True)
+    sender, receiver = where[: sources.size], where[sources.size :]
+    follows = np.arange(devices.size)
+    follows[sender] = receiver
+    step, lowest = follows, np.arange(devices.size)
+    for _ in range(int(devices.size).bit_length()):
+        lowest = np.minimum(lowest, lowest[step])
+        step = step[step]
+    ends = follows[step] == step
+    return np.where(ends, step, lowest)[sender]

@@ -40,7 +40,7 @@ def read_workload(program: Program, options: ReadOptions | None = None) -> Workl
 
     Raises:
         UnsupportedError: an op, dtype or custom call that no rule covers.
-        UsageError: a loop whose trip count must be given.
+        UsageError: a loop whose trip count must be given, or a trip count that no loop needs.
     """
     reader = _Reader(program, options or ReadOptions())
     return reader.read()
@@ -58,7 +58,7 @@ class _Reader:
         self._tensors: list[Tensor] = []
         self._ids: dict[Any, int] = {}
         self._shardings: dict[int, Any] = {}
-        self._loops = 0
+        self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
         self._warnings: dict[str, None] = {}
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
@@ -97,6 +97,7 @@ class _Reader:
         outputs = self._read_block(block, ops, "")
         if not ops and not outputs:
             raise InputError("the module is empty: its entry function does nothing", where=program.source)
+        self._refuse_unused_trip_counts()
         return Workload(
             name=program.name,
             tensors=tuple(self._tensors),
@@ -307,12 +308,13 @@ class _Reader:
     def _while(self, operation: Any, ops: list[Op], scope: str) -> None:
         operands = self._operands(operation)
         location = location_name(operation)
-        self._loops += 1
-        label = f"while#{self._loops}"
+        label = f"while#{len(self._loops) + 1}"
         trips = trip_count(operation)
+        self._loops[label] = ""
         if trips is None:
             given = self._options.trip_counts
-            trips = given.get(label, given.get("*"))
+            self._loops[label] = label if label in given else "*"
+            trips = given.get(self._loops[label])
         if trips is None:
             raise UsageError(
                 f"the trip count of {label} is not a constant of the program",
@@ -328,6 +330,20 @@ class _Reader:
         block = Block(inputs=tuple(carried), outputs=outputs, ops=tuple(inner))
         results = self._results(operation)
         self._emit(label, Cost(kind=OpKind.LOOP), operands, results, location, ops, (block,), trips)
+
+    def _refuse_unused_trip_counts(self) -> None:
+        """A count that changes nothing misleads: whoever gave it believes that it counts."""
+        unused = [name for name in self._options.trip_counts if name not in self._loops.values()]
+        if not unused:
+            return
+        said = ", ".join("N for all loops" if name == "*" else name for name in unused)
+        asking = [label for label, source in self._loops.items() if source]
+        known = len(self._loops) - len(asking)
+        raise UsageError(
+            f"--trip-count {said}: there is no such loop whose count is unknown",
+            where=self._program.source,
+            fix=f"loops that take a count: {', '.join(asking) or 'none'}; {known} more have it in the program",
+        )
 
     def _branch(self, operation: Any, ops: list[Op], scope: str) -> None:
         operands = self._operands(operation)

@@ -1,9 +1,18 @@
 """cuDNN's fused attention as one op, forward and backward.
 
-Over the P = B H Sq Skv scores (halved under a causal mask, at most Sq times the window under a sliding one), with head
-sizes D of queries and keys and V of values: forward 2 P (D + V), that is 4 B H Sq Skv D when they are equal; backward
-2 P (3 D + 2 V), the five products S, dV, dP, dQ, dK. Softmax adds one exponential per score, and 4 vector FLOPs per
-score (scale, maximum, subtract, sum) forward or 5 backward (scale, subtract, and dS = P (dP - delta) scaled).
+Over the P = B H A scores, with head sizes D of queries and keys and V of values: forward 2 P (D + V), that is
+4 B H Sq Skv D when they are equal and nothing is masked; backward 2 P (3 D + 2 V), the five products S, dV, dP, dQ, dK.
+Softmax adds one exponential per score, and 4 vector FLOPs per score (scale, maximum, subtract, sum) forward or 5
+backward (scale, subtract, and dS = P (dP - delta) scaled).
+
+A is the number of pairs of a query and a key that it attends to: Sq Skv without a mask. Under a causal mask the last
+query sees all keys (aligned at the bottom right: with a cache, the queries are the newest positions), so query i of Sq
+sees v(i) = max(0, Skv - Sq + 1 + i) of them, and a sliding window W caps that:
+
+    A = sum over i of min(v(i), W)
+
+Without a window A / (Sq Skv) = 1 - (Sq - 1) / (2 Skv) for Sq <= Skv: all keys for one query, half of them for many. For
+Sq > Skv the first Sq - Skv queries see nothing and A = Skv (Skv + 1) / 2.
 """
 
 from __future__ import annotations
@@ -51,7 +60,7 @@ def fused_attention(reading: OpReading) -> Cost:
 
 def _cost(reading: OpReading, shape: Attention, value: Tensor, *, window: int) -> Cost:
     """Work over the scores that the masks leave."""
-    scores = shape.batch * shape.heads * shape.q_len * shape.kv_len * _visible(shape, window)
+    scores = shape.batch * shape.heads * _attended(shape, window)
     head, value_head = shape.head_dim, value.shape[3]
     products = 3 * head + 2 * value_head if shape.backward else head + value_head
     return Cost(
@@ -66,10 +75,15 @@ def _cost(reading: OpReading, shape: Attention, value: Tensor, *, window: int) -
     )
 
 
-def _visible(shape: Attention, window: int) -> float:
-    """The part of the scores that is computed."""
-    visible = 0.5 if shape.causal else 1.0
-    return min(visible, window / max(1, shape.kv_len)) if window else visible
+def _attended(shape: Attention, window: int) -> int:
+    """Pairs of a query and a key that the masks leave, of one head: A above."""
+    widest = min(window, shape.kv_len) if window else shape.kv_len
+    if not shape.causal:
+        return shape.q_len * widest
+    fewest = max(1, shape.kv_len - shape.q_len + 1)  # keys seen by the first query that sees any
+    growing = range(fewest, widest + 1)  # one more key a query, until the window is full
+    capped = shape.kv_len - max(widest, fewest - 1)
+    return len(growing) * (fewest + widest) // 2 + capped * widest
 
 
 def _heads_dim(config: Mapping[str, Any]) -> int:

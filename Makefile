@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PLUGIN := $(VENV)/sample-plugin
 
 .PHONY: demo test setup lint bench lock clean test-all-pythons
 
@@ -9,7 +10,7 @@ demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --mesh fsdp=8,tensor=8 --set batch=64 --set seq=4096
 
 test: $(VENV)/.test-ready
-	$(BIN)/python -m pytest
+	PYTHONPATH=$(PLUGIN) $(BIN)/python -m pytest
 
 setup: $(VENV)/.ready
 
@@ -20,10 +21,11 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# The sample plug-in is a package of its own: installing it proves that outsiders can register estimators.
+# The sample plug-in is a package of its own: installing it proves that outsiders can register estimators. It lies apart,
+# so that only the tests see it.
 $(VENV)/.test-ready: $(VENV)/.ready requirements-test.lock $(wildcard tests/plugin_package/*.toml)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation tests/plugin_package
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade --target $(PLUGIN) tests/plugin_package
 	@touch $@
 
 lint: $(VENV)/.test-ready

@@ -32,6 +32,7 @@ class Figure:
     floor: str
     floor_seconds: float
     budget: str
+    limit_seconds: float  # the budget as a number, to mark what misses it
 
     @property
     def ratio(self) -> float:
@@ -89,6 +90,7 @@ def cold_figures(step: Path, repeats: int) -> Iterator[Figure]:
         floor="import jax",
         floor_seconds=floor,
         budget=f"at most 1 s over the floor (is {ours - floor:+.2f} s)",
+        limit_seconds=floor + 1,
     )
 
 
@@ -106,6 +108,7 @@ def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
         floor="MLIR parse alone",
         floor_seconds=floor,
         budget="50 ms",
+        limit_seconds=0.05,
     )
 
 
@@ -126,6 +129,7 @@ def partition_figure(repeats: int) -> Figure:
         floor="MLIR parse alone",
         floor_seconds=median_seconds(lambda: mlir.parse(text, where="floor"), repeats),
         budget="0.5 s",
+        limit_seconds=0.5,
     )
 
 
@@ -146,6 +150,7 @@ def large_figure() -> Figure:
         floor="import jax",
         floor_seconds=median_seconds(cold("-c", "import jax"), 1),
         budget=f"20 s and 4 GB (peak {peak:.2f} GiB)",
+        limit_seconds=20.0,
     )
 
 
@@ -163,6 +168,7 @@ def many_figure() -> Figure:
         floor="MLIR parse alone",
         floor_seconds=floor,
         budget="60 s",
+        limit_seconds=60.0,
     )
 
 
@@ -179,10 +185,9 @@ def main() -> None:
         if options.json:
             print(json.dumps({"machine": machine, **asdict(figure), "ratio": figure.ratio}), flush=True)
         else:
-            print(
-                f"{figure.what}: {figure.seconds:.3f} s = {figure.ratio:.1f} x {figure.floor}; budget {figure.budget}",
-                flush=True,
-            )
+            verdict = "" if figure.seconds <= figure.limit_seconds else "  MISSED"
+            line = f"{figure.what}: {figure.seconds:.3f} s = {figure.ratio:.1f} x {figure.floor}; budget {figure.budget}"
+            print(line + verdict, flush=True)
 
 
 if __name__ == "__main__":

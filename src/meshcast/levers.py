@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshcast.estimate import EstimatedKernels, KernelEstimate, estimate_kernels
@@ -11,7 +11,7 @@ from meshcast.hardware import Cluster, Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
 from meshcast.network import collective_time
 from meshcast.results.prediction import Lever
-from meshcast.simulate import Simulator
+from meshcast.simulate import KernelTimes, Simulator
 from meshcast.workload.graph import Collective, Gemm
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
     lowered, timeline = run.lowered, run.timeline
     simulator = Simulator(lowered)
 
-    def again(kernels: EstimatedKernels) -> float:
+    def again(kernels: KernelTimes) -> float:
         return simulator.duration(kernels, lambda kernel: run.collective(kernel).seconds)
 
     if timeline.breakdown.exposed_communication > 0:
@@ -47,7 +47,7 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
     if timeline.breakdown.compute > 0:
         yield f"twice the arithmetic rate of a {run.device.name}", again(_on(run, _faster_engines(run.device)))
     if any(kernel.recomputed for kernel, _ in lowered.schedule.walk()):
-        yield "keep activations instead of recomputing them", again(_WithoutRecomputation(by_key=run.kernels.by_key))
+        yield "keep activations instead of recomputing them", again(_WithoutRecomputation(kernels=run.kernels))
     scores = _score_traffic(lowered)
     if scores:
         yield "fused (flash) attention: scores stay on chip", again(_less_traffic(run.kernels, scores))
@@ -68,11 +68,18 @@ class _Network:
         return self._times[collective]
 
 
-class _WithoutRecomputation(EstimatedKernels):
-    """The same answers, but what only repeats the forward pass takes no time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WithoutRecomputation:
+    """The same answers, but what only repeats the forward pass is not launched; gaps between the others stay."""
+
+    kernels: EstimatedKernels
+
+    @property
+    def gap(self) -> float:
+        return self.kernels.gap
 
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
-        estimate = self.by_key[kernel.cost_key]
+        estimate = self.kernels[kernel]
         return replace(estimate, time=0.0) if kernel.recomputed else estimate
 
 

@@ -123,7 +123,7 @@ class Group:
             return np.array([self.first], dtype=np.int64)
         free: list[tuple[int, int]] = []
         inside = 1
-        for size, stride in sorted(self.dims, key=lambda dim: dim[1]):
+        for size, stride in sorted((dim for dim in self.dims if dim[0] > 1), key=lambda dim: dim[1]):
             if stride % inside:
                 return self.first + np.arange(min(room, self.devices // self.size), dtype=np.int64)
             free.append((stride // inside, inside))

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast import models
-from meshcast.capture import capture
-from meshcast.errors import InfeasibleError, UsageError
+from meshcast.capture import capture, from_bytes
+from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.partition import partition
 from meshcast.workload import Collective, Workload, read_workload
 from tests.partition.conftest import MeshKit
@@ -99,6 +99,22 @@ def test_sums_of_partial_sums_are_reduced_once(kit: MeshKit) -> None:
     program = kit.capture(two, *shapes)
     assert [kind for kind, *_ in _collectives(_read(program))] == ["all_reduce"]
     assert [kind for kind, *_ in _collectives(_read(program, optimise=False))] == ["all_reduce"] * 2
+
+
+def test_a_value_is_gathered_once_for_all_its_uses(kit: MeshKit) -> None:
+    def twice(w: Any, x: Any) -> Any:
+        return kit.constrain(x @ w, "x"), kit.constrain(x @ w.T, "x")
+
+    program = kit.capture(twice, kit.shape((32, 32), "x"), kit.shape((64, 32), "x"))
+    for optimise in (True, False):
+        kinds = [kind for kind, *_ in _collectives(_read(program, optimise=optimise))]
+        assert kinds.count("all_gather") <= 2  # w and its transpose at most
+    same = kit.capture(lambda w, x: (kit.constrain(x @ w, "x"), kit.constrain(x @ w * 2, "x")), *program_shapes(kit))
+    assert [kind for kind, *_ in _collectives(_read(same))] == ["all_gather"]
+
+
+def program_shapes(kit: MeshKit) -> tuple[Any, Any]:
+    return kit.shape((32, 32), "x"), kit.shape((64, 32), "x")
 
 
 def test_hybrid_sharding_scatters_inside_and_reduces_across(kit: MeshKit) -> None:
@@ -194,3 +210,38 @@ def test_an_unsharded_program_is_flattened_and_the_original_left_alone() -> None
     assert program.text == before
     assert "call @" not in flat.text
     assert flat.text.count("stablehlo.exponential") == 1  # the second softmax is the first
+
+
+COMPOSITE = """
+func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = stablehlo.composite "mine.twice" %x {decomposition = @impl} : (tensor<64xf32>) -> tensor<64xf32>
+  %1 = stablehlo.composite "mine.twice" %0 {decomposition = @impl} : (tensor<64xf32>) -> tensor<64xf32>
+  return %1 : tensor<64xf32>
+}
+func.func private @impl(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = func.call @inner(%x) : (tensor<64xf32>) -> tensor<64xf32>
+  return %0 : tensor<64xf32>
+}
+func.func private @inner(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = stablehlo.add %x, %x : tensor<64xf32>
+  return %0 : tensor<64xf32>
+}"""
+
+
+def test_composites_keep_their_decompositions() -> None:
+    workload = _read(from_bytes(COMPOSITE.encode(), name="composite", where="composite.mlir"))
+    assert workload.totals.vector_flops == {"f32": 128.0}
+
+
+def test_a_program_that_calls_itself_is_refused() -> None:
+    text = """
+    func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = func.call @f(%x) : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
+    }
+    func.func private @f(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = func.call @f(%x) : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
+    }"""
+    with pytest.raises(UnsupportedError, match="@f -> @f"):
+        partition(from_bytes(text.encode(), name="recursive", where="recursive.mlir"))

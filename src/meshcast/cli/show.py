@@ -26,10 +26,15 @@ def show_command(
 ) -> None:
     """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
     from meshcast.cli.app import emit_json
+    from meshcast.errors import UsageError
     from meshcast.pipeline import local_program, prepare
 
     options = flags.options(on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate)
     if partitioned:
+        if trip_count or kernels or json:
+            raise UsageError(
+                "--partitioned prints the program alone", fix="leave out --trip-count, --kernels and --json"
+            )
         typer.echo(local_program(target, options).text)
         return
     run = prepare(target, options)

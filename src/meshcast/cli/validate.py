@@ -29,7 +29,7 @@ INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 def programs_command(
     folder: Folder,
     on: flags.On = "h200",
-    fidelity: flags.Fidelity = "roofline",
+    fidelity: flags.Fidelity = "auto",
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
     jobs: Jobs = 1,

@@ -11,7 +11,12 @@ from meshcast.capture.mlir import ir, make_context, sdy, to_bytecode
 from meshcast.capture.program import entry_function
 from meshcast.child import serve
 from meshcast.partition.inline import inline_calls
-from meshcast.partition.rewrites import reassociate_all_reduces, scans_to_windows, scatter_sliced_all_reduces
+from meshcast.partition.rewrites import (
+    merge_equal_reshards,
+    reassociate_all_reduces,
+    scans_to_windows,
+    scatter_sliced_all_reduces,
+)
 
 # Up to explicit collectives on global types, with a sharding on every op. `sdy-convert-global-to-local` is left out on
 # purpose: it fails on loops in jaxlib 0.10 and aborts on some programs in 0.12; local shapes follow by division.
@@ -21,8 +26,8 @@ PIPELINE = (
     "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
     "func.func(sdy-reshard-to-collectives)",
 )
-# All-reduce and slice become reduce-scatter; equal gathers of one operand become one, as in XLA. Recomputation stays
-# apart behind its optimization barriers.
+# All-reduce and slice become reduce-scatter; equal ops become one, as in XLA. Recomputation stays apart behind its
+# optimization barriers.
 CLEAN_UP = ("canonicalize{enable-patterns={sdy-collective}}", "cse")
 
 
@@ -37,6 +42,7 @@ def partition_module(data: bytes, mesh: Mapping[str, int] | None, *, optimise: b
         inline_calls(module, entry_function(module, where="program"))
         scans_to_windows(module)
         _run(module, PIPELINE)
+        merge_equal_reshards(module)
         if optimise:
             reassociate_all_reduces(module)
             _run(module, CLEAN_UP)

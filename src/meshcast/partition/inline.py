@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshcast.capture.mlir import ir
+from meshcast.errors import InputError, UnsupportedError
 
 
 def inline_calls(module: Any, main: Any) -> None:
@@ -15,9 +16,11 @@ def inline_calls(module: Any, main: Any) -> None:
         if op.operation.name == "func.func"
     }
     with module.context, ir.Location.unknown():
-        _Inliner(functions).flatten(main.operation)
-        for function in functions.values():
-            if function != main.operation:
+        inliner = _Inliner(functions)
+        inliner.flatten(main.operation)
+        kept = inliner.decompositions
+        for symbol, function in functions.items():
+            if function != main.operation and symbol not in kept:
                 function.erase()
 
 
@@ -27,6 +30,8 @@ class _Inliner:
     def __init__(self, functions: dict[str, Any]) -> None:
         self._functions = functions
         self._flat: set[str] = set()
+        self._open: list[str] = []  # functions being flattened, to find a call of oneself
+        self.decompositions: set[str] = set()  # functions that composites name: whoever costs a composite may want them
 
     def flatten(self, operation: Any) -> None:
         """Inlines all calls in an op's regions."""
@@ -36,17 +41,30 @@ class _Inliner:
                     inner = view.operation
                     if inner.name == "func.call":
                         self._splice(inner)
+                    elif inner.name == "stablehlo.composite":
+                        symbol = ir.FlatSymbolRefAttr(inner.attributes["decomposition"]).value
+                        self.decompositions.add(symbol)
+                        self._flatten_function(symbol)
                     elif len(inner.regions):
                         self.flatten(inner)
+
+    def _flatten_function(self, symbol: str) -> None:
+        if symbol in self._open:
+            cycle = " -> ".join(f"@{name}" for name in [*self._open[self._open.index(symbol) :], symbol])
+            raise UnsupportedError(f"the program calls itself: {cycle}", where=f"@{symbol}", fix="write the recursion as a loop")
+        if symbol not in self._functions:
+            raise InputError(f"@{symbol} is called but not defined", where=f"@{symbol}", fix="export the whole module")
+        if symbol not in self._flat:
+            self._open.append(symbol)
+            self.flatten(self._functions[symbol])
+            self._open.pop()
+            self._flat.add(symbol)
 
     def _splice(self, call: Any) -> None:
         """Moves a copy of the callee's body before the call, and the call away."""
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-        callee = self._functions[symbol]
-        if symbol not in self._flat:
-            self._flat.add(symbol)
-            self.flatten(callee)
-        clone = callee.clone(ip=ir.InsertionPoint(call))
+        self._flatten_function(symbol)
+        clone = self._functions[symbol].clone(ip=ir.InsertionPoint(call))
         body = clone.regions[0].blocks[0]
         for parameter, value in zip(list(body.arguments), list(call.operands), strict=True):
             parameter.replace_all_uses_with(value)

@@ -17,6 +17,7 @@ from typing import Any
 from meshcast.capture.mlir import ir
 
 _MONOIDS = ("stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.minimum")
+_RESHARDS = ("sdy.all_gather", "sdy.all_to_all", "sdy.all_slice", "sdy.collective_permute")
 _AXIS = re.compile(r'"[^"]+"(?::\(\d+\)\d+)?')
 
 
@@ -86,6 +87,27 @@ def _scalar_start(start: Any, scalar: Any) -> Any | None:
     return ir.Operation.create("stablehlo.constant", results=[scalar], attributes={"value": value}).result
 
 
+def merge_equal_reshards(module: Any) -> None:
+    """One reshard per value and target sharding in a block; MLIR's own `cse` leaves Shardy's collectives alone.
+
+    XLA's partitioner keeps every reshard it makes and uses it again, so a weight gathered for the forward product of a
+    recomputed layer serves its backward product too.
+    """
+    with module.context, ir.Location.unknown():
+        for block in _blocks(module):
+            seen: dict[tuple[Any, ...], Any] = {}
+            for view in list(block.operations):
+                operation = view.operation
+                if operation.name not in _RESHARDS:
+                    continue
+                attributes = tuple(operation.attributes[name] for name in sorted(operation.attributes))
+                key = (operation.name, operation.operands[0], attributes)
+                first = seen.setdefault(key, operation)
+                if first is not operation:
+                    operation.results[0].replace_all_uses_with(first.results[0])
+                    operation.erase()
+
+
 def reassociate_all_reduces(module: Any) -> None:
     """`AR(x) + AR(y)` becomes `AR(x + y)`, over chains of additions."""
     with module.context, ir.Location.unknown():
@@ -144,13 +166,19 @@ def scatter_sliced_all_reduces(module: Any) -> None:
 
 
 def _operations(module: Any, name: str) -> Iterator[Any]:
+    for block in _blocks(module):
+        for op in block.operations:
+            if op.operation.name == name:
+                yield op.operation
+
+
+def _blocks(module: Any) -> Iterator[Any]:
+    """Every block of the module, outer ones first."""
     pending = [block for op in module.body.operations for region in op.operation.regions for block in region.blocks]
     while pending:
-        for op in pending.pop().operations:
-            operation = op.operation
-            if operation.name == name:
-                yield operation
-            pending.extend(block for region in operation.regions for block in region.blocks)
+        block = pending.pop()
+        yield block
+        pending.extend(inner for op in block.operations for region in op.operation.regions for inner in region.blocks)
 
 
 def _owner(value: Any) -> Any | None:

@@ -1,5 +1,6 @@
 """The run of one rank: streams, dependencies and overlap; peak memory by liveness."""
 
+from meshcast.simulate.engine import KernelTimes as KernelTimes
 from meshcast.simulate.engine import Simulator as Simulator
 from meshcast.simulate.engine import simulate as simulate
 from meshcast.simulate.memory import MemoryUse as MemoryUse

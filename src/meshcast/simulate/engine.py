@@ -2,16 +2,22 @@
 
 Equal ranks of an SPMD program behave alike, so one rank stands for all; a collective takes the time of its whole group.
 Each stream runs one kernel at a time, in the order that `issue_order` fixed:
-`start = max(end of the stream's previous kernel, ends of the kernels it reads from)`. Loops and branches take both
+`start = max(end of the stream's previous kernel, ends of the kernels it waits for)`. Loops and branches take both
 streams (XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied.
+
+Every compute kernel is followed by the gap until its stream can run the next one. Nothing waits for the last gap, so a
+block has two lengths: `all`, after which another can begin, and `last`, when its last kernel ends. A loop takes
+`(trips - 1) * all + last`, each of several orders may give the least `all` and the least `last`, and a step takes the
+`last` of its outermost block. Both are maxima, minima and sums of durations, hence monotone in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from meshcast.estimate.chain import EstimatedKernels
+from meshcast.estimate.chain import KernelEstimate
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
 from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.timeline import COMMUNICATION, COMPUTE, Breakdown, Repeat, Span, Timeline
@@ -20,7 +26,18 @@ CommunicationTime = Callable[[Kernel], float]
 Interval = tuple[float, float]
 
 
-def simulate(lowered: LoweredProgram, kernels: EstimatedKernels, communication: CommunicationTime) -> Timeline:
+class KernelTimes(Protocol):
+    """Answers for compute kernels, and the seconds between consecutive kernels of a stream."""
+
+    @property
+    def gap(self) -> float:
+        """Seconds between consecutive kernels."""
+
+    def __getitem__(self, kernel: Kernel) -> KernelEstimate:
+        """The answer for a kernel; one that takes no time is not launched."""
+
+
+def simulate(lowered: LoweredProgram, kernels: KernelTimes, communication: CommunicationTime) -> Timeline:
     """The timeline of one rank.
 
     Args:
@@ -36,55 +53,76 @@ class Simulator:
 
     def __init__(self, lowered: LoweredProgram) -> None:
         self._plan = plan(lowered.schedule)
-        self._computes = any(kernel.collective is None for kernel, _ in lowered.schedule.walk())
 
-    def run(self, kernels: EstimatedKernels, communication: CommunicationTime) -> Timeline:
+    def run(self, kernels: KernelTimes, communication: CommunicationTime) -> Timeline:
         """The timeline of one rank."""
-        return _without_last_gap(_Run(kernels, communication).timeline(self._plan), kernels.gap)
+        timeline, length = _Run(kernels, communication).timeline(self._plan)
+        parts = timeline.breakdown
+        without_last_gap = replace(parts, overhead=max(0.0, parts.overhead - (length.all - length.last)))
+        return replace(timeline, duration=length.last, breakdown=without_last_gap)
 
-    def duration(self, kernels: EstimatedKernels, communication: CommunicationTime) -> float:
+    def duration(self, kernels: KernelTimes, communication: CommunicationTime) -> float:
         """The duration of that timeline, without its spans."""
-        return _Run(kernels, communication).duration(self._plan) - (kernels.gap if self._computes else 0.0)
+        return _Run(kernels, communication).length(self._plan).last
+
+
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """Seconds of a step or block: with the gap after its last kernel, and without."""
+
+    all: float
+    last: float
+
+    def times(self, trips: int) -> _Length:
+        return _Length(trips * self.all, (trips - 1) * self.all + self.last) if trips else NOTHING
+
+
+NOTHING = _Length(0.0, 0.0)
 
 
 class _Run:
-    def __init__(self, kernels: EstimatedKernels, communication: CommunicationTime) -> None:
+    def __init__(self, kernels: KernelTimes, communication: CommunicationTime) -> None:
         self._kernels = kernels
         self._communication = communication
 
-    def duration(self, block: BlockPlan) -> float:
-        durations = [
-            _trips(step) * max(map(self.duration, bodies)) if bodies else self._seconds(step)
+    def length(self, block: BlockPlan) -> _Length:
+        lengths = [
+            self._kernel(step) if isinstance(step, Kernel) else _costliest(map(self.length, bodies)).times(_trips(step))
             for step, bodies in zip(block.steps, block.bodies, strict=True)
         ]
-        return _place(block, durations)[0]
+        return _place(block, lengths)[0]
 
-    def timeline(self, block: BlockPlan) -> Timeline:
+    def timeline(self, block: BlockPlan) -> tuple[Timeline, _Length]:
         inner: dict[int, Timeline] = {}
-        durations: list[float] = []
+        lengths: list[_Length] = []
         for index, (step, bodies) in enumerate(zip(block.steps, block.bodies, strict=True)):
             if isinstance(step, Kernel):
-                durations.append(self._seconds(step))
+                lengths.append(self._kernel(step))
             else:
-                inner[index] = max(map(self.timeline, bodies), key=lambda body: body.duration, default=EMPTY)
-                durations.append(_trips(step) * inner[index].duration)
-        duration, order, starts = _place(block, durations)
+                runs = [self.timeline(body) for body in bodies]
+                inner[index] = max((body for body, _ in runs), key=lambda body: body.duration, default=EMPTY)
+                lengths.append(_costliest(length for _, length in runs).times(_trips(step)))
+        length, order, starts = _place(block, lengths)
         spans: list[Span | Repeat] = []
         for index in order:
-            step, start, end = block.steps[index], starts[index], starts[index] + durations[index]
+            step, start, end = block.steps[index], starts[index], starts[index] + lengths[index].all
             if isinstance(step, Kernel):
                 spans.append(Span(kernel=step, stream=stream_of(step), start=start, end=end))
             else:
                 label = step.label if isinstance(step, LoopStep) else "branch"
                 spans.append(Repeat(label=label, body=inner[index], trips=_trips(step), start=start, end=end))
-        return self._summed(tuple(spans), duration)
+        return self._summed(tuple(spans), length.all), length
 
-    def _seconds(self, kernel: Step) -> float:
-        if not isinstance(kernel, Kernel):
-            return 0.0  # a branch without bodies
+    def _kernel(self, kernel: Kernel) -> _Length:
         if kernel.collective is not None:
-            return self._communication(kernel)
-        return self._kernels[kernel].time + self._kernels.gap
+            seconds = self._communication(kernel)
+            return _Length(seconds, seconds)
+        seconds = self._kernels[kernel].time
+        return _Length(seconds + self._gap_after(seconds), seconds)
+
+    def _gap_after(self, seconds: float) -> float:
+        """A kernel that takes no time is none: an empty tensor's, or one that a question leaves out."""
+        return self._kernels.gap if seconds else 0.0
 
     def _summed(self, spans: tuple[Span | Repeat, ...], duration: float) -> Timeline:
         nested = Breakdown()
@@ -104,7 +142,7 @@ class _Run:
                 occupied.append((span.start, span.end))
                 estimate = self._kernels[span.kernel]
                 fixed = min(estimate.overhead, estimate.time)
-                overhead += fixed + self._kernels.gap
+                overhead += fixed + self._gap_after(estimate.time)
                 energy += estimate.energy
                 if estimate.compute_time >= estimate.memory_time:
                     compute += estimate.time - fixed
@@ -113,13 +151,6 @@ class _Run:
         exposed, idle = _gaps(occupied, communicating, duration)
         own = Breakdown(compute=compute, memory=memory, exposed_communication=exposed, overhead=overhead, idle=idle)
         return Timeline(spans=spans, duration=duration, breakdown=nested + own, communication_busy=busy, energy=energy)
-
-
-def _without_last_gap(timeline: Timeline, gap: float) -> Timeline:
-    """Every compute kernel was given the gap after it; after the last one there is none to wait for."""
-    cut = min(gap, timeline.breakdown.overhead)
-    breakdown = replace(timeline.breakdown, overhead=timeline.breakdown.overhead - cut)
-    return replace(timeline, duration=timeline.duration - cut, breakdown=breakdown)
 
 
 EMPTY = Timeline(spans=(), duration=0.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)
@@ -134,37 +165,47 @@ def _trips(step: Step) -> int:
     return step.trips if isinstance(step, LoopStep) else 1
 
 
-def _place(block: BlockPlan, durations: Sequence[float]) -> tuple[float, tuple[int, ...], Sequence[float]]:
-    """(duration, order, start of each step) of the fastest of a block's orders."""
+def _costliest(bodies: Iterable[_Length]) -> _Length:
+    """Of several branches either length is that of the longest; none takes no time."""
+    lengths = list(bodies) or [NOTHING]
+    return _Length(max(length.all for length in lengths), max(length.last for length in lengths))
+
+
+def _place(block: BlockPlan, lengths: Sequence[_Length]) -> tuple[_Length, tuple[int, ...], Sequence[float]]:
+    """(length, order, start of each step) of the fastest of a block's orders."""
     if not block.communicates:
         starts: list[float] = []
-        now = 0.0
-        for seconds in durations:
+        now = last = 0.0
+        for length in lengths:
             starts.append(now)
-            now += seconds
-        return now, block.orders[0], starts
-    runs = ((*_in_order(block, order, durations), order) for order in block.orders)
-    duration, starts, order = min(runs, key=lambda run: run[0])
-    return duration, order, starts
+            if length.all:
+                last = now + length.last
+            now += length.all
+        return _Length(now, last), block.orders[0], starts
+    runs = [(*_in_order(block, order, lengths), order) for order in block.orders]
+    fastest, starts, order = min(runs, key=lambda run: run[0].all)
+    return _Length(fastest.all, min(length.last for length, _, _ in runs)), order, starts
 
 
-def _in_order(block: BlockPlan, order: Sequence[int], durations: Sequence[float]) -> tuple[float, list[float]]:
+def _in_order(block: BlockPlan, order: Sequence[int], lengths: Sequence[_Length]) -> tuple[_Length, list[float]]:
     starts, ends = [0.0] * len(order), [0.0] * len(order)
-    compute = communication = 0.0
+    compute = communication = last = 0.0
     for index in order:
-        step = block.steps[index]
+        step, seconds = block.steps[index], lengths[index].all
         start = max((ends[earlier] for earlier in block.before[index]), default=0.0)
         if not isinstance(step, Kernel):
             start = max(start, compute, communication)
-            compute = communication = ends[index] = start + durations[index]
+            compute = communication = ends[index] = start + seconds
         elif step.collective is not None:
             start = max(start, communication)
-            communication = ends[index] = start + durations[index]
+            communication = ends[index] = start + seconds
         else:
             start = max(start, compute)
-            compute = ends[index] = start + durations[index]
+            compute = ends[index] = start + seconds
         starts[index] = start
-    return max(compute, communication), starts
+        if seconds:
+            last = max(last, start + lengths[index].last)
+    return _Length(max(compute, communication), last), starts
 
 
 def _gaps(occupied: Sequence[Interval], communicating: Sequence[Interval], duration: float) -> tuple[float, float]:

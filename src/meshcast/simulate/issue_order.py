@@ -6,7 +6,7 @@ then runs its steps in that order, and of a few candidate orders the fastest cou
 maximum over sums of durations, hence monotone in them, and so is the minimum over candidates.
 
 A candidate is what a latency-hiding scheduler gets when it believes that a byte sent costs as much as `w` bytes of
-memory traffic: of the steps whose operands are ready, the first in program order goes next on its stream. `w = 0` gives
+memory traffic: of the steps that nothing holds back, the first in program order goes next on its stream. `w = 0` gives
 program order; larger ones start collectives early and put independent work behind them.
 """
 
@@ -74,11 +74,22 @@ def _nominal(step: Step, bodies: Sequence[BlockPlan]) -> float:
 
 
 def _dependencies(steps: tuple[Step, ...]) -> tuple[tuple[int, ...], ...]:
-    """For each step, the steps that write what it reads."""
+    """For each step, the earlier steps it waits for: writers of what it reads, and readers of what it overwrites.
+
+    The second kind is for in-place updates, which must not touch a buffer while a collective still sends from it. All
+    lead forward in program order, so there is no cycle, and no time enters: starts stay monotone in durations.
+    """
     producer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
     before: list[tuple[int, ...]] = []
     for index, step in enumerate(steps):
-        before.append(tuple({producer[value] for value in step.reads if value in producer}))
+        overwritten = step.updates if isinstance(step, Kernel) else ()
+        waits = {producer[value] for value in (*step.reads, *overwritten) if value in producer}
+        for value in overwritten:
+            waits.update(readers.get(value, ()))
+        before.append(tuple(sorted(waits)))
+        for value in step.reads:
+            readers.setdefault(value, []).append(index)
         for value in step.writes:
             producer[value] = index
     return tuple(before)
@@ -93,7 +104,7 @@ def _list_schedule(steps: tuple[Step, ...], costs: Sequence[float], before: Sequ
             successors[earlier].append(index)
     lane = [1 if isinstance(s, Kernel) and s.collective is not None else 0 for s in steps]
     barrier = [not isinstance(s, Kernel) for s in steps]
-    runnable: tuple[list[int], list[int]] = ([], [])  # operands ready, by program order
+    runnable: tuple[list[int], list[int]] = ([], [])  # ready, by program order
     arriving: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])  # will be, by time
     ready_at = [0.0] * len(steps)
     free = [0.0, 0.0]

@@ -80,9 +80,7 @@ def declared_cost(reading: OpReading, declared: Mapping[str, Any]) -> Cost:
     Raises:
         InputError: A number is none, or negative; a dtype has no such name, or is needed and not given.
     """
-    flops, vector, functions = (
-        _amount(reading, declared, key) for key in ("flops", "vector_flops", "transcendentals")
-    )
+    flops, vector, functions = (_amount(reading, declared, key) for key in ("flops", "vector_flops", "transcendentals"))
     written = total_bytes(reading.results)
     reads = tuple(tensor.bytes for tensor in reading.operands)
     if "bytes" in declared:
@@ -130,7 +128,7 @@ def _misdeclared(reading: OpReading, what: str, fix: str) -> InputError:
 
 
 def _dtype_names() -> dict[str, str]:
-    """MLIR's element types by all their names in lower case: MLIR's, NumPy's (`bfloat16`), XLA's and the catalogue's."""
+    """MLIR's element types by every name in lower case: MLIR's, NumPy's (`bfloat16`), XLA's, the catalogue's."""
     names = {name.lower(): name for name in DTYPE_BITS if name != "token"}
     for name in tuple(names.values()):
         kind = re.fullmatch(r"(bf|f|ui|i)(\d+)(\w*)", name)

@@ -18,7 +18,8 @@ _Ids = np.ndarray[Any, np.dtype[np.int64]]
 def group_of_ids(ids: Sequence[int], mesh: Mesh) -> Group:
     """The compact form of one group's device ids: nested arithmetic progressions, named by mesh axes where they match.
 
-    A list with no such structure is described by its size over the tightest stride, which only coarsens placement.
+    A list with no such structure is described by its size over a stride that takes it as far, which only coarsens
+    placement.
     """
     members = np.asarray(ids, dtype=np.int64).reshape(-1)
     first, last = (int(members.min()), int(members.max())) if members.size else (0, 0)
@@ -30,7 +31,7 @@ def group_of_ids(ids: Sequence[int], mesh: Mesh) -> Group:
         breaks = np.flatnonzero(steps != stride)
         run = int(breaks[0]) + 1 if breaks.size else members.size
         if stride == 0 or members.size % run or not _regular(members, run, stride):
-            spread = max(1, (int(members.max()) - int(members.min())) // max(1, members.size - 1))
+            spread = max(1, -(-(int(members.max()) - int(members.min())) // (members.size - 1)))
             return Group(dims=((members.size, spread), *dims), first=first, devices=devices)
         dims.insert(0, (run, abs(stride)))
         members = members[::run]

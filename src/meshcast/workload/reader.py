@@ -333,16 +333,17 @@ class _Reader:
 
     def _refuse_unused_trip_counts(self) -> None:
         """A count that changes nothing misleads: whoever gave it believes that it counts."""
-        unused = [name for name in self._options.trip_counts if name not in self._loops.values()]
+        given = self._options.trip_counts.items()
+        unused = [(name, count) for name, count in given if name not in self._loops.values()]
         if not unused:
             return
-        said = ", ".join("N for all loops" if name == "*" else name for name in unused)
+        said = ", ".join(f"{count}" if name == "*" else f"{name}={count}" for name, count in unused)
         asking = [label for label, source in self._loops.items() if source]
         known = len(self._loops) - len(asking)
         raise UsageError(
-            f"--trip-count {said}: there is no such loop whose count is unknown",
+            f"--trip-count {said} has no effect: no loop asks for it",
             where=self._program.source,
-            fix=f"loops that take a count: {', '.join(asking) or 'none'}; {known} more have it in the program",
+            fix=f"loops that need a count: {', '.join(asking) or 'none'} ({known} have theirs in the program)",
         )
 
     def _branch(self, operation: Any, ops: list[Op], scope: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from meshcast.workload.rule import Rule
+from meshcast.workload.graph import Cost
+from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import (
     convolution,
     elementwise,
@@ -23,21 +24,27 @@ from meshcast.workload.rules import (
     rng,
     sorting,
 )
+from meshcast.workload.rules.costs import generated
+
+_TOPICS = (
+    elementwise, movement, gemm, convolution, reduction, indexing, sorting, linalg, rng, normalisation, quantised,
+)  # fmt: skip
+
+
+def _or_nothing(rule: Rule) -> Rule:
+    """The rule, but no work for an op whose results have no elements: XLA puts a constant in its place."""
+
+    def cost(reading: OpReading) -> Cost:
+        for result in reading.results:
+            if result.elements:
+                return rule(reading)
+        return generated(reading) if reading.results else rule(reading)
+
+    return cost
+
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **elementwise.RULES,
-        **movement.RULES,
-        **gemm.RULES,
-        **convolution.RULES,
-        **reduction.RULES,
-        **indexing.RULES,
-        **sorting.RULES,
-        **linalg.RULES,
-        **rng.RULES,
-        **normalisation.RULES,
-        **quantised.RULES,
-    }
+    {name: _or_nothing(rule) for topic in _TOPICS for name, rule in topic.RULES.items()}
 )
 
 STRUCTURAL: frozenset[str] = frozenset(

@@ -15,6 +15,11 @@ def view(reading: OpReading) -> Cost:
     )
 
 
+def generated(reading: OpReading) -> Cost:
+    """No work either: a constant, resident in memory or folded into its reader."""
+    return Cost(kind=OpKind.GENERATE, dtype=reading.results[0].dtype, operand_bytes=(0,) * len(reading.operands))
+
+
 def streamed(
     reading: OpReading,
     kind: OpKind,

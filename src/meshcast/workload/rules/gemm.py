@@ -164,7 +164,7 @@ def _unary_einsum(reading: OpReading) -> Cost:
     return streamed(
         reading,
         OpKind.REDUCE,
-        vector_flops=operand.elements - result.elements,
+        vector_flops=max(0, operand.elements - result.elements),
         geometry=Reduction(shape=operand.shape, dims=dims),
     )
 

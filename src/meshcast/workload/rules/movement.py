@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integers
-from meshcast.workload.rules.costs import streamed, total_bytes, view
+from meshcast.workload.rules.costs import generated, streamed, total_bytes, view
 
 _VIEWS = (
     "after_all create_token dynamic_reshape get_dimension_size get_tuple_element optimization_barrier partition_id "
@@ -66,11 +66,6 @@ def _pad(reading: OpReading) -> Cost:
     )
 
 
-def _constant(reading: OpReading) -> Cost:
-    """Resident in memory or folded into its reader: nothing to write."""
-    return Cost(kind=OpKind.GENERATE, dtype=reading.results[0].dtype, operand_bytes=(0,) * len(reading.operands))
-
-
 def _iota(reading: OpReading) -> Cost:
     """A counter, written out."""
     return streamed(reading, OpKind.GENERATE, dtype=reading.results[0].dtype)
@@ -98,9 +93,9 @@ RULES: Mapping[str, Rule] = {
     "stablehlo.reverse": _move,
     "stablehlo.pad": _pad,
     "stablehlo.dynamic_pad": _pad,
-    "stablehlo.constant": _constant,
-    "chlo.constant": _constant,
-    "chlo.constant_like": _constant,
+    "stablehlo.constant": generated,
+    "chlo.constant": generated,
+    "chlo.constant_like": generated,
     "stablehlo.iota": _iota,
     "stablehlo.dynamic_iota": _iota,
     "stablehlo.infeed": _host_transfer,

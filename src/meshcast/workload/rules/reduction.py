@@ -21,7 +21,7 @@ def _reduce(reading: OpReading) -> Cost:
     """(input elements - output elements) applications of the body, all operands reduced together."""
     operand, result = reading.operands[0], reading.results[0]
     work = region_work(reading)
-    steps = operand.elements - result.elements
+    steps = max(0, operand.elements - result.elements)  # nothing is reduced to something: the initial values
     return streamed(
         reading,
         OpKind.REDUCE,

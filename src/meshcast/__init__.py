@@ -4,7 +4,8 @@
     print(meshcast.predict("step.mlir", on="h200"))
 
 The stages can be called one by one: `load` or `capture_function`, `partition_program`, `read_workload`,
-`lower_workload`, `prepare`, `predict`. No name here is also a package's: importing a submodule would put the package in its place.
+`lower_workload`, `prepare`, `predict`. No name here is also a package's: importing a submodule would put the package in
+its place.
 """
 
 from __future__ import annotations

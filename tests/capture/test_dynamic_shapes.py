@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from meshcast.capture import CaptureOptions, capture, from_bytes, from_exported, load
+from meshcast.capture.exported import JaxSymbol
 from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 from meshcast.pipeline import predict
 
@@ -122,3 +124,42 @@ def test_sizes_that_depend_on_values_are_refused() -> None:
 }"""
     with pytest.raises(UnsupportedError, match="dynamic"):
         from_bytes(text, name="x", where="x", dims={"arg0.0": 16})
+
+
+@pytest.mark.parametrize("source", [STATIC, BOUNDED])
+def test_sizes_for_nothing_are_refused(source: bytes) -> None:
+    with pytest.raises(UsageError, match="--dim B=3 names no dynamic dimension") as caught:
+        from_bytes(source, name="x", where="x", dims={"B": 3})
+    assert "leave it out" in str(caught.value)
+
+
+def test_sizes_beside_those_that_count_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"--dim arg3\.0=2 names") as caught:
+        from_bytes(UNBOUNDED, name="x", where="x", dims={"arg0.0": 16, "arg3.0": 2})
+    assert "its dynamic dimensions: arg0.0" in str(caught.value)
+    with pytest.raises(UsageError, match="--dim c=4 names") as caught:
+        from_exported(_exported(_layers, ("2b", 8), (8, 8)), dims={"b": 8, "c": 4})
+    assert "its dynamic dimensions: b, arg0.0" in str(caught.value)
+
+
+def test_sizes_for_programs_that_were_captured_are_refused() -> None:
+    shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    lowered = jax.jit(jnp.tanh).lower(shape)
+    options = CaptureOptions(dims={"B": 3})
+    for target in ((jnp.tanh, (shape,)), lowered, capture(jnp.tanh, shape), "gpt2-small"):
+        with pytest.raises(UsageError, match="--dim B=3"):
+            load(target, options)
+
+
+class _Opaque:
+    """A symbolic size of a JAX that has renamed its private methods."""
+
+    def __str__(self) -> str:
+        return "2*b"
+
+
+def test_a_jax_that_keeps_its_symbols_to_itself_is_told() -> None:
+    symbol = JaxSymbol(_Opaque(), where="step")
+    with pytest.raises(UnsupportedError, match=rf"jax {re.escape(jax.__version__)} does not tell .* 2\*b") as caught:
+        symbol.evaluate({"b": 3})
+    assert "--dim arg0.0=32" in str(caught.value)

@@ -178,7 +178,16 @@ def test_targets(meshcast: Meshcast, target: str, words: str) -> None:
         (["--mesh", "data"], 2, "NAME=SIZE"),
         (["--mesh", "data=0"], 2, "NAME=SIZE"),
         (["--mesh", "data=two"], 2, "NAME=SIZE"),
+        (["--mesh", "data=\u00b2"], 2, "NAME=SIZE"),
+        (["--mesh", "data=9999999999999"], 2, "NAME=SIZE"),
+        (["--mesh", ","], 2, "names no mesh axis"),
+        (["--mesh", ""], 2, "names no mesh axis"),
         (["--mesh", "data=2,data=2"], 2, "given twice"),
+        (["--dim", "B=3"], 2, "--dim B=3 names no dynamic dimension"),
+        (["--dim", "B=3", "--dim", "B=4"], 2, "given twice"),
+        (["--trip-count", "5"], 2, "--trip-count 5 has no effect"),
+        (["--trip-count", "while#1=5"], 2, "--trip-count while#1=5 has no effect"),
+        (["--trip-count", "5", "--trip-count", "6"], 2, "second count"),
         (["--mesh", "rows=2"], 2, "no axis 'rows'"),
         (["--mesh", "data=3"], 3, "do not divide"),
         (["--devices", "4"], 2, "sharded over 8 devices"),
@@ -239,6 +248,67 @@ def test_an_unknown_trip_count_is_told(meshcast: Meshcast) -> None:
     once, tenfold = (meshcast("predict", name, "--trip-count", count, "--json") for count in ("1", "10"))
     assert (once.code, tenfold.code) == (0, 0), tenfold.err
     assert tenfold.lines[0]["flops"] == pytest.approx(10 * once.lines[0]["flops"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "counts", [["while#99=5", "3"], ["while#1=3", "while#2=4"], ["while#1=3", "4"]], ids=["absent", "beside", "all"]
+)
+def test_trip_counts_for_no_loop_are_refused(meshcast: Meshcast, counts: list[str]) -> None:
+    name = _write("loop.mlir", UNKNOWN_LOOP)
+    flags = [word for count in counts for word in ("--trip-count", count)]
+    answer = meshcast("predict", name, *flags)
+    assert answer.code == 2
+    assert f"--trip-count {counts[0] if '99' in counts[0] else counts[1]} has no effect" in answer.err
+    assert "loops that need a count: while#1 (0 have theirs in the program)" in answer.err
+
+
+def test_a_trip_count_for_a_loop_that_has_one_is_refused(meshcast: Meshcast) -> None:
+    known = UNKNOWN_LOOP.replace(
+        "tensor<64x64xf32>\n  cond", "tensor<64x64xf32>\n  attributes {known_trip_count = 3 : i64}\n  cond"
+    )
+    name = _write("loop.mlir", known)
+    assert meshcast("predict", name).code == 0
+    answer = meshcast("predict", name, "--trip-count", "while#1=5")
+    assert answer.code == 2
+    assert "none (1 have theirs in the program)" in answer.err
+
+
+def test_settings_on_standard_input_are_refused(meshcast: Meshcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = meshcast("predict", "-", "--set", "batch=3")
+    assert answer.code == 2
+    assert "--set applies to models of the zoo" in answer.err
+
+
+def test_the_partitioned_program_is_shown_for_its_platform(meshcast: Meshcast) -> None:
+    _write(
+        "which.py",
+        "import jax, jax.numpy as jnp\n"
+        "def make():\n"
+        "    fn = lambda x: jax.lax.platform_dependent(x, cuda=jnp.sin, tpu=jnp.cos, default=jnp.tan)\n"
+        "    return fn, (jax.ShapeDtypeStruct((8,), jnp.float32),)\n",
+    )
+    for device, op in (("h200", "sine"), ("tpu-v5p", "cosine"), ("mi300x", "tan")):
+        answer = meshcast("show", "which.py:make", "--partitioned", "--on", device)
+        assert answer.code == 0, answer.err
+        assert f"stablehlo.{op} " in answer.out
+    sharded = _write("sharded.mlir", SHARDED)
+    assert '"data"=2' in meshcast("show", sharded, "--partitioned", "--mesh", "data=2").out
+    assert meshcast("show", sharded, "--partitioned", "--trip-count", "3").code == 2
+
+
+def test_a_declared_cost_that_cannot_be(meshcast: Meshcast) -> None:
+    for cost in ('flops = "x"', "flops = -1.0e15 : f64", 'flops = 1.0 : f64, dtype = "brain"'):
+        op = f'"stablehlo.custom_call"(%a) {{call_target_name = "mine", meshcast.cost = {{{cost}}}}} : {UNARY}'
+        answer = meshcast("predict", _write("mine.mlir", _changed(op)), "--approximate")
+        assert answer.code == 2
+        assert "declared cost of custom call 'mine'" in answer.err
+
+
+@pytest.mark.parametrize("device", ["h200", "tpu-v5p"])
+def test_a_program_without_elements(meshcast: Meshcast, device: str) -> None:
+    answer = meshcast("predict", _write("empty.mlir", TANH.replace("16x64", "0x64")), "--on", device, "--json")
+    assert answer.code == 0, answer.err
+    assert answer.lines[0]["flops"] == 0
 
 
 def test_settings_of_the_wrong_kind(meshcast: Meshcast) -> None:

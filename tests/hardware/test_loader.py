@@ -88,6 +88,11 @@ def test_cluster_file_may_name_a_device_file_beside_it(tmp_path: Path) -> None:
         (("[memory]\n", 'kind = "fpga"\n[memory]\n'), 5, "expected one of gpu, tpu, cpu, got 'fpga'"),
         (("[memory]\n", 'matrix.bf61 = "1 TFLOP/s"\n[memory]\n'), 5, "unknown key 'matrix.bf61', did you mean"),
         (("[memory]\n", 'compute.cores = "1.5 SM"\n[memory]\n'), 5, "expected a whole number"),
+        (("6.7 TB/s", "0 TB/s"), 6, "memory.bandwidth: expected more than zero, got '0 TB/s'"),
+        (('bandwidth = "6.7 TB/s', 'capacity = "0 GB'), 6, "memory.capacity: expected more than zero"),
+        (("[memory]\n", 'matrix.bf16 = "0 TFLOP/s"\n[memory]\n'), 5, "matrix.bf16: expected more than zero"),
+        (("[memory]\n", 'compute.cores = "0 SM"\n[memory]\n'), 5, "compute.cores: expected more than zero"),
+        (("[memory]\n", 'cache.capacity = "0 MB"\n[memory]\n'), 5, "cache.capacity: expected more than zero"),
         (('name = "h100-fast"', "name = 100"), 2, "name: expected text in quotes, got 100"),
         (("device/1", "device/9"), 1, "base 'h100-sxm' is a file of another kind"),
         (("[memory]", "[memory"), 5, "not valid TOML"),
@@ -117,6 +122,9 @@ def test_missing_keys_are_all_named(tmp_path: Path) -> None:
     [
         (("8 devices", "2000000 devices"), "sizes [2000000, 1048576] must grow"),
         (('topology = "switch"\nsize = { value = "8', 'topology = "torus"\nsize = { value = "8'), "a torus needs it"),
+        (("in_network_reduction = true", "in_network_reduction = 1"), "expected true or false, got 1"),
+        (('link_bandwidth = { value = "25 GB/s', 'link_bandwidth = { value = "0 GB/s'), "expected more than zero"),
+        (('links = { value = "18 links', 'links = { value = "0 links'), "levels.0.links: expected more than zero"),
         (("latency =", "latancy ="), "unknown key 'levels.0.latancy', did you mean 'levels.latency'?"),
     ],
 )
@@ -127,8 +135,29 @@ def test_cluster_mistakes(tmp_path: Path, change: tuple[str, str], message: str)
     with pytest.raises(InputError) as caught:
         hardware.load_cluster(path)
     assert message in str(caught.value)
-    if "latancy" in message:
-        assert str(caught.value).startswith(f"{path}:{line_of(text, 'latancy')}: ")
+    if "\n" not in change[0] and "grow" not in message:
+        place = line_of(text, change[1].splitlines()[0])
+        assert f"{path}:{place}: " in str(caught.value)
+
+
+def test_free_latencies_and_idle_power_are_allowed(tmp_path: Path) -> None:
+    text = WHAT_IF + '[compute]\nlaunch_latency = "0 us"\n[power]\nidle = "0 W"\n'
+    device = hardware.load_device(write(tmp_path, text))
+    assert (device.launch_latency_s, device.idle_watts) == (0, 0)
+
+
+def test_a_cluster_of_one_device(tmp_path: Path) -> None:
+    text = 'schema = "meshcast.cluster/1"\nname = "lone"\nbase = "dgx-h100"\nmax_devices = "1 device"\n'
+    assert hardware.load_cluster(write(tmp_path, text)).max_devices == 1
+
+
+def test_a_device_needs_the_rate_that_others_stand_on(tmp_path: Path) -> None:
+    source = Path(hardware.__file__).parent / "catalogue" / "devices" / "h100-sxm.toml"
+    lines = source.read_text().splitlines()
+    vector = lines.index("[vector]")
+    del lines[next(i for i in range(vector, len(lines)) if lines[i].startswith("f32"))]
+    with pytest.raises(InputError, match=r"missing key 'vector\.f32'"):
+        hardware.load_device(write(tmp_path, "\n".join(lines)))
 
 
 def test_unknown_base_and_circles(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from meshcast.errors import UnsupportedError
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.mesh import Group
-from meshcast.network import collective_time, members_per_level
-from meshcast.network.collective import POST_S
+from meshcast.network import collective_time, spread_over_levels
+from meshcast.network.collective import POST_S, CollectiveTime, _mean_hops
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
 
@@ -82,8 +83,6 @@ def test_a_torus_uses_both_directions_of_each_dimension_it_spans() -> None:
     assert row.bandwidth_s == pytest.approx(15 / 16 * S / 100e9)
     whole = collective_time(collective("all_gather", (256, 1)), torus)
     assert whole.bandwidth_s == pytest.approx(255 / 256 * S / 200e9)
-    exchange = collective_time(collective("all_to_all", (256, 1)), torus)
-    assert exchange.bandwidth_s > whole.bandwidth_s
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,7 +96,7 @@ def test_an_unknown_collective_is_refused() -> None:
 
 
 def spread(*dims: tuple[int, int], on: Cluster = TWO_LEVELS) -> list[tuple[str, int]]:
-    return [(level.name, parts) for level, parts in members_per_level(Group(dims=dims), on)]
+    return [(at.level.name, at.parts) for at in spread_over_levels(Group(dims=dims), on)]
 
 
 def test_groups_spread_over_levels() -> None:
@@ -140,19 +139,115 @@ def test_more_bandwidth_is_never_slower(
 def test_no_collective_beats_its_bandwidth_bound(kind: str, dim: tuple[int, int], size: float) -> None:
     """What a device must send, over all its ports at once."""
     op = collective(kind, dim, size=size)
-    ports = sum(level.bandwidth for level, _ in members_per_level(op.group, TWO_LEVELS))
+    ports = sum(at.level.bandwidth for at in spread_over_levels(op.group, TWO_LEVELS))
     assert collective_time(op, TWO_LEVELS).seconds >= op.sent_bytes / ports
 
 
 @settings(deadline=None, max_examples=60)
 @given(ONE_DIM)
-def test_parts_multiply_to_the_group(dim: tuple[int, int]) -> None:
-    product = 1
-    for _, parts in members_per_level(Group(dims=(dim,)), TWO_LEVELS):
-        product *= parts
-    assert product >= dim[0]
+def test_levels_join_the_whole_group(dim: tuple[int, int]) -> None:
+    levels = spread_over_levels(Group(dims=(dim,)), TWO_LEVELS)
+    assert levels[0].below == 1
+    assert levels[-1].within == dim[0]
+    for at in levels:
+        assert at.below * at.parts <= at.within < dim[0] + 1
     if dim[0] & (dim[0] - 1) == 0:
-        assert product == dim[0]
+        assert all(at.below * at.parts == at.within for at in levels)
+
+
+def placed(kind: str, size: int, devices: int) -> CollectiveTime:
+    group = Group(dims=((size, 1),), devices=devices)
+    return collective_time(Collective(kind=kind, group=group, input_bytes=int(S), output_bytes=int(S)), TWO_LEVELS)
+
+
+def test_the_group_that_lies_worst_counts() -> None:
+    """Groups of 6 on nodes of 8: {0..5} is inside one, {6..11} has 2 members in the first and 4 in the second.
+
+    The 2 must fetch 4/6 of the buffer from the other node, half of that each.
+    """
+    answer = placed("all_gather", 6, devices=12)
+    assert answer.level == "fabric"
+    assert answer.bandwidth_s == pytest.approx(S * 4 / 6 / 2 / 10e9)
+    assert placed("all_to_all", 6, devices=12).bandwidth_s == pytest.approx(S * 4 / 6 / 10e9)
+    assert placed("collective_permute", 6, devices=12).bandwidth_s == pytest.approx(S / 10e9)
+    assert placed("all_gather", 6, devices=6).level == "node"
+    assert placed("all_gather", 4, devices=12).level == "node"
+
+
+def test_a_member_alone_in_its_node_has_one_port() -> None:
+    """9 devices, 8 of them in a node: the ninth receives 8/9 of the buffer over its own port."""
+    answer = collective_time(collective("all_gather", (9, 1)), TWO_LEVELS)
+    assert answer.bandwidth_s == pytest.approx(S * 8 / 9 / 10e9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(KINDS), st.integers(2, 24), st.integers(1, 6), st.sampled_from([1, 2, 3, 8]))
+def test_no_group_is_slower_than_all_of_them(kind: str, size: int, groups: int, stride: int) -> None:
+    """Every group timed at its own place, as if it were the only one."""
+    group = Group(dims=((size, stride),), devices=size * groups * stride)
+    together = collective_time(replace(collective(kind, (1, 1)), group=group), TWO_LEVELS).seconds
+    alone = [replace(group, first=int(start), devices=0) for start in group.starts()]
+    assert len(alone) == groups * stride
+    times = [collective_time(replace(collective(kind, (1, 1)), group=one), TWO_LEVELS).seconds for one in alone]
+    assert together >= max(times) * (1 - 1e-12)
+
+
+def test_all_places_of_131072_devices_are_looked_at_once() -> None:
+    """Groups of 3 among 131072: one in four crosses a node's border."""
+    found = spread_over_levels(Group(dims=((3, 1),), devices=131072), TWO_LEVELS)
+    assert [(at.level.name, at.parts, at.below, at.within) for at in found] == [("node", 3, 1, 3), ("fabric", 2, 1, 3)]
+
+
+SHAPES = (
+    (4,),
+    (5,),
+    (16,),
+    (16, 16),
+    (8, 16),
+    (3, 5),
+    (4, 4, 4),
+    (16, 16, 16),
+    (16, 20, 28),
+    (8, 4, 6),
+    (2, 2),
+    (2, 8),
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_torus_exchanges_no_faster_than_its_bisection(shape: tuple[int, ...]) -> None:
+    """Across the narrowest halving, a cut through the longest side in two places, each half sends its messages."""
+    devices = math.prod(shape)
+    torus = cluster(replace(TORUS, size=devices, dims=shape, links=2 * len(shape)))
+    answer = collective_time(collective("all_to_all", (devices, 1)), torus)
+    for side in shape:
+        left, right = side // 2 * devices // side, (side - side // 2) * devices // side
+        links = (2 if side > 2 else 1) * devices // side
+        assert answer.bandwidth_s >= left * right * S / devices / (links * TORUS.link_bandwidth) * (1 - 1e-12)
+    longest = max(shape)
+    if longest % 2 == 0 and longest > 2:
+        assert answer.bandwidth_s == pytest.approx(S * longest / 8 / TORUS.link_bandwidth)
+
+
+@pytest.mark.parametrize(("name", "devices", "milliseconds"), [("tpu-v4-pod", 4096, 40), ("tpu-v5e-pod", 256, 40)])
+def test_an_exchange_over_a_whole_pod(name: str, devices: int, milliseconds: float) -> None:
+    """Sides of 16, 50 GB/s a link: 1 GB * 16 / 8 / 50 GB/s."""
+    answer = collective_time(collective("all_to_all", (devices, 1)), load_cluster(name).for_devices(devices))
+    assert answer.bandwidth_s * 1e3 == pytest.approx(milliseconds)
+
+
+@given(st.integers(1, 40))
+def test_mean_hops_are_those_of_a_ring(side: int) -> None:
+    assert _mean_hops(float(side)) == pytest.approx(sum(min(i, side - i) for i in range(side)) / side)
+
+
+def test_several_rings_side_by_side() -> None:
+    """Six links a device, as in a DGX-1: three rings both ways; an exchange takes 2 hops of 8 devices on average."""
+    rings = cluster(replace(NODE, topology="ring", links=6, link_bandwidth=25e9))
+    gather = collective_time(collective("all_gather", (8, 1)), rings)
+    assert gather.bandwidth_s == pytest.approx(7 / 8 * S / 150e9)
+    exchange = collective_time(collective("all_to_all", (8, 1)), rings)
+    assert exchange.bandwidth_s == pytest.approx(S * 2 / 150e9)
 
 
 def test_the_catalogue_answers_for_every_kind() -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from meshcast.estimate import estimate_kernels
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import load_device
-from meshcast.lower import BranchStep, Kernel
+from meshcast.lower import BranchStep, Kernel, Schedule
 from meshcast.network import collective_time
 from meshcast.simulate import Simulator, simulate
 from meshcast.simulate.timeline import COMMUNICATION
 from tests.lower.programs import all_reduce_text, lower_text
 from tests.network.clusters import FABRIC, NODE, cluster
-from tests.simulate.schedules import Times, exchange, kernel, loop, program, run, schedule
+from tests.simulate.schedules import Times, exchange, kernel, loop, program, run, schedule, update
 
 
 def test_compute_runs_in_sequence() -> None:
@@ -34,6 +34,52 @@ def test_a_gap_lies_between_kernels_and_not_after_the_last() -> None:
     assert timeline.duration == 1 + 3 * 3 + 6 * 0.5  # seven kernels, six gaps
     assert timeline.breakdown.overhead == 3
     assert timeline.breakdown.total == timeline.duration
+
+
+def both(body: Schedule, gap: float) -> float:
+    """The duration, the same from the timeline and alone."""
+    timeline = run(body, gap=gap)
+    assert timeline.breakdown.total == pytest.approx(timeline.duration)
+    assert timeline.breakdown.overhead >= 0
+    assert Simulator(program(body)).duration(Times(gap=gap), wire_time) == timeline.duration
+    return timeline.duration
+
+
+def wire_time(k: Kernel) -> float:
+    assert k.collective is not None
+    return k.collective.input_bytes / 1000
+
+
+def test_a_loop_without_trips_takes_no_time_and_no_gap() -> None:
+    never = loop(schedule([kernel([1], [2], 1)], inputs=(1,), outputs=(2,)), 0, [0], [3])
+    assert both(schedule([never]), gap=0.5) == 0
+    assert both(schedule([kernel([0], [4], 1), never]), gap=0.5) == 1
+    assert both(schedule([exchange([0], [4], 1), never]), gap=0.5) == 1
+
+
+def test_no_gap_is_cut_off_communication() -> None:
+    """The exchange is the last to end; the gap after the kernel beside it never mattered."""
+    assert both(schedule([exchange([0], [1], 5), kernel([0], [2], 1)]), gap=0.5) == 5
+    assert both(schedule([exchange([0], [1], 1.2), kernel([0], [2], 1)]), gap=0.5) == 1.2
+    assert both(schedule([kernel([0], [1], 1), exchange([1], [2], 2)]), gap=0.5) == 3.5
+
+
+def test_a_branch_without_kernels_has_no_gap_to_cut() -> None:
+    sent, computed = schedule([exchange([0], [5], 4)]), schedule([kernel([0], [6], 1)])
+    assert both(schedule([BranchStep(bodies=(sent, computed), reads=(0,), writes=(7,))]), gap=0.5) == 4
+
+
+def test_a_kernel_that_takes_no_time_is_not_launched() -> None:
+    assert both(schedule([kernel([0], [1], 1), kernel([1], [2], 0), kernel([2], [3], 1)]), gap=0.5) == 2.5
+
+
+def test_an_update_in_place_waits_for_who_still_reads_the_old_value() -> None:
+    """A buffer is sent for 5 s: it is overwritten after that, though the new value needs nothing of the exchange."""
+    timeline = run(schedule([exchange([0], [1], 5), update(0, 2, 3, 1)], inputs=(0, 2)))
+    assert timeline.duration == 6
+    assert timeline.breakdown.exposed_communication == 5
+    apart = run(schedule([exchange([0], [1], 5), update(4, 2, 3, 1)], inputs=(0, 2, 4)))
+    assert apart.duration == 5
 
 
 def test_independent_communication_is_hidden() -> None:
@@ -82,7 +128,10 @@ def test_a_loop_multiplies_exactly() -> None:
 def test_a_loop_is_a_barrier_for_both_streams() -> None:
     body = schedule([kernel([10], [11], 1)], [10], [11])
     timeline = run(schedule([exchange([0], [1], 5), loop(body, 2, [0], [2]), exchange([0], [3], 1)]))
-    assert timeline.duration in (8, 7)
+    assert timeline.duration == 5 + 2 * 1 + 1  # nothing beside the loop, wherever the exchanges go
+    (repeat,) = [span for span in timeline.spans if not hasattr(span, "kernel")]
+    others = [span for span in timeline.spans if span is not repeat]
+    assert all(span.end <= repeat.start or span.start >= repeat.end for span in others)
     assert timeline.breakdown.total == pytest.approx(timeline.duration)
 
 
@@ -114,18 +163,26 @@ def test_real_programs_overlap_what_their_data_allows() -> None:
 
 # Random programs: every step reads some earlier values; kinds and lengths are free.
 STEPS = st.lists(
-    st.tuples(st.sampled_from("kkkcl"), st.integers(0, 8), st.lists(st.integers(0, 30), min_size=1, max_size=2)),
+    st.tuples(st.sampled_from("kkkclu"), st.integers(0, 8), st.lists(st.integers(0, 30), min_size=1, max_size=2)),
     min_size=1, max_size=14,
 )  # fmt: skip
 
 
-def build(graph: list[tuple[str, int, list[int]]]) -> object:
+def build(graph: list[tuple[str, int, list[int]]]) -> Schedule:
     steps = []
+    newer: dict[int, int] = {}  # values that were overwritten, by what took their place
+
+    def newest(value: int) -> int:
+        return newest(newer[value]) if value in newer else value
+
     for index, (kind, seconds, sources) in enumerate(graph):
-        reads = [source % (index + 1) for source in sources]
+        reads = [newest(source % (index + 1)) for source in sources]
         if kind == "l":
             inner = [exchange([40], [41], seconds), kernel([40], [42], 2), kernel([41, 42], [43], 1)]
             steps.append(loop(schedule(inner, [40], [43]), 3, reads, [index + 1]))
+        elif kind == "u":
+            steps.append(update(reads[0], reads[-1], index + 1, seconds))
+            newer[reads[0]] = index + 1
         else:
             make = kernel if kind == "k" else exchange
             steps.append(make(reads, [index + 1], seconds))
@@ -133,14 +190,15 @@ def build(graph: list[tuple[str, int, list[int]]]) -> object:
 
 
 @settings(deadline=None, max_examples=200)
-@given(STEPS, st.floats(1, 8), st.floats(1, 8))
-def test_faster_hardware_is_never_slower(graph: list, compute: float, network: float) -> None:
+@given(STEPS, st.floats(1, 8), st.floats(1, 8), st.sampled_from([0.0, 0.3, 2.0]))
+def test_faster_hardware_is_never_slower(graph: list, compute: float, network: float, gap: float) -> None:
     """Graham's anomalies cannot happen: orders do not depend on times."""
     body = build(graph)
-    slow = run(body).duration
-    assert run(body, compute=compute).duration <= slow * (1 + 1e-12)
-    assert run(body, network=network).duration <= slow * (1 + 1e-12)
-    assert run(body, compute=compute, network=network).duration <= slow * (1 + 1e-12)
+    slow = run(body, gap=gap).duration
+    assert run(body, compute=compute, gap=gap).duration <= slow * (1 + 1e-12)
+    assert run(body, network=network, gap=gap).duration <= slow * (1 + 1e-12)
+    assert run(body, compute=compute, network=network, gap=gap).duration <= slow * (1 + 1e-12)
+    assert run(body, gap=gap / 2).duration <= slow * (1 + 1e-12)
 
 
 @settings(deadline=None, max_examples=150)
@@ -162,6 +220,13 @@ def test_a_timeline_is_consistent(graph: list) -> None:
         assert all(span.start >= ends.get(value, 0.0) for value in reads)
         if hasattr(span, "kernel"):
             ends.update(dict.fromkeys(span.kernel.writes, span.end))
+    in_program_order = {id(step): position for position, step in enumerate(body.steps)}
+    kernels = [span for span in timeline.spans if hasattr(span, "kernel")]
+    for span in kernels:
+        for target in span.kernel.updates:
+            position = in_program_order[id(span.kernel)]
+            earlier = [s for s in kernels if in_program_order[id(s.kernel)] < position and target in s.kernel.reads]
+            assert all(reader.end <= span.start for reader in earlier)
     for stream in (COMMUNICATION, "compute"):
         spans = [s for s in timeline.spans if not hasattr(s, "kernel") or s.stream == stream]
         assert all(a.end <= b.start + 1e-12 for a, b in itertools.pairwise(spans))
@@ -183,12 +248,7 @@ def test_n_equal_layers_cost_n_times(graph: list, trips: int) -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(STEPS)
-def test_the_duration_alone_is_that_of_the_timeline(graph: list) -> None:
+@given(STEPS, st.sampled_from([0.0, 0.3, 2.0]))
+def test_the_duration_alone_is_that_of_the_timeline(graph: list, gap: float) -> None:
     body = build(graph)
-
-    def communication(k: Kernel) -> float:
-        assert k.collective is not None
-        return k.collective.input_bytes / 1000
-
-    assert Simulator(program(body)).duration(Times(), communication) == run(body).duration
+    assert Simulator(program(body)).duration(Times(gap=gap), wire_time) == run(body, gap=gap).duration

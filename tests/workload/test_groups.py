@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from meshcast.capture.mlir import ir
+from meshcast.hardware import load_cluster
 from meshcast.mesh import Group, Mesh, SubAxis
-from meshcast.workload.groups import group_of_ids
+from meshcast.network import collective_time
+from meshcast.workload.graph import Collective
+from meshcast.workload.groups import group_of_ids, permute_group
 
 MESH = Mesh(axes=(("data", 4), ("fsdp", 2), ("tensor", 8)))
 
@@ -37,6 +42,76 @@ def test_axes_and_sub_axes_have_strides() -> None:
     assert MESH.group(["data", "tensor"]).dims == ((4, 16), (8, 1))
     assert MESH.group([SubAxis(name="tensor", pre_size=2, size=4)]).dims == ((4, 1),)
     assert MESH.group([SubAxis(name="tensor", pre_size=1, size=2)]).dims == ((2, 4),)
+
+
+def permute(pairs: list[tuple[int, int]], mesh: Mesh) -> Group:
+    with ir.Context():
+        return permute_group(ir.DenseElementsAttr.get(np.array(pairs, dtype=np.int64)), mesh)
+
+
+def shift(*ids: int) -> list[tuple[int, int]]:
+    return list(zip(ids, (*ids[1:], ids[0]), strict=True))
+
+
+SIXTEEN = Mesh(axes=(("x", 16),))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "dims", "first", "level"),
+    [
+        (shift(*range(16)), ((16, 1),), 0, "infiniband"),  # 7 -> 8 leaves the node
+        (shift(*range(16))[:-1], ((16, 1),), 0, "infiniband"),  # the same without the way back
+        (shift(*range(8)) + shift(*range(8, 16)), ((8, 1),), 0, "nvlink"),  # rings inside nodes
+        ([(i, i + 8) for i in range(8)], ((2, 8),), 0, "infiniband"),
+        ([(i, i ^ 1) for i in range(16)], ((2, 1),), 0, "nvlink"),
+        ([(i, i + 1) for i in range(1, 15, 2)], ((2, 1),), 7, "infiniband"),  # odd to even: 7 -> 8 among them
+        ([(1, 3), (3, 5), (5, 7), (9, 11), (11, 13), (13, 15)], ((4, 2),), 1, "nvlink"),  # odd ones, inside nodes
+        ([(0, 1), (7, 8)], ((2, 1),), 7, "infiniband"),
+        ([(3, 3), (0, 1)], ((2, 1),), 0, "nvlink"),
+        ([*shift(*range(7)), (7, 8)], ((2, 1),), 7, "infiniband"),  # not the larger group, the slower pair
+        ([(i, 15 - i) for i in range(16)], ((2, 15),), 0, "infiniband"),
+    ],
+)
+def test_a_permutation_is_as_slow_as_its_slowest_pair(
+    pairs: list[tuple[int, int]], dims: tuple[tuple[int, int], ...], first: int, level: str
+) -> None:
+    group = permute(pairs, SIXTEEN)
+    assert (group.dims, group.first, group.devices) == (dims, first, 16)
+    size = 4 * 2**20
+    op = Collective(kind="collective_permute", group=group, input_bytes=size, output_bytes=size)
+    answer = collective_time(op, load_cluster("dgx-h100").for_devices(16))
+    assert answer.level == level
+    slowest = 50e9 if level == "infiniband" else 450e9
+    assert answer.seconds >= size / slowest
+
+
+def test_a_permutation_along_a_mesh_axis_bears_its_name() -> None:
+    rings = [pair for start in range(0, 64, 8) for pair in shift(*range(start, start + 8))]
+    assert permute(rings, MESH).axes == ("tensor",)
+    assert permute([(1, 1)], MESH).size == 1
+
+
+def test_the_longest_way_back_does_not_hide_a_chain() -> None:
+    """Pairs in any order, rings and chains of any length."""
+    found = permute([(9, 4), (2, 9), (12, 2), (5, 6), (6, 5)], SIXTEEN)
+    assert (found.first, found.size) == (2, 4)  # 12 -> 2 -> 9 -> 4
+
+
+def test_a_permutation_of_131072_devices_stays_compact() -> None:
+    mesh = Mesh(axes=(("x", 131072),))
+    assert permute(shift(*range(131072)), mesh).dims == ((131072, 1),)
+
+
+def test_groups_start_where_shifts_share_out_the_devices() -> None:
+    assert Group(dims=((6, 1),), devices=12).starts().tolist() == [0, 6]
+    assert sorted(Group(dims=((2, 4),), devices=16).starts().tolist()) == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert sorted(Group(dims=((2, 8), (2, 1)), devices=16).starts().tolist()) == [0, 2, 4, 6]
+    assert Group(dims=((2, 1),), first=1, devices=8).starts().tolist() == [1, 3, 5]
+    assert Group(dims=((6, 1),)).starts().tolist() == [0]  # nobody else
+    assert len(Group(dims=((3, 2), (2, 3)), devices=24).starts()) == 4  # strides that do not nest
+    every = MESH.group(["fsdp"])
+    members = (every.starts()[:, None] + every.offsets()).reshape(-1)
+    assert sorted(members.tolist()) == list(range(MESH.size))
 
 
 def test_offsets_are_the_members() -> None:

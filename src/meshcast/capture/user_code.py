@@ -15,7 +15,6 @@ from typing import Any
 
 from meshcast.errors import InputError, MeshcastError, UsageError, nearest
 
-
 _INSTALLED = ("site-packages", "dist-packages")
 
 

@@ -51,7 +51,9 @@ class _Inliner:
     def _flatten_function(self, symbol: str) -> None:
         if symbol in self._open:
             cycle = " -> ".join(f"@{name}" for name in [*self._open[self._open.index(symbol) :], symbol])
-            raise UnsupportedError(f"the program calls itself: {cycle}", where=f"@{symbol}", fix="write the recursion as a loop")
+            raise UnsupportedError(
+                f"the program calls itself: {cycle}", where=f"@{symbol}", fix="write the recursion as a loop"
+            )
         if symbol not in self._functions:
             raise InputError(f"@{symbol} is called but not defined", where=f"@{symbol}", fix="export the whole module")
         if symbol not in self._flat:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload import custom_calls
 from meshcast.workload.custom_calls import register_custom_call
 from meshcast.workload.graph import Attention, Convolution, Cost, Gemm, OpKind, SortGeometry, Tensor
@@ -70,11 +70,20 @@ def test_fused_attention_forward(call: Call) -> None:
     assert cost.written_bytes == 2 * 8 * 512 * (64 * 2 + 4)  # the workspace is not written out
 
 
-def test_fused_attention_masks(call: Call) -> None:
-    causal = call("__cudnn$fmhaSoftmax", [_Q, _KV, _KV], [_OUT], _fmha("CAUSAL"))
-    assert causal.matrix_flops == 2 * _SCORES * 64
-    window = call("__cudnn$fmhaSoftmax", [_Q, _KV, _KV], [_OUT], _fmha("CAUSAL", window=32))
-    assert window.matrix_flops == 4 * _SCORES * 64 * 32 / 256
+@pytest.mark.parametrize("window", [0, 1, 32, 10_000])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 4096), (7, 256), (256, 256), (512, 256), (1, 1), (0, 16), (16, 0)])
+def test_fused_attention_masks(call: Call, queries: int, keys: int, window: int) -> None:
+    q, kv = f"tensor<2x{queries}x8x64xbf16>", f"tensor<2x{keys}x4x64xbf16>"
+    seen = [max(0, keys - queries + 1 + i) for i in range(queries)]  # the last query sees all keys
+    scores = 2 * 8 * sum(min(count, window or count) for count in seen)
+    cost = call("__cudnn$fmhaSoftmax", [q, kv, kv], [q], _fmha("CAUSAL", window=window))
+    assert (cost.matrix_flops, cost.transcendentals) == (4 * 64 * scores, scores)
+
+
+def test_a_causal_mask_hides_nothing_from_a_decoding_step(call: Call) -> None:
+    q, kv = "tensor<2x1x8x64xbf16>", "tensor<2x4096x4x64xbf16>"
+    costs = [call("__cudnn$fmhaSoftmax", [q, kv, kv], [q], _fmha(mask)) for mask in ("CAUSAL", "NO_MASK")]
+    assert costs[0].matrix_flops == costs[1].matrix_flops == 4 * 2 * 8 * 4096 * 64
 
 
 def test_fused_attention_backward_and_variants(call: Call) -> None:
@@ -184,6 +193,50 @@ def test_declared_on_the_op(call: Call) -> None:
     assert call("mine", kinds, kinds, more=from_jax).vector_flops == 5
     with pytest.raises(UsageError, match=r"\['flop'\]"):
         call("mine", kinds, kinds, more="meshcast.cost = {flop = 1.0 : f64}")
+
+
+@pytest.mark.parametrize("name", ["flops", "vector_flops", "transcendentals", "bytes"])
+@pytest.mark.parametrize("value", ['"x"', "-1.0e15 : f64", "true", "0x7FF0000000000000 : f64", "unit"])
+def test_declared_numbers_are_checked(call: Call, name: str, value: str) -> None:
+    kinds = ["tensor<8xf32>"]
+    with pytest.raises(InputError, match=rf"declared cost of custom call 'mine' says {name} = ") as caught:
+        call("mine", kinds, kinds, more=f"meshcast.cost = {{{name} = {value}}}")
+    assert caught.value.where == "test.mlir"
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-1", "null", "[1]", "1" + "0" * 400])
+def test_declared_json_is_checked(call: Call, text: str) -> None:
+    kinds = ["tensor<8xf32>"]
+    with pytest.raises(InputError, match="says flops"):
+        call("mine", kinds, kinds, more=f'mhlo.frontend_attributes = {{meshcast.cost = "{{\\22flops\\22: {text}}}"}}')
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("bf16", "bf16"), ("bfloat16", "bf16"), ("float32", "f32"), ("int8", "i8"), ("uint8", "ui8"), ("bool", "i1"),
+        ("float8_e4m3fn", "f8E4M3FN"), ("f8E5M2", "f8E5M2"), ("f8e5m2", "f8E5M2"), ("f8", "f8E4M3FN"), ("s8", "i8"),
+        ("complex64", "complex<f32>"),
+    ],
+)  # fmt: skip
+def test_declared_types_by_any_name(call: Call, name: str, dtype: str) -> None:
+    kinds = ["tensor<8xf32>"]
+    assert call("mine", kinds, kinds, more=f'meshcast.cost = {{flops = 1.0 : f64, dtype = "{name}"}}').dtype == dtype
+
+
+@pytest.mark.parametrize("value", ['"brain16"', '"token"', "16 : i64"])
+def test_declared_types_are_checked(call: Call, value: str) -> None:
+    kinds = ["tensor<8xf32>"]
+    with pytest.raises(InputError, match="says dtype = ") as caught:
+        call("mine", kinds, kinds, more=f"meshcast.cost = {{flops = 1.0 : f64, dtype = {value}}}")
+    assert "bf16" in (caught.value.fix or "")
+
+
+def test_declared_bytes_of_a_call_without_operands_are_written(call: Call) -> None:
+    cost = call("mine", [], ["tensor<8xf32>"], more="meshcast.cost = {bytes = 4096 : i64}")
+    assert (cost.operand_bytes, cost.written_bytes, cost.dtype) == ((), 4096, "f32")
+    with pytest.raises(InputError, match="flops and no dtype"):
+        call("mine", [], [], more="has_side_effect = true, meshcast.cost = {flops = 1.0 : f64}")
 
 
 def _rule(reading: OpReading) -> Cost:

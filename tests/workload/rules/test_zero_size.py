@@ -109,9 +109,7 @@ EMPTY = {
     "stablehlo.real_dynamic_slice": Case(["tensor<9x8xf32>", *["tensor<2xi32>"] * 3], [_E]),
     "stablehlo.reshape": Case([_E], ["tensor<0xf32>"]),
     "stablehlo.reverse": Case([_E], [_E], "dimensions = array<i64: 0>"),
-    "stablehlo.rng": Case(
-        [_S, _S, "tensor<2xi64>"], [_E], "rng_distribution = #stablehlo<rng_distribution NORMAL>"
-    ),
+    "stablehlo.rng": Case([_S, _S, "tensor<2xi64>"], [_E], "rng_distribution = #stablehlo<rng_distribution NORMAL>"),
     "stablehlo.reduce": Case([_E, _S], ["tensor<0xf32>"], "dimensions = array<i64: 1>", _body()),
     "stablehlo.reduce_window": Case([_E, _S], ["tensor<0x4xf32>"], _WINDOW, _body()),
     "stablehlo.scatter": Case([_E, "tensor<3x1xi32>", "tensor<3x8xf32>"], [_E], _SCATTER, _body()),
@@ -159,9 +157,7 @@ FROM_NOTHING = {
         ["tensor<2xui64>", "tensor<0x8xui32>"],
         "rng_algorithm = #stablehlo<rng_algorithm PHILOX>",
     ),
-    "stablehlo.scatter": Case(
-        ["tensor<9x8xf32>", "tensor<0x1xi32>", _E], ["tensor<9x8xf32>"], _SCATTER, _body()
-    ),
+    "stablehlo.scatter": Case(["tensor<9x8xf32>", "tensor<0x1xi32>", _E], ["tensor<9x8xf32>"], _SCATTER, _body()),
     "stablehlo.unary_einsum": Case([_E], [_F], 'einsum_config = "ij->j"'),
 }
 # One value a feature, whatever the batch: two statistics to write, a root each.

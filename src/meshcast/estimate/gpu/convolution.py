@@ -35,9 +35,14 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
         return _depthwise(kernel, shape, machine)
     element = width(shape.lhs_dtype)
     taps = math.prod(shape.kernel)
-    few = min(shape.in_channels // shape.feature_groups, shape.batch) < FEW_CHANNELS <= shape.out_channels
+    # A filter's gradient is written with channels and batch exchanged: its window is the image, its result the filter.
+    gradient = math.prod(shape.kernel) > math.prod(shape.out_spatial)
+    channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
+    few = channels < FEW_CHANNELS <= shape.out_channels
     # Dilated inputs (gradients of strided convolutions) multiply by zeros that `macs` leaves out: cuDNN skips them too.
-    dense = shape.batch * math.prod(shape.out_spatial) * shape.out_channels * shape.in_channels / groups * taps
+    dense = max(
+        1.0, shape.batch * math.prod(shape.out_spatial) * shape.out_channels * shape.in_channels / groups * taps
+    )
     product = Product(
         batch=groups,
         m=shape.batch * math.prod(shape.out_spatial) / (groups if shape.batch_groups > 1 else 1),

@@ -24,8 +24,11 @@ def output_elements(kernel: Kernel) -> float:
 
 
 def blocks(elements: float, machine: Machine) -> float:
-    """Thread blocks of a loop over `elements`."""
-    unroll = UNROLL if elements >= THREADS_PER_SM * machine.sms else 1
+    """Thread blocks of a loop over `elements`: a thread takes up to four once every thread of the GPU has one.
+
+    `blocks = elements / (128 u)`, `u = min(4, max(1, elements / threads))`: growing with elements and shrinking with SMs.
+    """
+    unroll = min(float(UNROLL), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
     return elements / (BLOCK * unroll)
 
 

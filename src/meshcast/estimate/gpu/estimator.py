@@ -16,11 +16,12 @@ from meshcast.estimate.gpu.elementwise import loop_fusion
 from meshcast.estimate.gpu.gemm import gemm
 from meshcast.estimate.gpu.indexed import gather, scatter
 from meshcast.estimate.gpu.machine import Machine, Work
-from meshcast.estimate.gpu.other import other, transpose
+from meshcast.estimate.gpu.other import declared, other, transpose
 from meshcast.estimate.gpu.parameters import Calibration, shipped_calibration
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.sorting import sort
 from meshcast.estimate.rates import matrix_rate, vector_rate
+from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 
@@ -35,7 +36,7 @@ _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
     KernelKind.SCATTER: scatter,
     KernelKind.SORT: sort,
     KernelKind.OTHER: other,
-    KernelKind.CUSTOM: other,
+    KernelKind.CUSTOM: declared,
 }
 
 
@@ -84,7 +85,12 @@ class GpuAnalytical:
 
     def work(self, kernel: Kernel, device: Device) -> Work:
         """What one kernel takes at the full clock."""
-        return _MODELS[kernel.kind](kernel, self._machine(device))
+        return self._work(kernel, self._machine(device))
+
+    def _work(self, kernel: Kernel, machine: Machine) -> Work:
+        if not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops):
+            return Work(time=machine.launch)  # tensors without elements
+        return _MODELS[kernel.kind](kernel, machine)
 
     def _machine(self, device: Device) -> Machine:
         return Machine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
@@ -92,10 +98,13 @@ class GpuAnalytical:
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times, energies and intervals of kernels."""
         machine = self._machine(device)
-        works = [_MODELS[kernel.kind](kernel, machine) for kernel in kernels]
+        works = [self._work(kernel, machine) for kernel in kernels]
         results = [clocked(work, machine, self.clocks) for work in works]
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
-        time = column(r.time for r in results)
+        bound = Roofline().estimate(kernels, device)
+        # Never faster than light; peaks are quoted below the highest clock.
+        light = np.maximum(bound.compute_time / machine.boost, bound.memory_time)
+        time = np.maximum(column(r.time for r in results), light)
         slowed = time / np.maximum(column(w.time for w in works), 1e-12)
         compute = np.minimum(column(w.compute for w in works) * slowed, time)
         memory = np.minimum(column(w.memory for w in works), time)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import instructions, loop, output_elements
 from meshcast.estimate.gpu.elementwise import transpose as tiled
 from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.rates import matrix_rate
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import DTYPE_BITS, Window
 
 
+def declared(kernel: Kernel, machine: Machine) -> Work:
+    """A custom call by what it declares: the longer of its products, at a GEMM's share of peak, and its bytes."""
+    rate = matrix_rate(kernel, machine.device) if kernel.matrix_flops else None
+    products = kernel.matrix_flops / (rate.flops * machine.boost * machine.parameters.tensor_share) if rate else 0.0
+    issued = instructions(kernel, machine)
+    moved = loop(output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine)
+    joules = matrix_joules(kernel.matrix_flops, rate, machine.device) if rate else 0.0
+    time, compute = max(moved.time, machine.launch + products), max(moved.compute, products)
+    return replace(moved, time=time, compute=compute, matrix_joules=joules)
+
+
 def other(kernel: Kernel, machine: Machine) -> Work:
-    """Windows, random numbers, FFTs, factorisations, unknown calls."""
+    """Windows, random numbers, FFTs, factorisations."""
     shape = kernel.geometry
     elements = output_elements(kernel)
     issued = instructions(kernel, machine)

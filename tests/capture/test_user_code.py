@@ -1,0 +1,110 @@
+"""Targets in the user's own Python: none sees another's modules, and ours come out unharmed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshcast.capture import load
+from meshcast.pipeline import predict
+
+STEP = """
+from __future__ import annotations
+import dataclasses
+import jax, jax.numpy as jnp
+from common import SIZE
+{imports}
+
+@dataclasses.dataclass(kw_only=True)
+class Settings:
+    size: int = SIZE
+
+def build():
+    def fn(x):
+        import late  # imported while it is traced
+        return x @ x * late.SCALE
+    return fn, (jax.ShapeDtypeStruct((Settings().size,) * 2, jnp.float32),)
+"""
+
+
+def _folder(root: Path, name: str, size: int, *, file: str = "step.py", imports: str = "") -> str:
+    folder = root / name
+    folder.mkdir()
+    (folder / "common.py").write_text(f"SIZE = {size}\n")
+    (folder / "late.py").write_text(f"SCALE = {size}\n")
+    (folder / file).write_text(STEP.format(imports=imports))
+    return f"{folder / file}:build"
+
+
+def test_targets_do_not_see_each_others_modules(tmp_path: Path) -> None:
+    first, second = _folder(tmp_path, "ua", 128), _folder(tmp_path, "ub", 256)
+    path, modules = list(sys.path), set(sys.modules)
+    assert [predict(target).flops // 2 for target in (first, second, first)] == [
+        pytest.approx(size**3, rel=0.01) for size in (128, 256, 128)
+    ]
+    assert sys.path == path
+    left = set(sys.modules) - modules
+    assert not {name for name in left if name.split("_")[0] in ("common", "late", "step")}
+
+
+def test_a_folder_that_the_target_adds_is_forgotten_too(tmp_path: Path) -> None:
+    targets = []
+    for name, size in (("ua", 64), ("ub", 32)):
+        extra = tmp_path / f"{name}_extra"
+        extra.mkdir()
+        (extra / "common.py").write_text(f"SIZE = {size}\n")
+        target = _folder(tmp_path, name, 8)
+        (tmp_path / name / "common.py").unlink()
+        step = tmp_path / name / "step.py"
+        added = step.read_text().replace("from common", f"import sys\nsys.path.insert(0, {str(extra)!r})\nfrom common")
+        step.write_text(added)
+        targets.append(target)
+    for target, size in zip(targets, (64, 32), strict=True):
+        assert f"tensor<{size}x{size}xf32>" in load(target).text
+
+
+def test_a_file_may_have_the_name_of_an_installed_module(tmp_path: Path) -> None:
+    import json
+
+    target = _folder(tmp_path, "ua", 16, file="json.py")
+    assert "tensor<16x16xf32>" in load(target).text
+    assert sys.modules["json"] is json
+
+
+def test_a_neighbour_may_import_the_target_by_its_name(tmp_path: Path) -> None:
+    target = _folder(tmp_path, "ua", 16, imports="LIMIT = 3\nimport helper\nassert helper.LIMIT == 3")
+    (tmp_path / "ua" / "helper.py").write_text("from step import LIMIT\n")
+    load(target)
+    assert "step" not in sys.modules
+
+
+def test_modules_by_name_come_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("ua", 16), ("ub", 32)):
+        _folder(tmp_path, name, size)
+        monkeypatch.chdir(tmp_path / name)
+        assert f"tensor<{size}x{size}xf32>" in load("step:build").text
+
+
+def test_modules_that_were_there_before_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = _folder(tmp_path, "ua", 16)
+    monkeypatch.syspath_prepend(tmp_path / "ua")
+    import common  # type: ignore[import-not-found]
+
+    try:
+        load(target)
+        assert sys.modules["common"] is common
+    finally:
+        del sys.modules["common"]
+
+
+def test_a_failing_target_leaves_nothing_behind(tmp_path: Path) -> None:
+    from meshcast.errors import InputError
+
+    target = _folder(tmp_path, "ua", 16, imports="raise RuntimeError('not today')")
+    path = list(sys.path)
+    with pytest.raises(InputError, match="not today"):
+        load(target)
+    assert sys.path == path
+    assert "common" not in sys.modules

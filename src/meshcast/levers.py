@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshcast.estimate import EstimatedKernels, KernelEstimate, estimate_kernels
-from meshcast.hardware import Cluster, Device
+from meshcast.estimate import EstimatedKernels, KernelEstimate
+from meshcast.hardware import Cluster
 from meshcast.lower import CostKey, Kernel, LoweredProgram
 from meshcast.network import collective_time
 from meshcast.results.prediction import Lever
-from meshcast.simulate import KernelTimes, Simulator
+from meshcast.simulate import KernelTimes
 from meshcast.workload.graph import Collective, Gemm
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def find_levers(run: Run, limit: int = 3) -> list[Lever]:
 
 
 def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
-    lowered, timeline = run.lowered, run.timeline
-    simulator = Simulator(lowered)
+    lowered, timeline, simulator = run.lowered, run.timeline, run.simulator
 
     def again(kernels: KernelTimes) -> float:
         return simulator.duration(kernels, lambda kernel: run.collective(kernel).seconds)
@@ -43,9 +42,9 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
             network = _Network(_faster_level(run.cluster, position))
             yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, network.seconds)
     if timeline.breakdown.memory > 0:
-        yield "twice the memory bandwidth", again(_on(run, _faster_memory(run.device)))
+        yield "twice the memory bandwidth", again(_rescaled(run.kernels, memory=0.5))
     if timeline.breakdown.compute > 0:
-        yield f"twice the arithmetic rate of a {run.device.name}", again(_on(run, _faster_engines(run.device)))
+        yield "twice the arithmetic rate", again(_rescaled(run.kernels, compute=0.5))
     if any(kernel.recomputed for kernel, _ in lowered.schedule.walk()):
         yield "keep activations instead of recomputing them", again(_WithoutRecomputation(kernels=run.kernels))
     scores = _score_traffic(lowered)
@@ -83,27 +82,23 @@ class _WithoutRecomputation:
         return replace(estimate, time=0.0) if kernel.recomputed else estimate
 
 
-def _on(run: Run, device: Device) -> EstimatedKernels:
-    return estimate_kernels(run.lowered, device, run.estimators, approximate=True)
-
-
 def _faster_level(cluster: Cluster, position: int) -> Cluster:
     levels = list(cluster.levels)
     levels[position] = replace(levels[position], link_bandwidth=2 * levels[position].link_bandwidth)
     return replace(cluster, levels=tuple(levels))
 
 
-def _faster_memory(device: Device) -> Device:
-    return replace(device, memory_bandwidth=2 * device.memory_bandwidth)
-
-
-def _faster_engines(device: Device) -> Device:
+def _rescaled(kernels: EstimatedKernels, *, compute: float = 1.0, memory: float = 1.0) -> EstimatedKernels:
+    """Every kernel with its arithmetic or its traffic at another speed; what is neither stays as long as it was."""
     return replace(
-        device,
-        matrix_flops={k: 2 * v for k, v in device.matrix_flops.items()},
-        vector_flops={k: 2 * v for k, v in device.vector_flops.items()},
-        transcendental_rate=2 * device.transcendental_rate if device.transcendental_rate else None,
+        kernels,
+        by_key={k: _with(e, e.compute_time * compute, e.memory_time * memory) for k, e in kernels.by_key.items()},
     )
+
+
+def _with(estimate: KernelEstimate, compute: float, memory: float) -> KernelEstimate:
+    saved = max(estimate.compute_time, estimate.memory_time) - max(compute, memory)
+    return replace(estimate, time=max(0.0, estimate.time - saved), compute_time=compute, memory_time=memory)
 
 
 def _score_traffic(lowered: LoweredProgram) -> dict[CostKey, float]:
@@ -128,8 +123,6 @@ def _score_traffic(lowered: LoweredProgram) -> dict[CostKey, float]:
 
 def _less_traffic(kernels: EstimatedKernels, shares: dict[CostKey, float]) -> EstimatedKernels:
     def lighter(estimate: KernelEstimate, share: float) -> KernelEstimate:
-        memory = estimate.memory_time * (1 - share)
-        saved = max(estimate.compute_time, estimate.memory_time) - max(estimate.compute_time, memory)
-        return replace(estimate, time=max(0.0, estimate.time - saved), memory_time=memory)
+        return _with(estimate, estimate.compute_time, estimate.memory_time * (1 - share))
 
     return replace(kernels, by_key={k: lighter(e, shares[k]) if k in shares else e for k, e in kernels.by_key.items()})

@@ -121,7 +121,10 @@ def test_processes_give_the_same_rows(folder: Path) -> None:
 
 
 def test_json_lines_and_summary_follow_the_contract(folder: Path) -> None:
-    lines = [json.loads(line) for line in command("programs", str(folder), "--on", "h200", "--json")]
+    lines = [
+        json.loads(line)
+        for line in command("programs", str(folder), "--on", "h200", "--fidelity", "roofline", "--json")
+    ]
     assert len(lines) == 4
     for line in lines[:3]:
         assert {"id", "group", "measured", "predicted", "unit", "error"} <= line.keys()
@@ -222,7 +225,7 @@ def test_interrupt_prints_what_is_done(folder: Path, monkeypatch: pytest.MonkeyP
 
 def test_markdown_page(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "programs")
-    command("programs", str(folder), "--markdown", str(tmp_path / "page.md"))
+    command("programs", str(folder), "--fidelity", "roofline", "--markdown", str(tmp_path / "page.md"))
     page = (tmp_path / "page.md").read_text()
     assert "meshcast validate programs .. --on h200 --fidelity roofline" in page
     assert str(folder) not in page.replace(str(folder / "programs"), "")

@@ -22,6 +22,7 @@ from meshcast.errors import InputError
 __all__ = ["deserialize_portable", "func", "ir", "make_context", "parse", "sdy", "stablehlo", "to_bytecode"]
 
 _CORRUPTED = "the file is damaged: copy it again"
+SMALL_MODULE = 2**20  # characters or bytes
 
 
 @functools.cache
@@ -44,9 +45,22 @@ def make_context() -> ir.Context:
     return context
 
 
+@functools.cache
+def _small_module_context() -> ir.Context:
+    return make_context()
+
+
+def context_for(source: str | bytes) -> ir.Context:
+    """A context to read a module in: one for all small modules, which costs nothing to make; a fresh one for large ones.
+
+    A context keeps every constant it has seen for as long as it lives: large modules must be able to take theirs along.
+    """
+    return _small_module_context() if len(source) <= SMALL_MODULE else make_context()
+
+
 def parse(source: str | bytes, *, where: str) -> ir.Module:
     """The module in MLIR text or bytecode, or a typed error that names the line and the unknown op."""
-    context = make_context()
+    context = context_for(source)
     try:
         with context:
             return ir.Module.parse(source)

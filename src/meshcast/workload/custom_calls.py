@@ -42,6 +42,11 @@ _DTYPE_FIX = f"dtype is one of {', '.join(name for name in DTYPE_BITS if name !=
 _registered: dict[str, Rule] = {}  # the users' rules, by name or pattern
 
 
+def registered_rules() -> tuple[tuple[str, Rule], ...]:
+    """The users' rules at this moment: part of what a workload depends on, for whoever keeps one."""
+    return tuple(_registered.items())
+
+
 def register_custom_call(target_name: str, rule: Rule, *, replace: bool = False) -> None:
     """Costs every custom call to `target_name` (a name, or a pattern with `*`) by `rule` from now on.
 

@@ -43,6 +43,13 @@ class Tensor:
         """Bytes in memory, sub-byte types packed."""
         return (self.elements * DTYPE_BITS[self.dtype] + 7) // 8
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.shape, self.dtype))
+
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 

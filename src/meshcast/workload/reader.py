@@ -14,7 +14,7 @@ from meshcast.workload.custom_calls import custom_call_cost
 from meshcast.workload.graph import Block, Cost, Op, OpKind, Tensor
 from meshcast.workload.local_types import LocalTypes
 from meshcast.workload.rule import OpReading
-from meshcast.workload.rules import REFUSED, RULES
+from meshcast.workload.rules import REFUSED, RULES, SHAPE_ONLY
 from meshcast.workload.trip_count import trip_count
 from meshcast.workload.workload import Workload
 
@@ -60,6 +60,7 @@ class _Reader:
         self._shardings: dict[int, Any] = {}
         self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
         self._warnings: dict[str, None] = {}
+        self._shape_costs: dict[tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]], Cost] = {}
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
             "stablehlo.case": self._branch,
@@ -129,8 +130,7 @@ class _Reader:
         return index
 
     def _results(self, operation: Any) -> tuple[int, ...]:
-        attributes = operation.attributes
-        if "sdy.sharding" in attributes and self._program.partitioned:
+        if self._program.partitioned and "sdy.sharding" in (attributes := operation.attributes):
             shardings = sdy.TensorShardingPerValueAttr(attributes["sdy.sharding"]).shardings
             return tuple(self._define(r, s) for r, s in zip(operation.results, shardings, strict=True))
         return tuple(self._define(result, None) for result in operation.results)
@@ -171,17 +171,20 @@ class _Reader:
             )
         operands = self._operands(operation)
         results = self._results(operation)
-        reading = OpReading(
-            name=name,
-            operands=self._tensors_of(operands),
-            results=self._tensors_of(results),
-            op=operation,
-            location=self._where(location, scope),
-        )
+        takes, gives = self._tensors_of(operands), self._tensors_of(results)
+        if name in SHAPE_ONLY:
+            key = (name, takes, gives)
+            cost = self._shape_costs.get(key)
+            if cost is None:
+                cost = self._shape_costs[key] = rule(OpReading(name=name, operands=takes, results=gives, op=operation))
+            self._emit(name, cost, operands, results, location, ops)
+            return
+        where = self._where(location, scope)
+        reading = OpReading(name=name, operands=takes, results=gives, op=operation, location=where)
         for implied in self._collectives.implied(reading, operands, results, self._shardings):
             operands = (*operands, self._emit_halo(implied, operands, location, ops))
-        cost = _copy_cost(reading) if "meshcast.copy" in operation.attributes else rule(reading)
-        self._emit(name, cost, operands, results, location, ops)
+        copied = name == "stablehlo.transpose" and "meshcast.copy" in operation.attributes
+        self._emit(name, _copy_cost(reading) if copied else rule(reading), operands, results, location, ops)
 
     def _emit(
         self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],

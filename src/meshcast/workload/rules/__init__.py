@@ -47,6 +47,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {name: _or_nothing(rule) for topic in _TOPICS for name, rule in topic.RULES.items()}
 )
 
+# Ops whose cost follows from their types alone: equal ones need to be worked out once.
+SHAPE_ONLY: frozenset[str] = frozenset(elementwise.RULES)
+
 STRUCTURAL: frozenset[str] = frozenset(
     {
         "func.call",
@@ -63,4 +66,4 @@ REFUSED: Mapping[str, str] = MappingProxyType(
     }
 )
 
-__all__ = ["REFUSED", "RULES", "STRUCTURAL"]
+__all__ = ["REFUSED", "RULES", "SHAPE_ONLY", "STRUCTURAL"]

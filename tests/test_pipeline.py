@@ -1,0 +1,72 @@
+"""The stages joined: what is kept between predictions, and what that may never change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshcast import pipeline
+from meshcast.errors import UsageError
+from meshcast.pipeline import Options, predict, prepare
+from meshcast.workload.custom_calls import register_custom_call
+from meshcast.workload.graph import Cost, OpKind
+
+LOOP = """
+func.func public @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %0 = stablehlo.while(%y = %x) : tensor<64x64xf32>
+    cond {
+      %s = stablehlo.constant dense<true> : tensor<i1>
+      stablehlo.return %s : tensor<i1>
+    } do {
+      %z = stablehlo.dot_general %y, %y, contracting_dims = [1] x [0]
+        : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      stablehlo.return %z : tensor<64x64xf32>
+    }
+  return %0 : tensor<64x64xf32>
+}"""
+CALL = """
+func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = stablehlo.custom_call @pipeline_test_call(%x) : (tensor<64xf32>) -> tensor<64xf32>
+  return %0 : tensor<64xf32>
+}"""
+
+
+def test_the_same_program_is_lowered_once(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.mlir", tmp_path / "second.mlir"
+    first.write_text(LOOP)
+    second.write_text(LOOP)
+    options = Options(on="h200", trip_counts={"*": 3})
+    one, two = prepare(first, options), prepare(second, options)
+    assert one.lowered.schedule is two.lowered.schedule
+    assert (one.workload.name, two.workload.name) == ("first", "second")
+
+
+def test_what_shapes_a_program_is_part_of_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "loop.mlir"
+    path.write_text(LOOP)
+    three, six = (predict(path, on="h200", trip_counts={"*": n}, fidelity="roofline") for n in (3, 6))
+    assert six.flops == 2 * three.flops
+
+
+def test_a_rule_registered_later_counts(tmp_path: Path) -> None:
+    path = tmp_path / "call.mlir"
+    path.write_text(CALL)
+    guessed = predict(path, on="h200", approximate=True)
+    register_custom_call("pipeline_test_call", lambda reading: Cost(kind=OpKind.CUSTOM, dtype="f32", vector_flops=1e9))
+    assert guessed.flops == 0
+    assert predict(path, on="h200", approximate=True).flops == 1e9
+
+
+def test_few_programs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "KEPT_PROGRAMS", 2)
+    path = tmp_path / "loop.mlir"
+    path.write_text(LOOP)
+    for trips in range(1, 6):
+        predict(path, on="h200", trip_counts={"*": trips})
+    assert len(pipeline._LOWERED) == 2
+
+
+def test_an_unknown_setting_is_named() -> None:
+    with pytest.raises(UsageError, match="no setting 'fidelty'"):
+        predict("x.mlir", fidelty="roofline")

@@ -15,7 +15,7 @@ from meshcast.simulate import KernelTimes
 from meshcast.workload.graph import Collective, Gemm
 
 if TYPE_CHECKING:
-    from meshcast.pipeline import Run
+    from meshcast.run import Run
 
 # Below this share of the step a change is not worth a line.
 WORTH_SAYING = 0.01

@@ -15,7 +15,7 @@ from meshcast.workload.workload import Workload
 
 if TYPE_CHECKING:
     from meshcast.lower.kernel import Kernel
-    from meshcast.pipeline import Run
+    from meshcast.run import Run
 
 WORKLOAD_SCHEMA = "meshcast.workload/1"
 KERNELS_SCHEMA = "meshcast.kernels/1"

@@ -1,0 +1,30 @@
+"""Infeasible is a result: demand, bound, gap, and the levers that would close it."""
+
+from __future__ import annotations
+
+from meshcast.results import Infeasible
+from meshcast.simulate import MemoryUse
+from meshcast.units import format_bytes
+
+
+def does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
+    """Why a program with this memory cannot run, and what would let it."""
+    held = memory.arguments + memory.outputs - memory.aliased
+    levers = []
+    state = sum(size for role, size in memory.by_role.items() if role in ("parameter", "optimizer_state"))
+    if state > memory.peak // 4:
+        levers.append(f"shard parameters and optimizer state further: {format_bytes(state)} of them lie on each device")
+    if memory.temporaries > memory.peak // 4:
+        levers.append(
+            "recompute activations (jax.checkpoint) or use smaller microbatches: "
+            f"temporaries take {format_bytes(memory.temporaries)}"
+        )
+    if memory.outputs > memory.aliased + memory.peak // 10:
+        levers.append("donate the arguments that outputs replace (donate_argnums)")
+    if memory.by_role.get("cache", 0) > memory.peak // 4:
+        levers.append("shorten the context, quantise the cache, or shard it over more devices")
+    factor = memory.peak / capacity
+    levers.append(f"use {factor:.1f} times as many devices, or devices with at least {format_bytes(memory.peak)}")
+    if held > capacity:
+        levers.append("arguments and outputs alone exceed the memory: no change of the schedule can help")
+    return Infeasible(resource="memory_bytes", demand=memory.peak, bound=capacity, levers=tuple(levers))

@@ -199,7 +199,9 @@ def main() -> None:
             print(json.dumps({"machine": machine, **asdict(figure), "ratio": figure.ratio}), flush=True)
         else:
             verdict = "" if figure.seconds <= figure.limit_seconds else "  MISSED"
-            line = f"{figure.what}: {figure.seconds:.3f} s = {figure.ratio:.1f} x {figure.floor}; budget {figure.budget}"
+            line = (
+                f"{figure.what}: {figure.seconds:.3f} s = {figure.ratio:.1f} x {figure.floor}; budget {figure.budget}"
+            )
             print(line + verdict, flush=True)
 
 

@@ -35,6 +35,18 @@ def test_the_stages_one_by_one(tmp_path: Path) -> None:
     assert run.predict().step_time_s == run.timeline.duration
 
 
+def test_every_object_prints_in_a_terminal_and_a_notebook(tmp_path: Path) -> None:
+    (tmp_path / "add.mlir").write_text(ADD)
+    program = meshcast.load(tmp_path / "add.mlir")
+    run = meshcast.prepare(program, meshcast.Options(on="h200"))
+    shown = [program, run.workload, run.lowered, run, run.timeline, run.memory, run.device, run.cluster, run.predict()]
+    for thing in shown:
+        text = str(thing)
+        assert "\n" in text
+        assert not text.startswith(type(thing).__name__ + "(")
+        assert "<t" in thing._repr_html_()  # type: ignore[attr-defined]
+
+
 def test_importing_meshcast_does_not_import_jaxlib() -> None:
     code = "import meshcast, sys; assert not any(name.split('.')[0] in ('jax', 'jaxlib') for name in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ RANKS = {
     name: rank
     for rank, names in enumerate(
         [
-            ("version", "errors"),
+            ("version", "errors", "display"),
             ("units", "mesh", "child"),
             ("hardware", "models"),
             ("capture",),

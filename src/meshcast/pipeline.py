@@ -15,6 +15,7 @@ from meshcast.estimate import Estimator, load_estimator
 from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Device, resolve
 from meshcast.lower import LoweredProgram, lower
+from meshcast.mesh import Mesh
 from meshcast.options import Options as Options
 from meshcast.partition import partition
 from meshcast.results import Prediction
@@ -128,6 +129,14 @@ def _device_count(workload: Workload, asked: int | None) -> tuple[int, tuple[str
     raise UsageError(
         f"the program is sharded over {workload.devices} devices ({workload.mesh}), not {asked}",
         where="--devices",
-        fix="change the mesh with --mesh, e.g. --mesh "
-        + ",".join(f"{name}={size}" for name, size in workload.mesh.axes),
+        fix=f"change the mesh, e.g. --mesh {_rescaled_mesh(workload.mesh, asked)}",
     )
+
+
+def _rescaled_mesh(mesh: Mesh, devices: int) -> str:
+    """A mesh of that many devices with the same axes: the first axis that can takes the change."""
+    for name, size in mesh.axes:
+        others = mesh.size // size
+        if devices % others == 0:
+            return str(Mesh.of({**mesh.sizes, name: devices // others}))
+    return str(mesh)

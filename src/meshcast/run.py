@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from meshcast.display import Rows, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.rates import matrix_rate
@@ -21,6 +22,7 @@ from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.engine import Simulator
+from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
 from meshcast.workload.graph import Gemm
@@ -30,6 +32,7 @@ from meshcast.workload.graph import Gemm
 NETWORK_FACTOR, NETWORK_START_S = 2.0, 30e-6
 
 
+@shown
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A lowered program on chosen hardware: estimate, simulate and predict from here."""
@@ -40,6 +43,17 @@ class Run:
     estimators: tuple[Estimator, ...]
     options: Options
     notes: tuple[str, ...] = ()
+
+    def summary_rows(self) -> Rows:
+        """What runs where, and how long and large it is."""
+        return [
+            ("program", self.workload.name),
+            ("on", f"{self.devices} x {self.device.name}" + (f" ({self.cluster.name})" if self.devices > 1 else "")),
+            ("launches", f"{self.lowered.kernel_count:,} in a step"),
+            ("fidelity", self.fidelity),
+            ("step", format_time(self.timeline.duration)),
+            ("peak memory", f"{format_bytes(self.memory.peak)} of {format_bytes(self.device.memory_bytes)}"),
+        ]
 
     @property
     def device(self) -> Device:

@@ -159,6 +159,20 @@ def test_recomputed_work_is_told_apart() -> None:
     assert totals.recomputed_flops < sum(totals.matrix_flops.values())
 
 
+def test_recomputation_that_cannot_be_told_is_said() -> None:
+    text = """
+    func.func public @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+      %0 = stablehlo.optimization_barrier %x : tensor<8x8xf32>
+      %1 = stablehlo.add %0, %0 : tensor<8x8xf32>
+      return %1 : tensor<8x8xf32>
+    }"""
+    assert any("recompute" in warning for warning in read_text(text).warnings)
+    located = text.replace(
+        "%1 = stablehlo.add %0, %0 : tensor<8x8xf32>", '%1 = stablehlo.add %0, %0 : tensor<8x8xf32> loc("add")'
+    )
+    assert not read_text(located).warnings
+
+
 def test_an_unknown_custom_call_is_refused_or_guessed() -> None:
     text = """
     func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {

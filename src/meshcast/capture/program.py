@@ -11,6 +11,7 @@ from meshcast.capture.device_ids import count_devices
 from meshcast.capture.mlir import ir, sdy, to_bytecode
 from meshcast.capture.roles import Role as Role
 from meshcast.capture.roles import role_of
+from meshcast.display import Rows, shown
 from meshcast.errors import InputError
 from meshcast.mesh import Mesh
 
@@ -25,6 +26,7 @@ class Argument:
     aliased_output: int | None
 
 
+@shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A captured program. `module` is an MLIR module object; treat it as read-only (stages clone before rewriting)."""
@@ -52,8 +54,19 @@ class Program:
         """The program as StableHLO text."""
         return str(self.module)
 
-    def __str__(self) -> str:
-        return f"Program {self.name}: {len(self.arguments)} arguments, mesh {self.mesh}, from {self.source}"
+    def summary_rows(self) -> Rows:
+        """Where it came from, its mesh and its arguments by role."""
+        roles: dict[str, int] = {}
+        for argument in self.arguments:
+            roles[argument.role.value] = roles.get(argument.role.value, 0) + 1
+        donated = sum(argument.donated for argument in self.arguments)
+        return [
+            ("program", self.name),
+            ("from", self.source),
+            ("devices", f"{self.devices} ({self.mesh})" + (", partitioned" if self.partitioned else "")),
+            ("arguments", ", ".join(f"{n} {role}" for role, n in roles.items()) + f"; {donated} donated"),
+            ("sha256", self.sha256),
+        ]
 
 
 def entry_function(module: Any, *, where: str) -> Any:

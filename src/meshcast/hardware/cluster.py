@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from meshcast.display import Rows, shown
 from meshcast.errors import UsageError
 from meshcast.hardware.device import Device, Fact, Source
+from meshcast.units import format_rate
 
 Topology = Literal["switch", "ring", "torus", "full"]
 
@@ -43,6 +45,7 @@ class NetworkLevel:
         return self.links * self.link_bandwidth
 
 
+@shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """Equal devices and the network levels between them, innermost first."""
@@ -56,6 +59,17 @@ class Cluster:
     notes: str = ""
     facts: Mapping[str, Fact] = field(hash=False, repr=False)
     sources: Mapping[str, Source] = field(hash=False, repr=False)
+
+    def summary_rows(self) -> Rows:
+        """Its device and its levels, from the inside out."""
+        return [
+            ("cluster", f"{self.name}: {self.title}"),
+            ("device", f"{self.device.name}: {self.device.title}"),
+            *(
+                (level.name, f"{level.size:,} devices, {level.topology}, {format_rate(level.bandwidth)} a device")
+                for level in self.levels
+            ),
+        ]
 
     def for_devices(self, count: int) -> Cluster:
         """The cluster with only the levels that `count` devices span, when they are packed densely.

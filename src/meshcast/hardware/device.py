@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from meshcast.display import Rows, shown
 from meshcast.errors import UnsupportedError, nearest
+from meshcast.units import format_bytes, format_rate
 
 Kind = Literal["gpu", "tpu", "cpu"]
 
@@ -42,6 +44,7 @@ class Energy:
     memory_per_byte: float | None = None
 
 
+@shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One accelerator: peaks in FLOP/s (dense, a multiply-add is 2), bytes, bytes/s, hertz, watts, seconds.
@@ -86,6 +89,18 @@ class Device:
     notes: str = ""
     facts: Mapping[str, Fact] = field(hash=False, repr=False)
     sources: Mapping[str, Source] = field(hash=False, repr=False)
+
+    def summary_rows(self) -> Rows:
+        """The data sheet in a few lines."""
+        peaks = ", ".join(f"{format_rate(rate, 'FLOP/s')} {dtype}" for dtype, rate in self.matrix_flops.items())
+        return [
+            ("device", f"{self.name}: {self.title}"),
+            ("matrix peaks", peaks),
+            ("memory", f"{format_bytes(self.memory_bytes)} at {format_rate(self.memory_bandwidth)}"),
+            ("cache", format_bytes(self.cache_bytes)),
+            ("cores", f"{self.cores} at {self.clock_hz / 1e9:.2f} GHz"),
+            ("power", f"{self.tdp_watts:.0f} W"),
+        ]
 
     def matrix_peak(self, dtype: str) -> float:
         """Dense FLOP/s of the matrix engine on `dtype` operands.

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from meshcast.display import Rows, shown
 from meshcast.mesh import Mesh
+from meshcast.units import format_bytes
 from meshcast.workload.graph import Collective, Geometry, Tensor
 from meshcast.workload.workload import Workload
 
@@ -173,6 +175,7 @@ class Schedule:
                     yield from body.walk(count)
 
 
+@shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredProgram:
     """What one device runs: a schedule of kernels over values whose views are resolved to the buffer they share."""
@@ -186,6 +189,21 @@ class LoweredProgram:
     def mesh(self) -> Mesh:
         """The devices of the whole program."""
         return self.workload.mesh
+
+    def summary_rows(self) -> Rows:
+        """Launches by kind, with what they move and do."""
+        launches: dict[str, int] = {}
+        moved = 0
+        for kernel, count in self.schedule.walk():
+            launches[kernel.kind.value] = launches.get(kernel.kind.value, 0) + count
+            moved += count * (kernel.read_bytes + kernel.written_bytes) if kernel.collective is None else 0
+        return [
+            ("program", self.workload.name),
+            ("backend", self.backend),
+            ("launches", f"{self.kernel_count:,} in a step"),
+            *((f"  {kind}", f"{count:,}") for kind, count in sorted(launches.items(), key=lambda item: -item[1])),
+            ("memory traffic", format_bytes(moved)),
+        ]
 
     @property
     def kernel_count(self) -> int:

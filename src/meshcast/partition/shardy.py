@@ -35,10 +35,14 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
             where="--mesh",
             fix="override it before partitioning",
         )
+    if mesh and not program.mesh.axes:
+        raise UsageError(
+            "the program is not sharded: it has no mesh to override",
+            where="--mesh",
+            fix="capture it with shardings over an AbstractMesh; --devices N runs N copies of it",
+        )
     target = _resized(program, mesh)
     if program.partitioned or not _is_sharded(program):
-        if mesh and not program.partitioned:
-            raise UsageError("the program has no mesh to override", where=program.name, fix="capture it with shardings")
         return program if program.partitioned else flatten(program)
     if target.size == 1:
         return flatten(replace(program, mesh=target))

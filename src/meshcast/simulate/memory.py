@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshcast.display import Rows, shown
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.simulate.buffers import Buffer, lifetimes
+from meshcast.units import format_bytes
 from meshcast.workload.graph import Tensor
 
 
+@shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
     """Bytes on one device; `peak = arguments + outputs + temporaries - aliased`."""
@@ -25,6 +28,17 @@ class MemoryUse:
     temporaries: int
     aliased: int
     by_role: dict[str, int]
+
+    def summary_rows(self) -> Rows:
+        """The peak and its parts."""
+        return [
+            ("peak", format_bytes(self.peak)),
+            ("arguments", format_bytes(self.arguments)),
+            *((f"  {role.replace('_', ' ')}", format_bytes(size)) for role, size in self.by_role.items()),
+            ("outputs", format_bytes(self.outputs)),
+            ("temporaries", format_bytes(self.temporaries)),
+            ("aliased", format_bytes(self.aliased)),
+        ]
 
 
 def peak_memory(lowered: LoweredProgram) -> MemoryUse:

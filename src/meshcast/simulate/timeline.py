@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from meshcast.display import Rows, shown
 from meshcast.lower.kernel import Kernel
+from meshcast.units import format_time
 
 COMPUTE, COMMUNICATION = "compute", "communication"
 
@@ -69,6 +71,7 @@ class Repeat:
     end: float
 
 
+@shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """What one rank does, loops kept folded."""
@@ -86,3 +89,13 @@ class Timeline:
                 yield span, count
             else:
                 yield from span.body.walk(count * span.trips)
+
+    def summary_rows(self) -> Rows:
+        """The duration and where it goes."""
+        parts = ("compute", "memory", "exposed_communication", "overhead", "idle")
+        return [
+            ("duration", format_time(self.duration)),
+            *((f"  {part.replace('_', ' ')}", format_time(getattr(self.breakdown, part))) for part in parts),
+            ("communication", f"{format_time(self.communication_busy)} on its stream"),
+            ("spans", f"{len(self.spans)} at the top level, loops folded"),
+        ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-
 from meshcast.units import format_bytes, format_flops
 from meshcast.workload.workload import Workload
 
@@ -29,14 +27,3 @@ def summary_rows(workload: Workload) -> list[tuple[str, str]]:
         rows.append((kind, f"{format_bytes(sent)} sent per device"))
     rows += [("warning", text) for text in workload.warnings]
     return rows
-
-
-def summary_text(workload: Workload) -> str:
-    """The summary, one line each."""
-    return "\n".join(f"{label:<16}{value}" for label, value in summary_rows(workload))
-
-
-def summary_html(workload: Workload) -> str:
-    """The summary as an HTML table, for notebooks."""
-    cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in summary_rows(workload))
-    return f"<table>{cells}</table>"

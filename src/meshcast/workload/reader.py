@@ -60,6 +60,7 @@ class _Reader:
         self._shardings: dict[int, Any] = {}
         self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
         self._warnings: dict[str, None] = {}
+        self._barriers = self._located = False  # whether recomputation may be there, and could be told
         self._shape_costs: dict[tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]], Cost] = {}
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
@@ -99,6 +100,11 @@ class _Reader:
         if not ops and not outputs:
             raise InputError("the module is empty: its entry function does nothing", where=program.source)
         self._refuse_unused_trip_counts()
+        if self._barriers and not self._located:
+            self._warnings[
+                "the program may recompute (it has optimization barriers) but has no debug locations to tell what: "
+                "MFU counts recomputed work too"
+            ] = None
         return Workload(
             name=program.name,
             tensors=tuple(self._tensors),
@@ -190,6 +196,7 @@ class _Reader:
         self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
         blocks: tuple[Block, ...] = (), trips: int = 1,
     ) -> None:  # fmt: skip
+        self._located |= bool(location)
         ops.append(
             Op(
                 name=name,
@@ -212,6 +219,7 @@ class _Reader:
 
     def _forward(self, operation: Any, ops: list[Op], scope: str) -> None:
         """Results that are their operands under another name."""
+        self._barriers |= operation.name == "stablehlo.optimization_barrier"
         operands = self._operands(operation)
         for result, value in zip(operation.results, operands, strict=False):
             self._ids[result] = value

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.capture.program import Argument
+from meshcast.display import Rows, shown
 from meshcast.mesh import Mesh
 from meshcast.workload.graph import Block, Collective, Op, OpKind, Tensor
 
@@ -42,6 +43,7 @@ class Totals:
         return sum(self.matrix_flops.values()) + sum(self.vector_flops.values())
 
 
+@shown
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """The op graph of one device's program."""
@@ -123,15 +125,11 @@ class Workload:
         _hash_block(self.body, digest.update)
         return digest.hexdigest()
 
-    def __str__(self) -> str:
-        from meshcast.workload.printer import summary_text
+    def summary_rows(self) -> Rows:
+        """What it is and what it adds up to."""
+        from meshcast.workload.printer import summary_rows  # the printer needs this class
 
-        return summary_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshcast.workload.printer import summary_html
-
-        return summary_html(self)
+        return summary_rows(self)
 
 
 def _hash_block(block: Block, update: Callable[[bytes], None]) -> None:

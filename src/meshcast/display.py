@@ -1,0 +1,40 @@
+"""Objects that print well: a class says what its rows are, and gets its text and its HTML from them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+Rows = Sequence[tuple[str, str]]
+
+
+class HasRows(Protocol):
+    """What `shown` asks of a class."""
+
+    def summary_rows(self) -> Rows:
+        """Label and value of each line."""
+        ...
+
+
+T = TypeVar("T", bound=HasRows)
+
+
+def text_of(rows: Rows) -> str:
+    """Rows as lines, labels padded to one column."""
+    width = max((len(label) for label, _ in rows), default=0) + 2
+    return "\n".join(f"{label:<{width}}{value}" for label, value in rows)
+
+
+def html_of(rows: Rows) -> str:
+    """Rows as an HTML table, for notebooks."""
+    cells = "".join(f"<tr><th>{html.escape(label)}</th><td>{html.escape(value)}</td></tr>" for label, value in rows)
+    return f"<table>{cells}</table>"
+
+
+def shown(cls: type[T]) -> type[T]:
+    """Class decorator: `str()` and notebooks show `summary_rows()`."""
+    target: Any = cls
+    target.__str__ = lambda self: text_of(self.summary_rows())
+    target._repr_html_ = lambda self: html_of(self.summary_rows())
+    return cls

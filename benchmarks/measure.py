@@ -115,9 +115,34 @@ def profile(compiled: Any, args: list[Any], donated: tuple[int, ...], runs: int 
     )
 
 
+def convolution(
+    batch: int, size: int, cin: int, cout: int, k: int = 3, stride: int = 1, what: str = "fwd"
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """One bf16 convolution, or its gradient by the image (`dgrad`) or the filter (`wgrad`)."""
+
+    def forward(image: Any, kernel: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(image, kernel, (stride, stride), "SAME", dimension_numbers=layout)
+
+    image = jax.ShapeDtypeStruct((batch, size, size, cin), jnp.bfloat16)
+    kernel = jax.ShapeDtypeStruct((k, k, cin, cout), jnp.bfloat16)
+    if what == "fwd":
+        return forward, (image, kernel), {}
+    result = jax.eval_shape(forward, image, kernel)
+    position = 0 if what == "dgrad" else 1
+
+    def gradient(image: Any, kernel: Any, cotangent: Any) -> Any:
+        return jax.vjp(forward, image, kernel)[1](cotangent)[position]
+
+    return gradient, (image, kernel, jax.ShapeDtypeStruct(result.shape, result.dtype)), {}
+
+
+OPS = {"convolution": convolution}
+
+
 def measure(name: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """One program's row."""
-    function, specs, options = models.build(name, **settings)
+    function, specs, options = OPS[name](**settings) if name in OPS else models.build(name, **settings)
     label = "-".join([name, *(f"{k}{v}" for k, v in settings.items())]).replace("_", "").replace("bfloat16", "bf16")
     jitted = jax.jit(function, **options)
     lowered = jitted.lower(*specs)
@@ -141,7 +166,7 @@ def measure(name: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]
     memory = compiled.memory_analysis()
     row: dict[str, Any] = {
         "id": label,
-        "group": "zoo",
+        "group": "conv" if name in OPS else "zoo",
         "wall_us": round(statistics.median(walls) * 1e6, 3),
         "iters": runs,
         "compile_s": round(compile_s, 2),

@@ -240,3 +240,15 @@ def test_measured_programs_are_predicted(group: str) -> None:
         assert row.why is None
         assert row.time is not None
         assert row.memory is not None
+
+
+MEASURED = Path(__file__).parents[2] / "data" / "measured"
+
+
+@pytest.mark.parametrize(("name", "bound"), [("h200-zoo", 0.45), ("h200-convolutions", 0.25)])
+def test_the_shipped_measurements_are_predicted(name: str, bound: float) -> None:
+    """An accuracy gate on programs that nothing was calibrated on; the bounds are loose, the pages say the real error."""
+    summary = json.loads(command("programs", str(MEASURED / name), "--on", "h200", "--json")[-1])
+    assert summary["failed"] == 0
+    assert summary["geomean_error"] < bound
+    assert summary["spearman"] > 0.9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -108,3 +110,19 @@ def test_a_failing_target_leaves_nothing_behind(tmp_path: Path) -> None:
         load(target)
     assert sys.path == path
     assert "common" not in sys.modules
+
+
+def test_nothing_that_user_code_writes_reaches_stdout(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import os, sys, jax, jax.numpy as jnp\n"
+        "print('one')\n"
+        "def step():\n"
+        "    os.write(1, b'two')\n"
+        "    os.system('echo three')\n"
+        "    sys.__stdout__.write('four')\n"
+        "    return jnp.sin, (jax.ShapeDtypeStruct((8,), 'float32'),)\n"
+    )
+    command = [sys.executable, "-m", "meshcast", "predict", f"{tmp_path}/loud.py:step", "--on", "h200", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["target"]["name"] == "step"
+    assert all(word in done.stderr for word in ("one", "two", "three", "four"))

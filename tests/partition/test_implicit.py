@@ -19,6 +19,8 @@ from meshcast.partition.implicit import IndexMap, received_elements, shifted_rev
         (64, 64, 4, IndexMap(offset=-16), 16),  # a shift by a whole shard
         (63, 64, 4, IndexMap(offset=-1), 1),  # the tail of a roll by one
         (32, 64, 4, IndexMap(offset=-1, extent=3, dilation=2), 1),  # the gradient of a stride-2 convolution
+        (64, 0, 4, IndexMap(), 0),  # x[0:0]
+        (0, 8, 4, IndexMap(), 0),
         (32, 63, 4, IndexMap(dilation=2), 0),  # interior padding stays where it is
     ],
 )

@@ -245,3 +245,17 @@ def test_a_program_that_calls_itself_is_refused() -> None:
     }"""
     with pytest.raises(UnsupportedError, match="@f -> @f"):
         partition(from_bytes(text.encode(), name="recursive", where="recursive.mlir"))
+
+
+def test_shard_map_regions_fix_the_mesh(kit: MeshKit) -> None:
+    from jax.sharding import PartitionSpec as P
+
+    mapped = jax.shard_map(lambda x: jax.lax.psum(x, "x"), mesh=kit.mesh, in_specs=P("x"), out_specs=P())
+    program = kit.capture(lambda x: mapped(x), kit.shape((64,), "x"))
+    with pytest.raises(UsageError, match="shard_map regions"):
+        partition(program, mesh={"x": 8})
+
+
+def test_an_associative_scan_over_a_sharded_dimension_partitions(kit: MeshKit) -> None:
+    program = kit.capture(lambda x: kit.constrain(jax.lax.associative_scan(jnp.add, x), "x"), kit.shape((64, 16), "x"))
+    assert _read(program).totals.vector_flops["f32"] > 0

@@ -51,7 +51,7 @@ def from_lowered(lowered: Any, *, name: str = "program") -> Program:
 
 def _trace_error(error: Exception, label: str) -> MeshcastError:
     text = str(error).strip().split("\n")[0][:600]
-    if re.search(r"divisible|evenly divide|not divide", str(error)):
+    if re.search(r"divisible|evenly divide", str(error)) and re.search(r"shard|mesh", str(error), re.IGNORECASE):
         return InfeasibleError(
             f"the mesh does not divide the program: {text}",
             where=label,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.capture.program import Program
-from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable
+from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
 from meshcast.errors import InputError, MeshcastError, UsageError, nearest
 
 STANDARD_INPUT = "-"
@@ -114,7 +113,7 @@ def _from_function(head: str, function: str, text: str, options: CaptureOptions)
         raise UsageError("--set applies to models of the zoo; give the function defaults instead", where=text)
     keep_off_accelerators()
     # What the user's code prints must not come between our JSON lines.
-    with contextlib.redirect_stdout(sys.stderr), neighbours_importable(head):
+    with stdout_to_stderr(), neighbours_importable(head):
         builder = import_function(head, function, text)
         try:
             inspect.signature(builder).bind()

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,22 @@ def keep_off_accelerators() -> None:
     """Points JAX at the CPU, unless it is loaded or told otherwise: lowering asks for a default device, any will do."""
     if "jax" not in sys.modules:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """While the user's code runs: what it, or a process it starts, writes to stdout goes to stderr, at any level."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 @contextmanager

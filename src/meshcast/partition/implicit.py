@@ -33,6 +33,8 @@ class IndexMap:
 
 def received_elements(*, in_size: int, out_size: int, shards: int, index_map: IndexMap) -> int:
     """Elements along the dimension that the worst shard must receive from others."""
+    if not in_size or not out_size:
+        return 0
     in_part, out_part = -(-in_size // shards), -(-out_size // shards)
     worst = 0
     for shard in range(min(shards, -(-out_size // out_part))):

@@ -7,6 +7,7 @@ are mesh axes. The workload reader divides the types by their shardings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -41,6 +42,12 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
             where="--mesh",
             fix="capture it with shardings over an AbstractMesh; --devices N runs N copies of it",
         )
+    if mesh and _has_manual_regions(program):
+        raise UsageError(
+            "the program has shard_map regions, whose local shapes are written for its own mesh",
+            where="--mesh",
+            fix=f"capture it over the mesh you want (it has {program.mesh})",
+        )
     target = _resized(program, mesh)
     if program.partitioned or not _is_sharded(program):
         return program if program.partitioned else flatten(program)
@@ -66,6 +73,16 @@ def _is_sharded(program: Program) -> bool:
     return any(op.operation.name == "sdy.mesh" for op in program.module.body.operations)
 
 
+def _has_manual_regions(program: Program) -> bool:
+    pending = [block for op in program.module.body.operations for region in op.regions for block in region.blocks]
+    while pending:
+        for view in pending.pop().operations:
+            if view.operation.name == "sdy.manual_computation":
+                return True
+            pending.extend(block for region in view.operation.regions for block in region.blocks)
+    return False
+
+
 def _resized(program: Program, mesh: Mapping[str, int] | None) -> Mesh:
     if not mesh:
         return program.mesh
@@ -84,7 +101,7 @@ def _refusal(message: str, where: str) -> MeshcastError:
         message.strip().splitlines()[0] if message.strip() else "",
     )
     return UnsupportedError(
-        f"Shardy cannot partition this program: {first.strip()}",
+        f"Shardy cannot partition this program: {re.sub(r'[(]callsite.*', '', first).strip()[:400]}",
         where=where,
         fix="see the op named; constrain or re-shard it",
     )

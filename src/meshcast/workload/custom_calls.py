@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from meshcast.capture.mlir import ir
 from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
@@ -157,6 +158,12 @@ def _declaration(reading: OpReading) -> Mapping[str, Any] | None:
     attributes = reading.op.attributes
     declared: Mapping[str, Any] | None = None
     if _DECLARATION in attributes:
+        if not isinstance(attributes[_DECLARATION], ir.DictAttr):
+            raise InputError(
+                f"the {_DECLARATION} of custom call {text(reading.op, 'call_target_name')!r} is no dictionary",
+                where=reading.location or None,
+                fix="write it as {flops = 1.0e12 : f64, bytes = 4096 : i64}",
+            )
         declared = dictionary(attributes[_DECLARATION])
     elif "mhlo.frontend_attributes" in attributes:
         noted = dictionary(attributes["mhlo.frontend_attributes"])

@@ -111,7 +111,7 @@ class GpuAnalytical:
         intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
         return Estimates(
             time=time,
-            low=time * column(min(1.0, low) for low, _ in intervals),
+            low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), light),
             high=time * column(max(1.0, high) for _, high in intervals),
             compute_time=compute,
             memory_time=memory,

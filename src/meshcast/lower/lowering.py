@@ -9,6 +9,7 @@ from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.layouts import with_laid_out_loops
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
@@ -59,7 +60,7 @@ class _Lowering:
                 readers.setdefault(value, []).append(op.cost.kind)
         ops = [op for op in live if not self._alias(op, kept, readers)]
         if self._gpu:
-            ops = self._rewritten(ops, kept)
+            ops = self._rewritten(with_laid_out_loops(ops, block, self._values, kept), kept)
         buffer = self._buffer
         operands = [tuple([buffer.get(value, value) for value in op.operands]) for op in ops]
         outputs = tuple(buffer.get(value, value) for value in block.outputs)

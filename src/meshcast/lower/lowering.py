@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
@@ -45,6 +46,7 @@ class _Lowering:
         self._fuse = fuse
         self._gpu = gpu
         self._undone = False
+        self._looped = False  # inside a loop's body
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
         self._transposed: set[int] = set()  # values that are another's transpose and lie in memory as that one
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
@@ -168,7 +170,9 @@ class _Lowering:
         kind = op.cost.kind
         if kind is OpKind.LOOP:
             body = op.blocks[0]
+            around, self._looped = self._looped, True
             schedule = self.block(body, writable=frozenset(body.inputs))
+            self._looped = around
             reads = (*operands[root], *self._outside(op))
             return LoopStep(label=op.name, body=schedule, trips=op.trip_count, reads=reads, writes=op.results)
         if kind is OpKind.BRANCH:
@@ -176,7 +180,14 @@ class _Lowering:
             return BranchStep(bodies=bodies, reads=(*operands[root], *self._outside(op)), writes=op.results)
         if kind is OpKind.GENERATE and not op.cost.written_bytes:
             return None  # a constant that is an output or operand lies in memory already
-        return fused_kernel([(ops[index], operands[index]) for index in members], self._tensors)
+        kernel = fused_kernel([(ops[index], operands[index]) for index in members], self._tensors)
+        if self._looped and any(self._steps_through(ops[index]) for index in members):
+            return replace(kernel, flags=kernel.flags | {"cold"})
+        return kernel
+
+    def _steps_through(self, op: Op) -> bool:
+        """Whether an op cuts another part of its operand in every round of the loop: no cache has it yet."""
+        return op.name.endswith("dynamic_slice") and op.cost.operand_bytes[0] < self._tensors[op.operands[0]].bytes
 
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""

@@ -17,6 +17,8 @@ from meshcast.workload.graph import Block, Op, OpKind, Tensor
 
 Order = tuple[int, ...]  # dimensions longer than one, outermost first in memory, numbered as they are written
 
+_TELLING = frozenset({OpKind.GEMM, OpKind.TRANSPOSE, OpKind.VIEW, OpKind.ELEMENTWISE, OpKind.SLICE, OpKind.UPDATE})
+
 
 def with_laid_out_loops(ops: Sequence[Op], block: Block, values: Values, kept: set[int]) -> list[Op]:
     """The block's ops with a transpose wherever an array must be laid out anew for a loop, or after it."""
@@ -62,69 +64,72 @@ def _transpose(loop: Op, source: int, target: int, values: Values) -> Op:
 
 def _carried_orders(body: Block, tensors: Sequence[Tensor]) -> dict[int, Order]:
     """How the loop carries its stacked arrays, by position; only those that do not lie as they are written."""
-    if not any(op.cost.orders for op in body.ops):
+    telling = [op for op in body.ops if op.cost.kind in _TELLING]
+    if not any(op.cost.orders for op in telling):
         return {}
     carried = {value: position for position, value in enumerate(body.inputs)}
-    given = _given_orders(body, tensors)
-    wanted = _wanted_orders(body, tensors)
+    given = _given_orders(telling, tensors)
+    wanted = _wanted_orders(telling, tensors)
     found: dict[int, Order] = {}
-    for op in body.ops:
+    for op in telling:
         kind = op.cost.kind
-        if kind is OpKind.UPDATE and op.operands[0] in carried:
-            buffer, update = op.operands[:2]
-            order = given.get(update) or wanted.get(update)
-            carried[op.results[0]] = carried[buffer]
-        elif kind is OpKind.SLICE and op.operands[0] in carried:
-            buffer, update = op.operands[0], op.results[0]
-            order = wanted.get(update)
-        else:
+        if (kind is not OpKind.UPDATE and kind is not OpKind.SLICE) or op.operands[0] not in carried:
             continue
-        stacked = len(_sizes(tensors[buffer])) == len(_sizes(tensors[update])) + 1
-        if order and stacked and carried[buffer] not in found:
+        buffer = op.operands[0]
+        if kind is OpKind.UPDATE:
+            part = op.operands[1]
+            carried[op.results[0]] = carried[buffer]
+        else:
+            part = op.results[0]
+        order = given.get(part) if kind is OpKind.UPDATE else None
+        order = order or wanted.get(part)
+        if order and carried[buffer] not in found and len(_sizes(tensors[buffer])) == len(_sizes(tensors[part])) + 1:
             found[carried[buffer]] = order
     return found
 
 
-def _given_orders(body: Block, tensors: Sequence[Tensor]) -> dict[int, Order]:
+def _given_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Order]:
     """Orders of values that are a product's transposed result, or arithmetic on one."""
     given: dict[int, Order] = {}
-    for op in body.ops:
+    products: set[int] = set()
+    for op in ops:
         kind = op.cost.kind
-        if kind is OpKind.GEMM and len(op.results) == 1:
-            given[op.results[0]] = tuple(range(len(_sizes(tensors[op.results[0]]))))
-        elif kind is OpKind.TRANSPOSE and op.cost.orders and op.operands[0] in given:
+        if kind is OpKind.ELEMENTWISE or kind is OpKind.VIEW:
+            source = next((value for value in op.operands if value in given), None) if given else None
+            if source is not None and op.results and _alike(source, op.results[0], tensors):
+                given[op.results[0]] = given[source]
+        elif kind is OpKind.GEMM:
+            products.update(op.results)
+        elif kind is OpKind.TRANSPOSE and op.cost.orders and op.operands[0] in products:
+            # In memory the product's dimensions keep their order under their new numbers.
             taken = [dim for dim in op.cost.orders[0] if tensors[op.operands[0]].shape[dim] > 1]
-            ranks = {dim: rank for rank, dim in enumerate(sorted(taken))}
-            place = {ranks[dim]: position for position, dim in enumerate(taken)}
-            given[op.results[0]] = tuple(place[dim] for dim in given[op.operands[0]])
-        elif kind is OpKind.VIEW or kind is OpKind.ELEMENTWISE:
-            for value in op.operands:
-                if value in given and op.results and _sizes(tensors[value]) == _sizes(tensors[op.results[0]]):
-                    if op.results[0] not in given or _moves(given[value]):
-                        given[op.results[0]] = given[value]
-    return {value: order for value, order in given.items() if _moves(order)}
+            place = {dim: position for position, dim in enumerate(taken)}
+            given[op.results[0]] = tuple([place[dim] for dim in sorted(taken)])
+    return given
 
 
-def _wanted_orders(body: Block, tensors: Sequence[Tensor]) -> dict[int, Order]:
+def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Order]:
     """Orders in which products want values that they read, through renamings: the first reader's wish counts."""
     wanted: dict[int, Order] = {}
-    for op in reversed(body.ops):
+    for op in reversed(ops):
         kind = op.cost.kind
         if kind is OpKind.GEMM:
             for value, order in zip(op.operands, op.cost.orders, strict=False):
-                if order:
-                    kept = [dim for dim in order if tensors[value].shape[dim] > 1]
+                kept = [dim for dim in order if tensors[value].shape[dim] > 1]
+                if kept != sorted(kept):
                     ranks = {dim: rank for rank, dim in enumerate(sorted(kept))}
-                    wanted[value] = tuple(ranks[dim] for dim in kept)
-        elif kind is OpKind.VIEW and len(op.results) == 1 and op.results[0] in wanted and op.operands:
-            if _sizes(tensors[op.operands[0]]) == _sizes(tensors[op.results[0]]):
-                wanted[op.operands[0]] = wanted[op.results[0]]
-    return {value: order for value, order in wanted.items() if _moves(order)}
+                    wanted[value] = tuple([ranks[dim] for dim in kept])
+        elif kind is OpKind.VIEW and op.operands and len(op.results) == 1:
+            source, result = op.operands[0], op.results[0]
+            if result in wanted and _alike(source, result, tensors):
+                wanted[source] = wanted[result]
+    return wanted
+
+
+def _alike(one: int, other: int, tensors: Sequence[Tensor]) -> bool:
+    """Whether two values have the same dimensions, those of size one aside."""
+    return _sizes(tensors[one]) == _sizes(tensors[other])
 
 
 def _sizes(tensor: Tensor) -> tuple[int, ...]:
     return tuple([size for size in tensor.shape if size > 1])
-
-
-def _moves(order: Order) -> bool:
-    return order != tuple(range(len(order)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence, Set
 
 from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
@@ -71,11 +70,12 @@ class _Lowering:
         if self._fuse:
             fusions = plan_fusion(ops, operands, live_out, self._tensors)
         kept_copies = self._overwrites(ops, operands, live_out, writable)
+        stepped = self._stepped(ops)
         steps: list[Step] = []
         for root in sorted(fusions):
             if root in kept_copies:
                 operands[root] = self._copied(ops[root], operands[root], steps)
-            if (step := self._step(root, fusions[root], ops, operands)) is not None:
+            if (step := self._step(root, fusions[root], ops, operands, stepped)) is not None:
                 if self._gpu and isinstance(step, Kernel) and clears_first(step):
                     steps.append(memset(step))
                 steps.append(step)
@@ -164,7 +164,12 @@ class _Lowering:
         return (*targets, *operands[len(targets) :])
 
     def _step(
-        self, root: int, members: list[int], ops: Sequence[Op], operands: Sequence[tuple[int, ...]]
+        self,
+        root: int,
+        members: list[int],
+        ops: Sequence[Op],
+        operands: Sequence[tuple[int, ...]],
+        stepped: Set[int],
     ) -> Step | None:
         op = ops[root]
         kind = op.cost.kind
@@ -180,14 +185,20 @@ class _Lowering:
             return BranchStep(bodies=bodies, reads=(*operands[root], *self._outside(op)), writes=op.results)
         if kind is OpKind.GENERATE and not op.cost.written_bytes:
             return None  # a constant that is an output or operand lies in memory already
-        kernel = fused_kernel([(ops[index], operands[index]) for index in members], self._tensors)
-        if self._looped and any(self._steps_through(ops[index]) for index in members):
-            return replace(kernel, flags=kernel.flags | {"cold"})
-        return kernel
+        made = [(ops[index], operands[index]) for index in members]
+        return fused_kernel(made, self._tensors, cold=not stepped.isdisjoint(members))
 
-    def _steps_through(self, op: Op) -> bool:
-        """Whether an op cuts another part of its operand in every round of the loop: no cache has it yet."""
-        return op.name.endswith("dynamic_slice") and op.cost.operand_bytes[0] < self._tensors[op.operands[0]].bytes
+    def _stepped(self, ops: Sequence[Op]) -> set[int]:
+        """Ops that cut another part of their operand in every round of the loop they are in: no cache has it yet."""
+        if not self._looped:
+            return set()
+        return {
+            index
+            for index, op in enumerate(ops)
+            if op.cost.kind is OpKind.SLICE
+            and op.name.endswith("dynamic_slice")
+            and op.cost.operand_bytes[0] < self._tensors[op.operands[0]].bytes
+        }
 
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""

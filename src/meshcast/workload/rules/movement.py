@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from collections.abc import Mapping
+from dataclasses import replace
 
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule

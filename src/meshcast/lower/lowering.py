@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
@@ -44,6 +44,7 @@ class _Lowering:
         self._tensors = values.tensors
         self._fuse = fuse
         self._gpu = gpu
+        self._free_values: dict[int, set[int]] = {}  # by the block's id: blocks live as long as their workload
         self._undone = False
         self._looped = False  # inside a loop's body
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
@@ -52,8 +53,8 @@ class _Lowering:
 
     def block(self, block: Block, writable: frozenset[int]) -> Schedule:
         """The schedule of one block; `writable` are its inputs that may be overwritten."""
-        live = _live_ops(block)
-        nested = {value for op in live if op.blocks for inner in op.blocks for value in free_values(inner)}
+        live = _live_ops(block, self._free)
+        nested = {value for op in live if op.blocks for inner in op.blocks for value in self._free(inner)}
         kept = nested.union(block.outputs)
         readers: dict[int, list[OpKind]] = {}
         for op in live:
@@ -132,7 +133,7 @@ class _Lowering:
                 made.append(op)
         # Only these leave ops without readers: reversed filters, zeros and their scatters, transposes that are undone.
         changed = self._undone or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
-        return _without_unread(made, kept, self._buffer) if changed else made
+        return _without_unread(made, kept, self._buffer, self._free) if changed else made
 
     def _overwrites(
         self, ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], writable: frozenset[int]
@@ -200,13 +201,20 @@ class _Lowering:
             and op.cost.operand_bytes[0] < self._tensors[op.operands[0]].bytes
         }
 
+    def _free(self, block: Block) -> set[int]:
+        """What `free_values` says, asked once a block."""
+        found = self._free_values.get(id(block))
+        if found is None:
+            found = self._free_values[id(block)] = free_values(block)
+        return found
+
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""
-        free = {self._buffer.get(value, value) for inner in op.blocks for value in free_values(inner)}
+        free = {self._buffer.get(value, value) for inner in op.blocks for value in self._free(inner)}
         return sorted(free)
 
 
-def _live_ops(block: Block) -> list[Op]:
+def _live_ops(block: Block, free: Callable[[Block], set[int]]) -> list[Op]:
     """Ops that lead to an output or have an effect, in order."""
     needed = set(block.outputs)
     live: list[Op] = []
@@ -216,12 +224,14 @@ def _live_ops(block: Block) -> list[Op]:
         live.append(op)
         needed.update(op.operands)
         for inner in op.blocks:
-            needed.update(free_values(inner))
+            needed.update(free(inner))
     live.reverse()
     return live
 
 
-def _without_unread(ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int]) -> list[Op]:
+def _without_unread(
+    ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int], free: Callable[[Block], set[int]]
+) -> list[Op]:
     """The same ops less those that only a rewritten op read."""
     needed = {buffer.get(value, value) for value in kept} | kept
     live: list[Op] = []
@@ -231,7 +241,7 @@ def _without_unread(ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int]
         live.append(op)
         needed.update(buffer.get(value, value) for value in op.operands)
         for inner in op.blocks:
-            needed.update(buffer.get(value, value) for value in free_values(inner))
+            needed.update(buffer.get(value, value) for value in free(inner))
     live.reverse()
     return live
 

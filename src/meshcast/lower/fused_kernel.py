@@ -30,7 +30,7 @@ _PARTIAL = frozenset({OpKind.SLICE, OpKind.GATHER})
 Member = tuple[Op, tuple[int, ...]]  # an op and its operands, views resolved
 
 
-def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor]) -> Kernel:
+def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, cold: bool = False) -> Kernel:
     """The kernel that computes `members` together; the last one is its root.
 
     Bytes are those that cross the fusion's boundary: each outside operand once, however many members read it, and the
@@ -40,6 +40,7 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor]) -> Kernel
     Args:
         members: Ops in program order.
         tensors: Types of all values.
+        cold: Whether they read what no cache can hold yet.
     """
     root, root_operands = members[-1]
     cost = root.cost
@@ -73,6 +74,7 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor]) -> Kernel
         kind = KernelKind.LOOP_FUSION
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
     targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
+    flags = flags_of(op.name for op, _ in members)
     return Kernel(
         name=f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
         kind=kind,
@@ -85,7 +87,7 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor]) -> Kernel
         reads=tuple(read),
         operand_bytes=sizes,
         elements=tensors[root.results[0]].elements if root.results and not targets else 0,
-        flags=flags_of(op.name for op, _ in members),
+        flags=flags | {"cold"} if cold else flags,
         writes=root.results,
         updates=targets,
         geometry=geometry,

@@ -105,7 +105,7 @@ class Kernel:
     updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
     geometry: Geometry | None = None
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
-    flags: frozenset[str] = frozenset()  # see `flags_of`
+    flags: frozenset[str] = frozenset()  # see `flags_of`; `cold`: reads what no cache can hold yet
     ops: tuple[str, ...] = ()
     location: str = ""
     recomputed: bool = False

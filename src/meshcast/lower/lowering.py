@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.layouts import with_laid_out_loops
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
@@ -43,15 +44,17 @@ class _Lowering:
         self._tensors = values.tensors
         self._fuse = fuse
         self._gpu = gpu
+        self._free_values: dict[int, set[int]] = {}  # by the block's id: blocks live as long as their workload
         self._undone = False
+        self._looped = False  # inside a loop's body
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
         self._transposed: set[int] = set()  # values that are another's transpose and lie in memory as that one
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
 
     def block(self, block: Block, writable: frozenset[int]) -> Schedule:
         """The schedule of one block; `writable` are its inputs that may be overwritten."""
-        live = _live_ops(block)
-        nested = {value for op in live if op.blocks for inner in op.blocks for value in free_values(inner)}
+        live = _live_ops(block, self._free)
+        nested = {value for op in live if op.blocks for inner in op.blocks for value in self._free(inner)}
         kept = nested.union(block.outputs)
         readers: dict[int, list[OpKind]] = {}
         for op in live:
@@ -59,7 +62,7 @@ class _Lowering:
                 readers.setdefault(value, []).append(op.cost.kind)
         ops = [op for op in live if not self._alias(op, kept, readers)]
         if self._gpu:
-            ops = self._rewritten(ops, kept)
+            ops = self._rewritten(with_laid_out_loops(ops, block, self._values, kept), kept)
         buffer = self._buffer
         operands = [tuple([buffer.get(value, value) for value in op.operands]) for op in ops]
         outputs = tuple(buffer.get(value, value) for value in block.outputs)
@@ -68,11 +71,12 @@ class _Lowering:
         if self._fuse:
             fusions = plan_fusion(ops, operands, live_out, self._tensors)
         kept_copies = self._overwrites(ops, operands, live_out, writable)
+        stepped = self._stepped(ops)
         steps: list[Step] = []
         for root in sorted(fusions):
             if root in kept_copies:
                 operands[root] = self._copied(ops[root], operands[root], steps)
-            if (step := self._step(root, fusions[root], ops, operands)) is not None:
+            if (step := self._step(root, fusions[root], ops, operands, stepped)) is not None:
                 if self._gpu and isinstance(step, Kernel) and clears_first(step):
                     steps.append(memset(step))
                 steps.append(step)
@@ -129,7 +133,7 @@ class _Lowering:
                 made.append(op)
         # Only these leave ops without readers: reversed filters, zeros and their scatters, transposes that are undone.
         changed = self._undone or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
-        return _without_unread(made, kept, self._buffer) if changed else made
+        return _without_unread(made, kept, self._buffer, self._free) if changed else made
 
     def _overwrites(
         self, ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], writable: frozenset[int]
@@ -161,13 +165,20 @@ class _Lowering:
         return (*targets, *operands[len(targets) :])
 
     def _step(
-        self, root: int, members: list[int], ops: Sequence[Op], operands: Sequence[tuple[int, ...]]
+        self,
+        root: int,
+        members: list[int],
+        ops: Sequence[Op],
+        operands: Sequence[tuple[int, ...]],
+        stepped: Set[int],
     ) -> Step | None:
         op = ops[root]
         kind = op.cost.kind
         if kind is OpKind.LOOP:
             body = op.blocks[0]
+            around, self._looped = self._looped, True
             schedule = self.block(body, writable=frozenset(body.inputs))
+            self._looped = around
             reads = (*operands[root], *self._outside(op))
             return LoopStep(label=op.name, body=schedule, trips=op.trip_count, reads=reads, writes=op.results)
         if kind is OpKind.BRANCH:
@@ -175,15 +186,35 @@ class _Lowering:
             return BranchStep(bodies=bodies, reads=(*operands[root], *self._outside(op)), writes=op.results)
         if kind is OpKind.GENERATE and not op.cost.written_bytes:
             return None  # a constant that is an output or operand lies in memory already
-        return fused_kernel([(ops[index], operands[index]) for index in members], self._tensors)
+        made = [(ops[index], operands[index]) for index in members]
+        return fused_kernel(made, self._tensors, cold=not stepped.isdisjoint(members))
+
+    def _stepped(self, ops: Sequence[Op]) -> set[int]:
+        """Ops that cut another part of their operand in every round of the loop they are in: no cache has it yet."""
+        if not self._looped:
+            return set()
+        return {
+            index
+            for index, op in enumerate(ops)
+            if op.cost.kind is OpKind.SLICE
+            and op.name.endswith("dynamic_slice")
+            and op.cost.operand_bytes[0] < self._tensors[op.operands[0]].bytes
+        }
+
+    def _free(self, block: Block) -> set[int]:
+        """What `free_values` says, asked once a block."""
+        found = self._free_values.get(id(block))
+        if found is None:
+            found = self._free_values[id(block)] = free_values(block)
+        return found
 
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""
-        free = {self._buffer.get(value, value) for inner in op.blocks for value in free_values(inner)}
+        free = {self._buffer.get(value, value) for inner in op.blocks for value in self._free(inner)}
         return sorted(free)
 
 
-def _live_ops(block: Block) -> list[Op]:
+def _live_ops(block: Block, free: Callable[[Block], set[int]]) -> list[Op]:
     """Ops that lead to an output or have an effect, in order."""
     needed = set(block.outputs)
     live: list[Op] = []
@@ -193,12 +224,14 @@ def _live_ops(block: Block) -> list[Op]:
         live.append(op)
         needed.update(op.operands)
         for inner in op.blocks:
-            needed.update(free_values(inner))
+            needed.update(free(inner))
     live.reverse()
     return live
 
 
-def _without_unread(ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int]) -> list[Op]:
+def _without_unread(
+    ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int], free: Callable[[Block], set[int]]
+) -> list[Op]:
     """The same ops less those that only a rewritten op read."""
     needed = {buffer.get(value, value) for value in kept} | kept
     live: list[Op] = []
@@ -208,7 +241,7 @@ def _without_unread(ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int]
         live.append(op)
         needed.update(buffer.get(value, value) for value in op.operands)
         for inner in op.blocks:
-            needed.update(buffer.get(value, value) for value in free_values(inner))
+            needed.update(buffer.get(value, value) for value in free(inner))
     live.reverse()
     return live
 

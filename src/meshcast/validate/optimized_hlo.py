@@ -142,7 +142,8 @@ def _fusion_bytes(body: Sequence[Instruction]) -> int:
 def _read(user: Instruction, position: int, whole: int, users: dict[str, list[tuple[Instruction, int]]]) -> int:
     """Bytes of an operand that one user reads; renaming it reads what the new name's users do."""
     if user.opcode == "bitcast":
-        return sum(_read(reader, at, whole, users) for reader, at in users.get(f"%{user.name}", ())) or whole
+        readers = users.get(f"%{user.name}", ())
+        return sum(_read(reader, at, whole, users) for reader, at in readers) if readers else whole
     if position == 0 and user.opcode in _PARTIAL:
         return _whole(user.shape)
     if position == 0 and user.opcode in ("dynamic-update-slice", "scatter"):

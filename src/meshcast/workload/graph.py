@@ -230,6 +230,9 @@ class Cost:
     written_bytes: int = 0
     geometry: Geometry | None = None
     guessed: bool = False  # an unknown custom call under --approximate: bytes only
+    # A product: the dimension order it needs each operand in, outermost first; empty where any will do as it lies.
+    # A transpose: its permutation.
+    orders: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

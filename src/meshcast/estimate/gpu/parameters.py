@@ -41,6 +41,7 @@ class Parameters:
     row_start: float = _about("rows' fixed cost in a fused normalisation, as elements", 100.0)
     reduction_cycles: float = _about("cycles from a reduction's last load to its result", 700.0)
     column_step_cycles: float = _about("one step of a column reduction's loop: a load's latency, in cycles", 150.0)
+    column_rest_cycles: float = _about("a column reduction's last step where it is not a full one, in cycles", 2000.0)
     second_stage: float = _about("a split reduction's second kernel, in launches beyond the first", 1.3)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
     byte_transpose: float = _about("1-byte elements transposed per SM and cycle", 0.6)

@@ -2,7 +2,9 @@
 
 Rows: memory-bound, `t = launch + bytes / bandwidth`.
 Columns: a block of 32 x 32 threads walks down 32 columns, a load's latency per step, so that narrow arrays are bound by
-`rows / 32 * step` however few bytes they have. Long ones come as two kernels from the lowering (`lower.reductions`).
+`rows / 32 * step` however few bytes they have. A last step of fewer than 32 rows costs every
+wave of blocks about a microsecond (seen on batch norms, whose rows are seldom a multiple of 32; why is a guess: checked
+loads that nothing overlaps). Long ones come as two kernels from the lowering (`lower.reductions`).
 Normalisations (softmax, layer norm): one Triton program per row, bound by its instructions:
 `(row + start) * rows * ops * instructions / issue rate`; rows shorter than 512 share a program. All wait for the last
 load, the exchange between warps and the write: a fixed latency.
@@ -59,7 +61,8 @@ def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> 
     waves = math.ceil(started / (2 * machine.sms))
     steps = math.ceil(reduced / TILE)
     latency = steps * machine.parameters.column_step_cycles / machine.clock * waves
-    time = _start(machine) + machine.overlapped(base.memory, base.compute, latency)
+    partial = machine.parameters.column_rest_cycles / machine.clock * waves if steps > 1 and reduced % TILE else 0.0
+    time = _start(machine) + partial + machine.overlapped(base.memory, base.compute, latency)
     return Work(
         time=time,
         compute=base.compute,

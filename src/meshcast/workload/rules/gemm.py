@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from jaxlib.mlir.dialects import chlo, stablehlo
@@ -98,7 +100,29 @@ def _dot_general(reading: OpReading) -> Cost:
         precision=precision(reading.op),
         minor=minor_dims(reading.op),
     )
-    return gemm_cost(reading, gemm)
+    cost = gemm_cost(reading, gemm)
+    batch, rhs_batch = dims.lhs_batching_dimensions, dims.rhs_batching_dimensions
+    if not batch or text(reading.op, "meshcast.layouts"):
+        return cost
+    rows = _others(lhs, *batch, *dims.lhs_contracting_dimensions)
+    columns = _others(rhs, *rhs_batch, *dims.rhs_contracting_dimensions)
+    orders = (
+        needed_order(lhs, batch, rows, dims.lhs_contracting_dimensions),
+        needed_order(rhs, rhs_batch, dims.rhs_contracting_dimensions, columns),
+    )
+    return replace(cost, orders=orders) if any(orders) else cost
+
+
+def needed_order(operand: Tensor, batch: Sequence[int], rows: Iterable[int], columns: Iterable[int]) -> tuple[int, ...]:
+    """(batch, rows, columns) where a library cannot take the operand as it is written; else nothing.
+
+    It takes each of the three that lies together, the batch outermost or in the middle: one stride steps through each.
+    """
+    order = (*batch, *rows, *columns)
+    part = {dim: 0 for dim in batch} | {dim: 1 for dim in rows} | {dim: 2 for dim in columns}
+    runs = [key for key, _ in groupby(part[dim] for dim in sorted(order) if operand.shape[dim] > 1)]
+    strided = len(runs) == len(set(runs)) and (len(runs) < 2 or runs[-1] != 0)
+    return () if strided else order
 
 
 def _dot(reading: OpReading) -> Cost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
@@ -43,10 +44,11 @@ def _broadcast(reading: OpReading) -> Cost:
 def _transpose(reading: OpReading) -> Cost:
     """A transpose; one that keeps the order of all dimensions longer than one moves nothing."""
     shape = reading.operands[0].shape
-    moved = [dim for dim in integers(reading.op, "permutation") if shape[dim] > 1]
+    permutation = tuple(integers(reading.op, "permutation"))
+    moved = [dim for dim in permutation if shape[dim] > 1]
     if moved == sorted(moved):
         return view(reading)
-    return streamed(reading, OpKind.TRANSPOSE)
+    return replace(streamed(reading, OpKind.TRANSPOSE), orders=(permutation,))
 
 
 def _move(reading: OpReading) -> Cost:

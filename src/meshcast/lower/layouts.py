@@ -1,0 +1,135 @@
+"""Layouts of what loops carry: stacked arrays whose slices a matrix product wants in another order.
+
+XLA's layout assignment keeps arrays row-major until a dot says otherwise. A library takes an operand whose batch, row
+and column dimensions each lie together, the batch not innermost; any other one it wants as (batch, rows, columns). A
+dot's result is row-major, and a transpose of it only renames its dimensions, as does arithmetic after that. Inside a
+loop these wishes reach the stacked array that the slice is cut from or written to: the whole loop carries it so. What
+enters or leaves the program, or goes on to a loop with other wishes, is then transposed as a whole, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from meshcast.lower.rewriting import Values, moved
+from meshcast.workload.graph import Block, Op, OpKind, Tensor
+
+Order = tuple[int, ...]  # dimensions longer than one, outermost first in memory, numbered as they are written
+
+_TELLING = frozenset({OpKind.GEMM, OpKind.TRANSPOSE, OpKind.VIEW, OpKind.ELEMENTWISE, OpKind.SLICE, OpKind.UPDATE})
+
+
+def with_laid_out_loops(ops: Sequence[Op], block: Block, values: Values, kept: set[int]) -> list[Op]:
+    """The block's ops with a transpose wherever an array must be laid out anew for a loop, or after it."""
+    if not any(op.cost.kind is OpKind.LOOP for op in ops):
+        return list(ops)
+    plain = {value for op in ops if op.cost.kind is not OpKind.LOOP for value in op.operands} | kept
+    fixed = set(block.inputs)  # lie as they are written; what an op of this block makes is written in any order
+    lying: dict[int, tuple[int, Order]] = {}  # value -> the loop's own result, and how that lies
+    made: list[Op] = []
+    for op in ops:
+        if op.cost.kind is not OpKind.LOOP:
+            made.append(op)
+            continue
+        orders = _carried_orders(op.blocks[0], values.tensors)
+        operands, results, after = list(op.operands), list(op.results), []
+        for position, value in enumerate(op.operands[: len(op.results)]):
+            wanted = orders.get(position)
+            source, order = lying.get(value, (value, None))
+            if wanted == order:
+                operands[position] = source
+            elif value in fixed or order is not None:
+                tensor = values.tensors[value]
+                operands[position] = values.new(tensor.shape, tensor.dtype)
+                made.append(_transpose(op, source if wanted is None else value, operands[position], values))
+        for position, wanted in orders.items():
+            result = op.results[position]
+            if wanted is None:
+                continue
+            lying[result] = (result, wanted)
+            if result in plain:
+                tensor = values.tensors[result]
+                results[position] = values.new(tensor.shape, tensor.dtype)
+                lying[result] = (results[position], wanted)
+                after.append(_transpose(op, results[position], result, values))
+        fixed.update(op.results)
+        made += [replace(op, operands=tuple(operands), results=tuple(results)), *after]
+    return made
+
+
+def _transpose(loop: Op, source: int, target: int, values: Values) -> Op:
+    return replace(moved(loop, OpKind.TRANSPOSE, "stablehlo.transpose", source, target, values), trip_count=1)
+
+
+def _carried_orders(body: Block, tensors: Sequence[Tensor]) -> dict[int, Order]:
+    """How the loop carries its stacked arrays, by position; only those that do not lie as they are written."""
+    telling = [op for op in body.ops if op.cost.kind in _TELLING]
+    if not any(op.cost.orders for op in telling):
+        return {}
+    carried = {value: position for position, value in enumerate(body.inputs)}
+    given = _given_orders(telling, tensors)
+    wanted = _wanted_orders(telling, tensors)
+    found: dict[int, Order] = {}
+    for op in telling:
+        kind = op.cost.kind
+        if (kind is not OpKind.UPDATE and kind is not OpKind.SLICE) or op.operands[0] not in carried:
+            continue
+        buffer = op.operands[0]
+        if kind is OpKind.UPDATE:
+            part = op.operands[1]
+            carried[op.results[0]] = carried[buffer]
+        else:
+            part = op.results[0]
+        order = given.get(part) if kind is OpKind.UPDATE else None
+        order = order or wanted.get(part)
+        if order and carried[buffer] not in found and len(_sizes(tensors[buffer])) == len(_sizes(tensors[part])) + 1:
+            found[carried[buffer]] = order
+    return found
+
+
+def _given_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Order]:
+    """Orders of values that are a product's transposed result, or arithmetic on one."""
+    given: dict[int, Order] = {}
+    products: set[int] = set()
+    for op in ops:
+        kind = op.cost.kind
+        if kind is OpKind.ELEMENTWISE or kind is OpKind.VIEW:
+            source = next((value for value in op.operands if value in given), None) if given else None
+            if source is not None and op.results and _alike(source, op.results[0], tensors):
+                given[op.results[0]] = given[source]
+        elif kind is OpKind.GEMM:
+            products.update(op.results)
+        elif kind is OpKind.TRANSPOSE and op.cost.orders and op.operands[0] in products:
+            # In memory the product's dimensions keep their order under their new numbers.
+            taken = [dim for dim in op.cost.orders[0] if tensors[op.operands[0]].shape[dim] > 1]
+            place = {dim: position for position, dim in enumerate(taken)}
+            given[op.results[0]] = tuple([place[dim] for dim in sorted(taken)])
+    return given
+
+
+def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Order]:
+    """Orders in which products want values that they read, through renamings: the first reader's wish counts."""
+    wanted: dict[int, Order] = {}
+    for op in reversed(ops):
+        kind = op.cost.kind
+        if kind is OpKind.GEMM:
+            for value, order in zip(op.operands, op.cost.orders, strict=False):
+                kept = [dim for dim in order if tensors[value].shape[dim] > 1]
+                if kept != sorted(kept):
+                    ranks = {dim: rank for rank, dim in enumerate(sorted(kept))}
+                    wanted[value] = tuple([ranks[dim] for dim in kept])
+        elif kind is OpKind.VIEW and op.operands and len(op.results) == 1:
+            source, result = op.operands[0], op.results[0]
+            if result in wanted and _alike(source, result, tensors):
+                wanted[source] = wanted[result]
+    return wanted
+
+
+def _alike(one: int, other: int, tensors: Sequence[Tensor]) -> bool:
+    """Whether two values have the same dimensions, those of size one aside."""
+    return _sizes(tensors[one]) == _sizes(tensors[other])
+
+
+def _sizes(tensor: Tensor) -> tuple[int, ...]:
+    return tuple([size for size in tensor.shape if size > 1])

@@ -139,7 +139,10 @@ class _Reader:
         if self._program.partitioned and "sdy.sharding" in (attributes := operation.attributes):
             shardings = sdy.TensorShardingPerValueAttr(attributes["sdy.sharding"]).shardings
             return tuple(self._define(r, s) for r, s in zip(operation.results, shardings, strict=True))
-        return tuple(self._define(result, None) for result in operation.results)
+        results = operation.results
+        if len(results) == 1:  # nearly all ops: no generator
+            return (self._define(results[0], None),)
+        return tuple(self._define(result, None) for result in results)
 
     def _operands(self, operation: Any) -> tuple[int, ...]:
         return tuple(map(self._ids.__getitem__, operation.operands))

@@ -48,7 +48,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 )
 
 # Ops whose cost follows from their types alone: equal ones need to be worked out once.
-SHAPE_ONLY: frozenset[str] = frozenset(elementwise.RULES)
+SHAPE_ONLY: frozenset[str] = frozenset(elementwise.RULES) | {
+    "stablehlo.constant",
+    "stablehlo.reshape",
+    "stablehlo.iota",
+}
 
 STRUCTURAL: frozenset[str] = frozenset(
     {

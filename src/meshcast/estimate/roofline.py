@@ -16,12 +16,12 @@ from importlib import resources
 
 import numpy as np
 
-from meshcast.errors import UnsupportedError
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support
 from meshcast.estimate.rates import Rate, matrix_rate, transcendental_rate, vector_rate
+from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.kernel import Kernel
 
 
 @functools.cache
@@ -40,21 +40,7 @@ class Roofline:
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Everything but collectives; types an engine lacks are answered by a wider one."""
-        if kernel.kind is KernelKind.COLLECTIVE:
-            return Support(level="no", reason="collectives are timed by the network model")
-        try:
-            rate = matrix_rate(kernel, device) if kernel.matrix_flops else None
-            if kernel.vector_flops:
-                vector_rate(kernel.dtype, device)
-        except UnsupportedError as error:
-            return Support(level="no", reason=error.message)
-        if kernel.guessed:
-            return Support(level="approximate", reason="an unknown custom call, counted by its bytes alone")
-        if rate is not None and rate.stand_in:
-            return Support(
-                level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}"
-            )
-        return Support(level="yes")
+        return arithmetic_support(kernel, device)
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Speed-of-light times of kernels."""

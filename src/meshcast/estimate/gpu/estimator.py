@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.errors import UnsupportedError
 from meshcast.estimate.estimator import Clocks, Estimates, Origin, Support
 from meshcast.estimate.gpu.attention import attention
 from meshcast.estimate.gpu.clocks import clocked
@@ -21,8 +20,8 @@ from meshcast.estimate.gpu.other import declared, other, transpose
 from meshcast.estimate.gpu.parameters import Calibration, shipped_calibration
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.sorting import sort
-from meshcast.estimate.rates import matrix_rate, vector_rate
 from meshcast.estimate.roofline import Roofline
+from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 
@@ -68,21 +67,7 @@ class GpuAnalytical:
         """All kernels on GPUs; unknown calls and types that an engine lacks by approximation."""
         if device.kind != "gpu":
             return Support(level="no", reason=f"{device.name} is not a GPU")
-        if kernel.kind is KernelKind.COLLECTIVE:
-            return Support(level="no", reason="collectives are timed by the network model")
-        try:
-            rate = matrix_rate(kernel, device) if kernel.matrix_flops else None
-            if kernel.vector_flops:
-                vector_rate(kernel.dtype, device)
-        except UnsupportedError as error:
-            return Support(level="no", reason=error.message)
-        if kernel.guessed:
-            return Support(level="approximate", reason="an unknown custom call, counted by its bytes alone")
-        if rate is not None and rate.stand_in:
-            return Support(
-                level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}"
-            )
-        return Support(level="yes")
+        return arithmetic_support(kernel, device)
 
     def work(self, kernel: Kernel, device: Device) -> Work:
         """What one kernel takes at the full clock."""

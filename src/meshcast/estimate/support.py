@@ -1,0 +1,26 @@
+"""Whether a device's engines can do a kernel's arithmetic at all: the part of `supports` that every model shares."""
+
+from __future__ import annotations
+
+from meshcast.errors import UnsupportedError
+from meshcast.estimate.estimator import Support
+from meshcast.estimate.rates import matrix_rate, vector_rate
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel, KernelKind
+
+
+def arithmetic_support(kernel: Kernel, device: Device) -> Support:
+    """Yes; approximate for types that a wider engine answers for and for guessed calls; no for what has no rate."""
+    if kernel.kind is KernelKind.COLLECTIVE:
+        return Support(level="no", reason="collectives are timed by the network model")
+    try:
+        rate = matrix_rate(kernel, device) if kernel.matrix_flops else None
+        if kernel.vector_flops:
+            vector_rate(kernel.dtype, device)
+    except UnsupportedError as error:
+        return Support(level="no", reason=error.message)
+    if kernel.guessed:
+        return Support(level="approximate", reason="an unknown custom call, counted by its bytes alone")
+    if rate is not None and rate.stand_in:
+        return Support(level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}")
+    return Support(level="yes")

@@ -8,7 +8,7 @@ import pytest
 
 from meshcast.errors import InputError
 from meshcast.estimate.gpu import fit
-from meshcast.estimate.gpu.parameters import Parameters, parse_calibration, shipped_calibration
+from meshcast.estimate.gpu.parameters import WIDENING, Calibration, Parameters, parse_calibration, shipped_calibration
 
 
 def test_the_shipped_file_is_complete() -> None:
@@ -22,8 +22,14 @@ def test_what_is_written_is_read_again() -> None:
     text = fit.to_toml(replace(Parameters(), overlap=7.0), {"gemm": (0.9, 1.1)}, "by hand")
     calibration = parse_calibration(text)
     assert calibration.parameters == replace(Parameters(), overlap=7.0)
-    assert calibration.interval("gemm") == (0.9, 1.1)
-    assert calibration.interval("sort") == (0.5, 2.0)
+    assert calibration.intervals == {"gemm": (0.9, 1.1)}
+
+
+def test_stated_intervals_are_wider_than_the_residuals_they_come_from() -> None:
+    calibration = Calibration(parameters=Parameters(), intervals={"gemm": (0.9, 1.1)})
+    assert calibration.interval("gemm") == pytest.approx((0.9**WIDENING, 1.1**WIDENING))
+    assert calibration.interval("sort") == pytest.approx((0.5**WIDENING, 2.0**WIDENING))
+    assert WIDENING > 1
 
 
 @pytest.mark.parametrize("line", ["overlop = 1.0", "overlap = -1.0", 'overlap = "much"', "overlap = nan"])

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from meshcast import pipeline
+from meshcast import models, pipeline
+from meshcast.capture import capture
 from meshcast.errors import UsageError
+from meshcast.partition import partition
 from meshcast.pipeline import Options, predict, prepare
 from meshcast.workload.custom_calls import register_custom_call
 from meshcast.workload.graph import Cost, OpKind
@@ -56,6 +58,16 @@ def test_a_rule_registered_later_counts(tmp_path: Path) -> None:
     register_custom_call("pipeline_test_call", lambda reading: Cost(kind=OpKind.CUSTOM, dtype="f32", vector_flops=1e9))
     assert guessed.flops == 0
     assert predict(path, on="h200", approximate=True).flops == 1e9
+
+
+def test_a_program_partitioned_by_hand_is_not_taken_for_its_source() -> None:
+    function, arguments, options = models.build("gpt2-tiny", mesh={"data": 4, "tensor": 2})
+    program = capture(function, *arguments, name="gpt", options=options)
+    assert predict(program, on="dgx-h100").devices == 8
+    for mesh, devices in (({"data": 2, "tensor": 2}, 4), ({"data": 1, "tensor": 1}, 1)):
+        assert predict(partition(program, mesh=mesh), on="dgx-h100").devices == devices
+    merged, raw = (predict(partition(program, optimise=flag), on="dgx-h100") for flag in (True, False))
+    assert raw.communication_bytes > merged.communication_bytes
 
 
 def test_few_programs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,9 +76,11 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     """The kernels of a target on a kind of device; kept by the program's content and everything that shaped it."""
     program, mesh = captured(target, options, device)
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
+    # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
-        program.sha256, tuple((mesh or {}).items()), options.partitioner, tuple(options.dims.items()),
-        tuple(options.trip_counts.items()), options.approximate, backend, registered_rules(),
+        program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
+        options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
+        backend, registered_rules(),
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:

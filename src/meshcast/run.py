@@ -258,9 +258,7 @@ class Run:
 def _describe(kernel: Kernel, lowered: LoweredProgram) -> str:
     """A kernel's kind with the shape that matters."""
     if isinstance(kernel.geometry, Gemm):
-        g = kernel.geometry
-        batch = f"{g.batch}x " if g.batch > 1 else ""
-        return f"{kernel.kind.value} {batch}{g.m}x{g.n}x{g.k} {g.lhs_dtype}"
+        return f"{kernel.kind.value} {kernel.geometry}"
     shape = str(lowered.tensors[kernel.writes[0]]) if kernel.writes else ""
     root = kernel.ops[-1].rpartition(".")[2] if kernel.ops else ""
     more = f" (+{len(kernel.ops) - 1} ops)" if len(kernel.ops) > 1 else ""

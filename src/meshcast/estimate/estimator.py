@@ -54,15 +54,6 @@ class Estimates:
     origin: tuple[Origin, ...]
     gap: float = 0.0  # seconds between the end of one kernel and the start of the next on the same stream
 
-    @property
-    def limited_by(self) -> tuple[str, ...]:
-        """What bounds each kernel: compute, memory or latency."""
-        bound = np.maximum(self.compute_time, self.memory_time)
-        return tuple(
-            "latency" if o > b else ("compute" if c >= m else "memory")
-            for o, b, c, m in zip(self.overhead, bound, self.compute_time, self.memory_time, strict=True)
-        )
-
 
 Clocks = Literal["sustained", "burst"]
 

@@ -110,14 +110,6 @@ class Device:
         """
         return self._peak(dtype, self.matrix_flops, "matrix engine")
 
-    def vector_peak(self, dtype: str) -> float:
-        """FLOP/s of the vector units on `dtype`.
-
-        Raises:
-            UnsupportedError: The file gives no rate for this dtype.
-        """
-        return self._peak(dtype, self.vector_flops, "vector units")
-
     def _peak(self, dtype: str, peaks: Mapping[str, float], engine: str) -> float:
         if dtype not in peaks:
             raise UnsupportedError(f"{self.name}: no peak of the {engine} for {dtype!r}", fix=nearest(dtype, peaks))

@@ -174,7 +174,7 @@ def _shape(run: Run, kernel: Kernel) -> str:
     """The sizes and the type that decide a kernel's cost."""
     match kernel.geometry:
         case Gemm() as gemm:
-            return f"{f'{gemm.batch}x ' if gemm.batch > 1 else ''}{gemm.m}x{gemm.n}x{gemm.k} {gemm.lhs_dtype}"
+            return str(gemm)
         case Convolution() as conv:
             out, kernel_size = ("x".join(map(str, sizes)) for sizes in (conv.out_spatial, conv.kernel))
             return f"{conv.batch}x{out} {conv.in_channels}->{conv.out_channels} by {kernel_size} {conv.lhs_dtype}"

@@ -20,7 +20,7 @@ from meshcast.lower import KernelKind, LoweredProgram, lower
 from meshcast.validate.groundtruth import MeasuredProgram
 from meshcast.validate.optimized_hlo import CLASSES, CompiledKernel, read_optimized
 from meshcast.validate.programs import Pair
-from meshcast.validate.tables import Grid
+from meshcast.validate.tables import Grid, print_grid, wide_console
 from meshcast.workload import read_workload
 
 WITHIN = 0.15  # of the measured count
@@ -182,17 +182,6 @@ def _percent(value: float | None) -> str:
 
 def print_lowering(summary: LoweringSummary) -> None:
     """The tables on the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    if not console.is_terminal:  # a pipe or file has no width: cells must not be cut off at 80 characters
-        console = Console(highlight=False, width=200)
+    console = wide_console()
     for grid in lowering_grids(summary):
-        table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
-        for position, name in enumerate(grid.header):
-            table.add_column(name, justify="left" if position == 0 or name in ("group", "why") else "right")
-        for row in grid.rows:
-            table.add_row(*row)
-        console.print(table)
-        console.print()
+        print_grid(console, grid)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from meshcast.validate.measures import Measures
 from meshcast.validate.programs import UNIT, Row
 from meshcast.validate.summary import Comparison, Summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _HEADER = ("group", "rows", "failed", "geomean error", "MAPE", "bias", "Spearman", "measured / predicted")
 PEER_TITLES = {"hespas": "hespas", "naive_a": "naive a", "naive_b": "naive b"}
@@ -80,23 +84,33 @@ def grids(summary: Summary) -> list[Grid]:
     return found
 
 
-def print_summary(summary: Summary) -> None:
-    """The tables on the terminal."""
+def wide_console() -> Console:
+    """A console for tables; a pipe or file has no width, and its cells must not be cut off at 80 characters."""
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False)
-    if not console.is_terminal:  # a pipe or file has no width: cells must not be cut off at 80 characters
-        console = Console(highlight=False, width=200)
+    return console if console.is_terminal else Console(highlight=False, width=200)
+
+
+def print_grid(console: Console, grid: Grid) -> None:
+    """One table: text to the left, numbers to the right, the row of all groups in bold."""
+    from rich.table import Table
+
+    table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
+    for position, name in enumerate(grid.header):
+        text_column = position == 0 or name in ("group", "why")
+        table.add_column(name, justify="left" if text_column else "right")
+    for row in grid.rows:
+        table.add_row(*row, style="bold" if row[0] == "all" else None)
+    console.print(table)
+    console.print()
+
+
+def print_summary(summary: Summary) -> None:
+    """The tables on the terminal."""
+    console = wide_console()
     for grid in grids(summary):
-        table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
-        for position, name in enumerate(grid.header):
-            text_column = position == 0 or name in ("group", "why")
-            table.add_column(name, justify="left" if text_column else "right")
-        for row in grid.rows:
-            table.add_row(*row, style="bold" if row[0] == "all" else None)
-        console.print(table)
-        console.print()
+        print_grid(console, grid)
     if summary.not_run:
         console.print(f"interrupted: {summary.not_run} rows were not run")
 

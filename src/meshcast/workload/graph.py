@@ -99,6 +99,9 @@ class Gemm:
     precision: str = "DEFAULT"  # DEFAULT | HIGH | HIGHEST, or a dot algorithm's name
     groups: int = 1  # grouped GEMM (chlo.ragged_dot): groups that share out the ragged dimension
 
+    def __str__(self) -> str:
+        return f"{f'{self.batch}x ' if self.batch > 1 else ''}{self.m}x{self.n}x{self.k} {self.lhs_dtype}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
+from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
@@ -120,7 +121,7 @@ class _Lowering:
         """The ops that XLA:GPU's passes leave, before fusion."""
         convolutions = ConvolutionRewriter(self._values)
         made: list[Op] = []
-        for op in scatter_into_addends(ops, kept, self._buffer):
+        for op in merge_products(scatter_into_addends(ops, kept, self._buffer), self._values, self._buffer):
             kind = op.cost.kind
             if kind is OpKind.REDUCE:
                 made += split_reduction(op, self._values)

@@ -87,6 +87,14 @@ class CostKey:
         return isinstance(other, CostKey) and self._hash == other._hash and self._parts == other._parts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recency:
+    """Bytes moved between the last use of what a kernel touches and the kernel itself (`lower.recency`)."""
+
+    reads: tuple[tuple[int, int], ...] = ()  # (age, bytes of that age)
+    written: int = 0  # age of the result's buffer
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
     """One launch. Bytes are what it must move to and from memory once; FLOPs are per engine."""
@@ -105,8 +113,9 @@ class Kernel:
     updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
     geometry: Geometry | None = None
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
-    # See `flags_of`; also `cold`: reads what no cache can hold yet, and `blocking`: a collective that compute waits for.
+    # See `flags_of`; also `cold`: reads another part in every turn of its loop; `blocking`: compute waits for it.
     flags: frozenset[str] = frozenset()
+    recency: Recency | None = None  # where it is not known, everything was just touched
     ops: tuple[str, ...] = ()
     location: str = ""
     recomputed: bool = False
@@ -122,7 +131,7 @@ class Kernel:
         """Everything but names, values and places."""
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
-            self.written_bytes, self.geometry, self.elements, self.flags, bool(self.updates), self.guessed,
+            self.written_bytes, self.geometry, self.elements, self.flags, bool(self.updates), self.guessed, self.recency,
         )  # fmt: skip
 
     @property

@@ -15,6 +15,7 @@ from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
+from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
@@ -45,7 +46,7 @@ def lower(workload: Workload, *, backend: str = "xla-gpu", given: bool = True) -
     values = Values(workload.tensors)
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
-    schedule = lowering.block(workload.body, writable=frozenset(donated))
+    schedule = with_recency(lowering.block(workload.body, writable=frozenset(donated)), values.tensors)
     return LoweredProgram(workload=workload, backend=backend, schedule=schedule, tensors=tuple(values.tensors))
 
 

@@ -21,6 +21,7 @@ from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
+from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
 from meshcast.workload.graph import Block, Launch, Op, OpKind
 from meshcast.workload.reader import ReadOptions, read_workload
@@ -50,7 +51,7 @@ def lower_hlo(
 def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu") -> LoweredProgram:
     """The kernels of a compiled program, one a launch."""
     lowering = _Scheduled(workload, library=backend == "xla-gpu")
-    schedule = lowering.block(workload.body)
+    schedule = with_recency(lowering.block(workload.body), workload.tensors)
     return LoweredProgram(
         workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors, lowering="given"
     )

@@ -47,7 +47,7 @@ def _start(machine: Machine) -> float:
 
 
 def _streaming(kernel: Kernel, machine: Machine) -> Work:
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     issued = instructions(kernel, machine)
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
@@ -74,7 +74,7 @@ def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> 
 
 def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machine) -> Work:
     p = machine.parameters
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     per_element = (kernel.vector_flops + kernel.transcendentals) / elements
     start = p.row_start * min(1.0, elements / rows / PROGRAM)
     issued = (elements + rows * start) * per_element * p.row_instructions
@@ -86,14 +86,14 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machin
 def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
     """Rows picked from a table and summed: every element's address is computed, then HBM serves what L2 has not."""
     if elements <= output_elements(kernel) * 1.01:
-        moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+        moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
         started = blocks(output_elements(kernel), machine) / machine.block_rate
         time = machine.launch + machine.overlapped(moved.seconds, started)
         return Work(time=time, compute=started, memory=moved.seconds, dram_bytes=moved.dram_bytes)
     p = machine.parameters
     issued = elements * p.gather_instructions
     touched = kernel.read_bytes + kernel.written_bytes
-    dram = touched * (1 - hit_share(kernel.read_bytes, kernel.written_bytes, machine))
+    dram = touched * (1 - hit_share(kernel.read_bytes, kernel.written_bytes, machine, kernel.recency))
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     compute = issued / machine.instruction_rate
     return Work(

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from meshcast.estimate.gpu.elementwise import loop
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
+from meshcast.lower.kernel import Recency
 
 Array = npt.NDArray[np.float64]
 STEP_BYTES = 128
@@ -44,6 +45,7 @@ class Product:
     written: float
     peak: float  # FLOP/s of the matrix engine by the data sheet, less what this product cannot use
     split: bool = True
+    recency: Recency | None = None
 
 
 @functools.cache
@@ -80,7 +82,7 @@ def product_time(product: Product, machine: Machine) -> Work:
     fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
 
     results = product.batch * product.m * product.n
-    once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream)
+    once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream, recency=product.recency)
     partial = np.where(splits > 1, splits * results * 4 / machine.cache_bandwidth, 0.0)
     moved = once.seconds + partial
     norm = p.overlap

@@ -1,0 +1,1 @@
+"""Measured profiles: the file that `meshcast calibrate --profile` writes, and its reader."""

@@ -1,4 +1,8 @@
-"""A batch of compiled probes, run and timed: device time by kernel from a profile, or the host's clock without one."""
+"""A batch of compiled probes, run and timed.
+
+Device time by kernel comes from a profile. Where it shows no device (a CPU has none) the host's clock is taken: the
+shortest run less the time of an empty program, and the row says `"method": "wall"`.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +105,7 @@ def _row(item: Ready | Failed, runs: _Runs | str, trace: Trace, backend: Backend
     row |= {"runs": runs.kept, "compile_s": round(item.compile_s, 3), "mem": item.memory}
     if item.stablehlo:
         row["stablehlo"] = item.stablehlo
-    if backend.platform == "cpu":
+    if not trace.has_device:
         # Whatever is left when an empty program's time is taken off; below its noise there is nothing to know.
         left = max(runs.shortest_s - backend.dispatch_s, 0.05 * runs.shortest_s)
         return row | {"busy_us": round(left * 1e6, 3), "wall_us": round(runs.shortest_s * 1e6, 3), "method": "wall"}

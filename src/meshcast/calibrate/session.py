@@ -63,7 +63,7 @@ def _suits(item: Probe, backend: Backend) -> bool:
 
 def _bytes(body: Body) -> float:
     """Bytes of the arguments, three times: results and temporaries are about as large."""
-    return 3.0 * sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(body.args))
+    return 3.0 * float(sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(body.args)))
 
 
 def measure(

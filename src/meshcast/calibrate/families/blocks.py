@@ -156,7 +156,9 @@ def _interaction(b: int, s: int, d: int, dtype: Any, grad: int) -> Body:
     def gradient(tables: Any, dense: Any, indices: Any, cotangent: Any) -> Any:
         return jax.vjp(lambda t, x: run(t, x, indices), tables, dense)[1](cotangent)
 
-    return Body(function=gradient, args=(*args, Spec((b, width), dtype)), indices=drawn, flops=6.0 * b * features**2 * d)
+    return Body(
+        function=gradient, args=(*args, Spec((b, width), dtype)), indices=drawn, flops=6.0 * b * features**2 * d
+    )
 
 
 def build(op: str, b: int, s: int, d: int, grad: int, head: int = 64, shared: int = 1, dtype: str = "bfloat16") -> Body:

@@ -132,7 +132,14 @@ def _batched(draw: Draw) -> Settings:
         return {"m": length, "n": head, "k": query, "lhs": "m", "rhs": "n", "batch": batch}
     d = draw.pick((256, 512, 1024, 2048, 4096))
     n, k = draw.pick(((4 * d, d), (d, 4 * d), (d, d)))
-    return {"m": draw.log_uniform(8, 2048, 8), "n": n, "k": k, "lhs": "k", "rhs": "n", "batch": draw.pick((2, 4, 8, 16, 64))}
+    return {
+        "m": draw.log_uniform(8, 2048, 8),
+        "n": n,
+        "k": k,
+        "lhs": "k",
+        "rhs": "n",
+        "batch": draw.pick((2, 4, 8, 16, 64)),
+    }
 
 
 _DRAWN: dict[str, Callable[[Draw], Settings]] = {

@@ -124,7 +124,10 @@ def probes() -> Iterator[Settings]:
     while made < COUNT:
         op = names[made % len(names)]
         cols = draw.pick(
-            (draw.log_uniform(8, 131072, draw.pick((1, 8, 64))), draw.pick((64, 128, 256, 512, 768, 1024, 2048, 4096, 8192)))
+            (
+                draw.log_uniform(8, 131072, draw.pick((1, 8, 64))),
+                draw.pick((64, 128, 256, 512, 768, 1024, 2048, 4096, 8192)),
+            )
         )
         if op.startswith(("loss", "log_softmax", "argmax")) and draw.chance(0.5):
             cols = draw.pick((1000, 32000, 50257, 128256))

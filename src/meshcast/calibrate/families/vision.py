@@ -110,7 +110,9 @@ def probes() -> Iterator[Settings]:
         op = draw.pick(tuple(OPS))
         n, h = draw.pick((1, 8, 16, 32, 64, 128)), draw.pick((7, 8, 14, 16, 28, 32, 56, 64, 112))
         c = draw.pick((32, 64, 128, 256)) if op == "inverted" else draw.pick((64, 128, 256, 512, 1024))
-        if n * h * h * c > (5e7 if op == "inverted" else 2e8) or (op == "double" and 36.0 * n * h * h * c * c > MOST_FLOPS):
+        if n * h * h * c > (5e7 if op == "inverted" else 2e8) or (
+            op == "double" and 36.0 * n * h * h * c * c > MOST_FLOPS
+        ):
             continue
         made += 1
         settings: Settings = {"op": op, "n": n, "h": h, "c": c, "grad": draw.pick((0, 1))}

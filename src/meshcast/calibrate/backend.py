@@ -66,7 +66,7 @@ class Backend:
     @property
     def slowest_s(self) -> float:
         """How long one run of a probe may take."""
-        return 0.15 if self.platform == "cpu" else 0.04
+        return 0.05 if self.platform == "cpu" else 0.04
 
     def guess_s(self, flops: float, moved: float) -> float:
         """A run's time at the measured rates: the sum, as this is to be an upper bound."""

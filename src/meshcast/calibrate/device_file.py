@@ -81,8 +81,10 @@ def relative(rates: Rates, kind: str) -> Device:
     """The device of the catalogue, of the same kind, that is nearest in products and bandwidth, by ratios."""
 
     def distance(device: Device) -> float:
-        peak = math.log(max(device.matrix_flops.values()) / max(rates.matrix.values()))
-        return abs(peak) + abs(math.log(device.memory_bandwidth / rates.bandwidth))
+        shared = [name for name in rates.matrix if name in device.matrix_flops]
+        apart = [abs(math.log(device.matrix_flops[name] / rates.matrix[name])) for name in shared]
+        peaks = sum(apart) / len(apart) if apart else math.inf
+        return peaks + abs(math.log(device.memory_bandwidth / rates.bandwidth))
 
     return min((device for device in catalogue().devices if device.kind == kind), key=distance)
 

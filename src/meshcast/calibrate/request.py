@@ -59,7 +59,7 @@ def run_request(request: Request, listen: Listener) -> Outcome:
     path = request.out or Path(f"{header.device}.profile.jsonl.gz")
     journal = Journal(path, header)
     chosen = selected(probes, backend, limit=request.limit)
-    keeper = _Kept(request.keep_hlo) if request.keep_hlo else None
+    keeper = KeptHlo(request.keep_hlo) if request.keep_hlo else None
     left = measure(
         chosen, backend, journal, seconds=request.minutes * 60, listen=listen, keep=keeper.add if keeper else None
     )
@@ -75,7 +75,7 @@ def run_request(request: Request, listen: Listener) -> Outcome:
     )
 
 
-class _Kept:
+class KeptHlo:
     """The optimized HLO of probes with several kernels: fused ones are told apart by their instructions' names."""
 
     def __init__(self, folder: Path) -> None:

@@ -36,13 +36,8 @@ def llama_layer(x: Any, w: dict[str, Any], head: int) -> Any:
     places = jnp.arange(length)
     h = rms_norm(x, w["scale1"])
     q, k, v = (jnp.einsum("bsd,de->bse", h, w[name]).reshape(batch, length, -1, head) for name in ("q", "k", "v"))
-    x = (
-        x
-        + attention(*(rotary(h, places, theta=10000.0) for h in (q, k)), v, causal_mask(length)).reshape(
-            batch, length, -1
-        )
-        @ w["out"]
-    )
+    q, k = rotary(q, places, theta=10000.0), rotary(k, places, theta=10000.0)
+    x = x + attention(q, k, v, causal_mask(length)).reshape(batch, length, -1) @ w["out"]
     h = rms_norm(x, w["scale2"])
     return x + (jax.nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
 

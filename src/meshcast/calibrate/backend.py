@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import os
+import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -43,7 +47,7 @@ CATALOGUE_NAMES = {
     "TPU7x": "tpu-v7-core",
 }
 _PRODUCT = {"gpu": (4096, "bfloat16"), "tpu": (4096, "bfloat16"), "cpu": (1024, "float32")}
-_STREAMED = {"gpu": 2**28, "tpu": 2**27, "cpu": 2**24}  # elements of fp32: well beyond the caches
+STREAMED = {"gpu": 2**28, "tpu": 2**27, "cpu": 2**24}  # elements of fp32: well beyond the caches
 _HOST_SHARE = 0.1  # of a machine's memory, where the backend does not say what it may use
 
 
@@ -55,13 +59,14 @@ class Backend:
     kind: str
     flops_per_s: float
     bytes_per_s: float
-    memory_bytes: float
+    memory_bytes: float  # what probes may use of it
+    host_bytes: float  # of the machine's own memory
     dispatch_s: float  # of an empty program, until its result is there
 
     @property
     def slowest_s(self) -> float:
         """How long one run of a probe may take."""
-        return 0.15 if self.platform == "cpu" else 0.04
+        return 0.05 if self.platform == "cpu" else 0.04
 
     def guess_s(self, flops: float, moved: float) -> float:
         """A run's time at the measured rates: the sum, as this is to be an upper bound."""
@@ -75,23 +80,25 @@ def find_backend() -> Backend:
         UnsupportedError: There is no backend here that probes run on.
     """
     device = jax.devices()[0]
-    platform = {"cuda": "gpu", "rocm": "gpu"}.get(device.platform, device.platform)
-    if platform not in _PRODUCT:
+    name = {"cuda": "gpu", "rocm": "gpu"}.get(device.platform, device.platform)
+    if name not in _PRODUCT:
         raise UnsupportedError(f"no probes for the backend {device.platform!r}", fix="a CPU, a GPU or a TPU is needed")
-    size, dtype = _PRODUCT[platform]
+    size, dtype = _PRODUCT[name]
     square = jnp.full((size, size), 0.01, dtype)
-    line = jnp.ones((_STREAMED[platform],), jnp.float32)
+    line = jnp.ones((STREAMED[name],), jnp.float32)
     empty = best_s(jax.jit(lambda x: x + 1), jnp.zeros((), jnp.float32), runs=50)
     product = best_s(jax.jit(lambda x: x @ x), square) - empty
     stream = best_s(jax.jit(lambda x: x * 2 + 1), line) - empty
     stats = device.memory_stats() or {}
-    limit = float(stats.get("bytes_limit", 0)) or _host_memory() * _HOST_SHARE
+    host = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    limit = float(stats.get("bytes_limit", 0)) or host * _HOST_SHARE
     return Backend(
-        platform=platform,
-        kind=device.device_kind,
+        platform=name,
+        kind=device.device_kind if name != "cpu" else _processor(),
         flops_per_s=2.0 * size**3 / product,
-        bytes_per_s=8.0 * _STREAMED[platform] / stream,
+        bytes_per_s=8.0 * STREAMED[name] / stream,
         memory_bytes=limit,
+        host_bytes=host,
         dispatch_s=empty,
     )
 
@@ -116,27 +123,36 @@ def is_alive() -> bool:
     return True
 
 
-def _host_memory() -> float:
-    import os
+def _processor() -> str:
+    """What a CPU calls itself, with its cores: JAX says no more than `cpu`."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{model or platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+def device_name(kind: str) -> str:
+    """A name for a device: the catalogue's, or one made of what the backend calls it."""
+    plain = re.sub(r"\((?:R|TM|C)\)", "", kind, flags=re.IGNORECASE)
+    return CATALOGUE_NAMES.get(kind) or re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
 
 
 def describe(backend: Backend, *, name: str | None) -> Header:
     """A profile's header for this device; `name` says what to call it where the catalogue does not know it."""
-    import jaxlib
+    from jaxlib.version import __version__ as jaxlib_version
 
     return Header(
-        device=name or CATALOGUE_NAMES.get(backend.kind, backend.kind),
+        device=name or device_name(backend.kind),
         kind=backend.kind,
         backend=backend.platform,
         suite=VERSION,
         jax=jax.__version__,
-        jaxlib=jaxlib.__version__,
+        jaxlib=jaxlib_version,
         platform=" ".join(jax.devices()[0].client.platform_version.split()),
         meshcast=MESHCAST,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        method="wall" if backend.platform == "cpu" else "profiler",
         limits={
             "flops_per_s": backend.flops_per_s,
             "bytes_per_s": backend.bytes_per_s,

@@ -20,7 +20,7 @@ from meshcast.calibrate.suite import build
 PROBE_NAME, FILL_NAME = "probe_", "fill_"  # of modules in a profile, before a number
 SEED = jax.ShapeDtypeStruct((), np.uint32)
 # Without Triton's candidates a product is cuBLAS's best: no kernels are compiled to be timed.
-_LIBRARY_ONLY = {"xla_gpu_enable_triton_gemm": False}
+_LIBRARY_ONLY: dict[str, str | bool] = {"xla_gpu_enable_triton_gemm": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def _compile(number: int, item: Probe, backend: str) -> Ready | Failed:
         run = lowered.compile(compiler_options=options)
         seconds = time.perf_counter() - start
         filled = jax.jit(_named(filler(body), f"{FILL_NAME}{number}")).lower(SEED).compile()
-        memory = run.memory_analysis()
+        memory: Any = run.memory_analysis()
         sizes = {
             "args": memory.argument_size_in_bytes,
             "out": memory.output_size_in_bytes,

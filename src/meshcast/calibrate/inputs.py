@@ -25,7 +25,7 @@ def filler(body: Body) -> Callable[[Any], Any]:
     return fill
 
 
-def _leaf(spec: Any, position: int, seed: Any, indices: Mapping[int, Indices]) -> jax.Array:
+def _leaf(spec: Any, position: int, seed: Any, indices: Mapping[int, Indices]) -> Any:
     bits = _mixed(math.prod(spec.shape), seed + jnp.uint32(position + 1)).reshape(spec.shape)
     if position in indices:
         return _drawn(bits, indices[position]).astype(spec.dtype)
@@ -38,7 +38,7 @@ def _leaf(spec: Any, position: int, seed: Any, indices: Mapping[int, Indices]) -
     return (uniform * (1.0 if narrow else SPREAD)).astype(spec.dtype)
 
 
-def _mixed(size: int, seed: Any) -> jax.Array:
+def _mixed(size: int, seed: Any) -> Any:
     """Bits by position, mixed with xors and multiplications so that neighbours share nothing."""
     bits = jax.lax.iota(jnp.uint32, size) * jnp.uint32(_GOLDEN) + seed * jnp.uint32(0x85EBCA6B)
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
@@ -46,7 +46,7 @@ def _mixed(size: int, seed: Any) -> jax.Array:
     return bits ^ (bits >> 16)
 
 
-def _drawn(bits: jax.Array, indices: Indices) -> jax.Array:
+def _drawn(bits: jax.Array, indices: Indices) -> Any:
     """Indices in range: uniform, or by Zipf's law with the hot rows scattered over the table.
 
     The inverse of the law's continuous distribution: rank = (u (n^(1-s) - 1) + 1)^(1 / (1-s)).
@@ -57,4 +57,6 @@ def _drawn(bits: jax.Array, indices: Indices) -> jax.Array:
     power = 1.0 - indices.skew
     uniform = (bits >> 8).astype(jnp.float32) * (2.0**-24)
     rank = (uniform * (float(below) ** power - 1.0) + 1.0) ** (1.0 / power) - 1.0
-    return ((jnp.clip(rank, 0, below - 1).astype(jnp.uint32) * jnp.uint32(_GOLDEN)) % jnp.uint32(below)).astype(jnp.int32)
+    return ((jnp.clip(rank, 0, below - 1).astype(jnp.uint32) * jnp.uint32(_GOLDEN)) % jnp.uint32(below)).astype(
+        jnp.int32
+    )

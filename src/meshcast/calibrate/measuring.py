@@ -1,4 +1,8 @@
-"""A batch of compiled probes, run and timed: device time by kernel from a profile, or the host's clock without one."""
+"""A batch of compiled probes, run and timed.
+
+Device time by kernel comes from a profile. Where it shows no device (a CPU has none) the host's clock is taken: the
+shortest run less the time of an empty program, and the row says `"method": "wall"`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from meshcast.calibrate.backend import Backend
 from meshcast.calibrate.compiling import Failed, Ready, short
@@ -34,29 +37,30 @@ class _Runs:
 def measure_batch(batch: Sequence[Ready | Failed], backend: Backend) -> list[Row]:
     """A row a probe, in order; one that fails says why and does not stop the others."""
     done: dict[str, _Runs | str] = {}
+    seed = jax.block_until_ready(jnp.uint32(1))  # on the device before the profile begins: its copy is no probe's
     if backend.platform == "cpu":
-        _run_all(batch, done)
+        _run_all(batch, seed, done)
         trace = Trace()
     else:
         with traced() as trace:
             _spin()
-            _run_all(batch, done)
+            _run_all(batch, seed, done)
     return [_row(item, done.get(item.probe.id, ""), trace, backend) for item in batch]
 
 
-def _run_all(batch: Iterable[Ready | Failed], done: dict[str, _Runs | str]) -> None:
+def _run_all(batch: Iterable[Ready | Failed], seed: Any, done: dict[str, _Runs | str]) -> None:
     for item in batch:
         if isinstance(item, Failed):
             continue
         try:
-            done[item.probe.id] = _run(item)
+            done[item.probe.id] = _run(item, seed)
         except Exception as error:  # out of memory, or a kernel that the device refuses
             done[item.probe.id] = short(error)
 
 
-def _run(item: Ready) -> _Runs:
+def _run(item: Ready, seed: Any) -> _Runs:
     """Runs a probe: once to warm up, once to see how long it takes, then back to back."""
-    args = list(item.fill(np.uint32(1)))
+    args = list(item.fill(seed))
     jax.block_until_ready(args)
     args, _ = _once(item, args)
     args, seconds = _once(item, args)
@@ -101,7 +105,7 @@ def _row(item: Ready | Failed, runs: _Runs | str, trace: Trace, backend: Backend
     row |= {"runs": runs.kept, "compile_s": round(item.compile_s, 3), "mem": item.memory}
     if item.stablehlo:
         row["stablehlo"] = item.stablehlo
-    if backend.platform == "cpu":
+    if not trace.has_device:
         # Whatever is left when an empty program's time is taken off; below its noise there is nothing to know.
         left = max(runs.shortest_s - backend.dispatch_s, 0.05 * runs.shortest_s)
         return row | {"busy_us": round(left * 1e6, 3), "wall_us": round(runs.shortest_s * 1e6, 3), "method": "wall"}

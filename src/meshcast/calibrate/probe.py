@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -100,5 +101,5 @@ class Draw:
 
     def log_uniform(self, low: float, high: float, step: int = 1) -> int:
         """Between `low` and `high`, every octave as likely, rounded to a multiple of `step` (at least one)."""
-        value = low * (high / low) ** self._random.random()
+        value = low * math.pow(high / low, self._random.random())
         return max(step, round(value / step) * step)

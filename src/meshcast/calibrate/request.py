@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.calibrate.backend import describe, find_backend
+from meshcast.calibrate.backend import Backend, describe, find_backend
 from meshcast.calibrate.compiling import Ready
 from meshcast.calibrate.session import Listener, measure, selected
 from meshcast.calibrate.suite import suite
@@ -38,12 +38,15 @@ class Outcome:
     header: Header
     rows: int
     failed: int
+    by_clock: int  # rows without device times: the profiler shows no device
     left: int
+    backend: Backend
 
     def text(self) -> str:
         """For people."""
         more = f"; {self.left} are left: the same command goes on" if self.left else ""
-        return f"{self.path}: {self.rows} probes of {self.header.device}, {self.failed} of them failed{more}"
+        clock = f", {self.by_clock} timed by the host's clock" if self.by_clock else ""
+        return f"{self.path}: {self.rows} probes of {self.header.device}{clock}, {self.failed} failed{more}"
 
 
 def run_request(request: Request, listen: Listener) -> Outcome:
@@ -53,23 +56,26 @@ def run_request(request: Request, listen: Listener) -> Outcome:
     probes = suite(request.families)
     backend = find_backend()
     header = describe(backend, name=request.name)
-    path = request.out or Path(f"{_file_name(header.device)}.profile.jsonl.gz")
+    path = request.out or Path(f"{header.device}.profile.jsonl.gz")
     journal = Journal(path, header)
     chosen = selected(probes, backend, limit=request.limit)
-    keeper = _Kept(request.keep_hlo) if request.keep_hlo else None
+    keeper = KeptHlo(request.keep_hlo) if request.keep_hlo else None
     left = measure(
         chosen, backend, journal, seconds=request.minutes * 60, listen=listen, keep=keeper.add if keeper else None
     )
     journal.finish()
-    failed = sum("error" in row for row in journal.rows)
-    return Outcome(path=path, header=header, rows=len(journal.rows), failed=failed, left=left)
+    return Outcome(
+        path=path,
+        header=header,
+        rows=len(journal.rows),
+        failed=sum("error" in row for row in journal.rows),
+        by_clock=sum(row.get("method") == "wall" for row in journal.rows),
+        left=left,
+        backend=backend,
+    )
 
 
-def _file_name(device: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in device.lower()).strip("-")
-
-
-class _Kept:
+class KeptHlo:
     """The optimized HLO of probes with several kernels: fused ones are told apart by their instructions' names."""
 
     def __init__(self, folder: Path) -> None:

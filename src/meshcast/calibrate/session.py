@@ -21,7 +21,7 @@ from meshcast.errors import UnsupportedError
 from meshcast.profiles.file import Journal, Row
 
 MEMORY_SHARE = 0.3  # of the device's, for a probe's arguments and results: temporaries and tuning need more
-CPU_PROBES = 700  # what a CPU takes some minutes for
+CPU_PROBES = 600  # what a CPU takes some minutes for
 THREADS_PER_CORE = {"gpu": 2}  # tuning waits for the device
 
 
@@ -63,7 +63,7 @@ def _suits(item: Probe, backend: Backend) -> bool:
 
 def _bytes(body: Body) -> float:
     """Bytes of the arguments, three times: results and temporaries are about as large."""
-    return 3.0 * sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(body.args))
+    return 3.0 * float(sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(body.args)))
 
 
 def measure(
@@ -93,30 +93,31 @@ def measure(
         listen(Progress(done=done, total=len(probes), failed=failed, seconds=elapsed, stage=stage))
 
     threads = THREADS_PER_CORE.get(backend.platform, 1) * (os.cpu_count() or 1)
+    pool = ThreadPoolExecutor(max_workers=threads)
     try:
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            while time.perf_counter() - start + longest <= seconds and (batch := agenda.take()):
-                began = time.perf_counter()
-                journal.attempt(item.id for item in batch)
-                tell("compiling")
-                ready = compile_batch(list(enumerate(batch, number)), pool, backend=backend.platform)
-                number += len(batch)
-                tell("measuring")
-                rows = measure_batch(ready, backend)
-                if not is_alive():
-                    _give_up(journal, rows)
-                if keep:
-                    for item, row in zip(ready, rows, strict=True):
-                        if not isinstance(item, Failed) and "error" not in row:
-                            keep(item, row)
-                journal.append(rows)
-                done += len(rows)
-                failed += sum("error" in row for row in rows)
-                took = time.perf_counter() - began
-                longest = max(0.5 * longest, took)
-                agenda.paced(took, seconds - (time.perf_counter() - start))
-    finally:  # no process died: whatever is raised here is known
-        journal.attempt(())
+        while time.perf_counter() - start + longest <= seconds and (batch := agenda.take()):
+            began = time.perf_counter()
+            journal.attempt(item.id for item in batch)
+            tell("compiling")
+            ready = compile_batch(list(enumerate(batch, number)), pool, backend=backend.platform)
+            number += len(batch)
+            tell("measuring")
+            rows = measure_batch(ready, backend)
+            if not is_alive():
+                _give_up(journal, rows)
+            if keep:
+                for item, row in zip(ready, rows, strict=True):
+                    if not isinstance(item, Failed) and "error" not in row:
+                        keep(item, row)
+            journal.append(rows)
+            done += len(rows)
+            failed += sum("error" in row for row in rows)
+            took = time.perf_counter() - began
+            longest = max(0.5 * longest, took)
+            agenda.paced(took, seconds - (time.perf_counter() - start))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for what was to be compiled
+        journal.attempt(())  # no process died: whatever is raised here is known
     tell("done")
     return len(probes) - done
 

@@ -51,14 +51,14 @@ def traced() -> Iterator[Trace]:
         finally:
             jax.profiler.stop_trace()
         for path in Path(folder).rglob("*.xplane.pb"):
-            _read(jax.profiler.ProfileData.from_file(str(path)), found)
+            add_profile(jax.profiler.ProfileData.from_file(str(path)), found)
 
 
-def _read(data: Any, found: Trace) -> None:
+def add_profile(data: Any, found: Trace) -> None:
     """Adds the launches of a profile.
 
-    A launch belongs to the module it names. One that names none belongs to the program seen last before it: programs
-    run one after the other, each after the program that fills its arguments.
+    A launch belongs to the module it names. Where a probe has no named ones, those without a name that follow the
+    program that fills its arguments are taken: programs run one after the other.
     """
     raw: list[tuple[float, float, str, str, str]] = []
     for plane in data.planes:
@@ -78,17 +78,19 @@ def _read(data: Any, found: Trace) -> None:
                         event.name,
                     )
                 )
-    events: defaultdict[int, list[Event]] = defaultdict(list)
-    current: tuple[str, int] | None = None
+    named: defaultdict[int, list[Event]] = defaultdict(list)
+    following: defaultdict[int, list[Event]] = defaultdict(list)
+    current: int | None = None
     for start, end, module, op, kernel in sorted(raw):
+        event = Event(start=start, end=end, op=op, kernel=kernel)
         match = _MODULE.search(module)
-        if match:
-            current = (match[1], int(match[2]))
+        if match and match[1] == PROBE_NAME:
+            named[int(match[2])].append(event)
         elif module:
-            current = None
-        if current and current[0] == PROBE_NAME:
-            events[current[1]].append(Event(start=start, end=end, op=op, kernel=kernel))
-    found.events = dict(events)
+            current = int(match[2]) if match else None
+        elif current is not None:
+            following[current].append(event)
+    found.events = {**following, **named}
 
 
 def busy_us(events: list[Event]) -> float:

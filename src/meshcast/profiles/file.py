@@ -36,7 +36,7 @@ class Header:
     meshcast: str = ""
     date: str = ""
     clocks: str = "burst"  # short runs with pauses between them
-    method: str = "profiler"  # profiler: device time by kernel; wall: the host's clock less an empty program's time
+    lowered_by: str = ""  # the version of meshcast that put our kernels beside the rows; none if empty
     limits: Mapping[str, float] = field(default_factory=dict)  # what the backend does: flops_per_s, bytes_per_s, ...
 
     def to_json(self) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,21 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.calibrate.probe import LIBRARY, Body, Draw, Settings
+from meshcast.models.layers import attention, causal_mask
 
 COUNT = 160
 MOST_SCORES = 6e8
-
-
-def plain(q: Any, k: Any, v: Any, causal: bool) -> Any:
-    """Softmax attention on (B, S, H, D), heads of keys shared where there are fewer."""
-    batch, length, heads, dim = q.shape
-    kv_heads, keys = k.shape[2], k.shape[1]
-    grouped = q.reshape(batch, length, kv_heads, heads // kv_heads, dim)
-    scores = jnp.einsum("bqhgd,bkhd->bhgqk", grouped, k).astype(jnp.float32) / math.sqrt(dim)
-    if causal:
-        scores = jnp.where(jnp.tril(jnp.ones((length, keys), bool), keys - length), scores, -1e30)
-    weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
-    return jnp.einsum("bhgqk,bkhd->bqhgd", weights, v).reshape(q.shape)
 
 
 def build(
@@ -37,7 +25,7 @@ def build(
     def forward(q: Any, k: Any, v: Any) -> Any:
         if impl == "cudnn":
             return jax.nn.dot_product_attention(q, k, v, is_causal=bool(causal), implementation="cudnn")
-        return plain(q, k, v, bool(causal))
+        return attention(q, k, v, causal_mask(s) if causal else None)
 
     flops = 4.0 * b * h * s * keys * d * (3.5 if grad else 1)
     if not grad:

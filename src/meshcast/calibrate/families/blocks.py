@@ -11,53 +11,34 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.calibrate.families.attention import plain
 from meshcast.calibrate.probe import LIBRARY, Body, Draw, Indices, Settings
+from meshcast.models.layers import attention, causal_mask, layer_norm, rms_norm, rotary
 
 COUNT = 90
 MOST_FLOPS = 8e12
 Spec = jax.ShapeDtypeStruct
 
 
-def _layer_norm(x: Any, scale: Any, bias: Any) -> Any:
-    wide = x.astype(jnp.float32)
-    centred = wide - wide.mean(-1, keepdims=True)
-    return (centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype) * scale + bias
-
-
-def _rms_norm(x: Any, scale: Any) -> Any:
-    wide = x.astype(jnp.float32)
-    return (wide * jax.lax.rsqrt((wide**2).mean(-1, keepdims=True) + 1e-6)).astype(x.dtype) * scale
-
-
-def _rotated(x: Any) -> Any:
-    """Rotary embedding of (B, S, H, D), angles computed as they are needed."""
-    _, length, _, dim = x.shape
-    rates = 10000.0 ** (-jnp.arange(0, dim, 2, dtype=jnp.float32) / dim)
-    angles = jnp.arange(length, dtype=jnp.float32)[:, None] * rates
-    cosine, sine = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
-    low, high = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    return jnp.concatenate([low * cosine - high * sine, high * cosine + low * sine], -1).astype(x.dtype)
-
-
 def gpt_layer(x: Any, w: dict[str, Any], head: int) -> Any:
     """A pre-norm layer with biases and GELU."""
     batch, length, dim = x.shape
-    h = _layer_norm(x, w["scale1"], w["bias1"])
+    h = layer_norm(x, w["scale1"], w["bias1"])
     qkv = h @ w["qkv"] + w["qkv_bias"]
     q, k, v = (part.reshape(batch, length, dim // head, head) for part in jnp.split(qkv, 3, axis=-1))
-    x = x + plain(q, k, v, True).reshape(x.shape) @ w["out"] + w["out_bias"]
-    h = _layer_norm(x, w["scale2"], w["bias2"])
+    x = x + attention(q, k, v, causal_mask(length)).reshape(x.shape) @ w["out"] + w["out_bias"]
+    h = layer_norm(x, w["scale2"], w["bias2"])
     return x + jax.nn.gelu(h @ w["up"] + w["up_bias"]) @ w["down"] + w["down_bias"]
 
 
 def llama_layer(x: Any, w: dict[str, Any], head: int) -> Any:
     """A pre-norm layer with rotary embedding, shared keys and a gated feed-forward."""
     batch, length, _ = x.shape
-    h = _rms_norm(x, w["scale1"])
+    places = jnp.arange(length)
+    h = rms_norm(x, w["scale1"])
     q, k, v = (jnp.einsum("bsd,de->bse", h, w[name]).reshape(batch, length, -1, head) for name in ("q", "k", "v"))
-    x = x + plain(_rotated(q), _rotated(k), v, True).reshape(batch, length, -1) @ w["out"]
-    h = _rms_norm(x, w["scale2"])
+    q, k = rotary(q, places, theta=10000.0), rotary(k, places, theta=10000.0)
+    x = x + attention(q, k, v, causal_mask(length)).reshape(batch, length, -1) @ w["out"]
+    h = rms_norm(x, w["scale2"])
     return x + (jax.nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
 
 
@@ -156,7 +137,9 @@ def _interaction(b: int, s: int, d: int, dtype: Any, grad: int) -> Body:
     def gradient(tables: Any, dense: Any, indices: Any, cotangent: Any) -> Any:
         return jax.vjp(lambda t, x: run(t, x, indices), tables, dense)[1](cotangent)
 
-    return Body(function=gradient, args=(*args, Spec((b, width), dtype)), indices=drawn, flops=6.0 * b * features**2 * d)
+    return Body(
+        function=gradient, args=(*args, Spec((b, width), dtype)), indices=drawn, flops=6.0 * b * features**2 * d
+    )
 
 
 def build(op: str, b: int, s: int, d: int, grad: int, head: int = 64, shared: int = 1, dtype: str = "bfloat16") -> Body:

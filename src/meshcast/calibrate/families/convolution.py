@@ -138,7 +138,7 @@ def _fits(settings: Settings) -> bool:
     if k > h:
         return False
     size = 4 if settings["dtype"] == "float32" else 2
-    pixels = n * (-(-h // stride)) ** dims
-    flops = 2.0 * pixels * cout * cin / int(settings.get("groups", 1)) * k**dims
-    moved = size * (n * h**dims * cin + pixels * cout)
+    pixels = math.prod((n, *(-(-h // stride),) * dims))
+    flops = 2.0 * pixels * cout * cin / int(settings.get("groups", 1)) * math.prod((k,) * dims)
+    moved = size * (math.prod((n, *(h,) * dims)) * cin + pixels * cout)
     return flops * (4 if size == 4 else 1) <= MOST_FLOPS and moved <= MOST_BYTES

@@ -90,11 +90,21 @@ def probes() -> Iterator[Settings]:
         op = OPS[made % len(OPS)]
         dtype = draw.pick(("bfloat16", "float32", "float32"))
         if op in _SORTS:
-            settings: Settings = {"op": op, "rows": draw.log_uniform(1, 65536), "dim": draw.log_uniform(16, 262144), "dtype": dtype}
+            settings: Settings = {
+                "op": op,
+                "rows": draw.log_uniform(1, 65536),
+                "dim": draw.log_uniform(16, 262144),
+                "dtype": dtype,
+            }
             if not 1024 <= int(settings["rows"]) * int(settings["dim"]) <= 2**25:
                 continue
         elif op == "one_hot":
-            settings = {"op": op, "rows": draw.log_uniform(64, 65536), "dim": draw.log_uniform(8, 65536), "dtype": dtype}
+            settings = {
+                "op": op,
+                "rows": draw.log_uniform(64, 65536),
+                "dim": draw.log_uniform(8, 65536),
+                "dtype": dtype,
+            }
             if int(settings["rows"]) * int(settings["dim"]) > 2**28:
                 continue
         else:

@@ -104,9 +104,9 @@ OPS: dict[str, Callable[[tuple[int, ...], Any], Body]] = {
     ),
     "cumsum": _shaped(lambda x: jnp.cumsum(x.reshape(-1, x.shape[-1] * x.shape[-2]), axis=-1)),
     "space_to_depth": _shaped(
-        lambda x: x[:, : x.shape[1] // 2 * 2]
-        .reshape(x.shape[0], x.shape[1] // 2, 2, *x.shape[2:])
-        .transpose(0, 1, 3, 2, 4)
+        lambda x: (
+            x[:, : x.shape[1] // 2 * 2].reshape(x.shape[0], x.shape[1] // 2, 2, *x.shape[2:]).transpose(0, 1, 3, 2, 4)
+        )
     ),
 }
 

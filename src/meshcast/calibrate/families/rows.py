@@ -8,31 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from meshcast.calibrate.families.norms import batch_norm
 from meshcast.calibrate.probe import Body, Draw, Indices, Settings
+from meshcast.models.layers import layer_norm, rms_norm
 
 COUNT = 320
 MOST_ELEMENTS = 5e8
 Spec = jax.ShapeDtypeStruct
-
-
-def _layer_norm(x: Any, scale: Any, bias: Any) -> Any:
-    wide = x.astype(jnp.float32)
-    centred = wide - wide.mean(-1, keepdims=True)
-    normal = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
-    return normal.astype(x.dtype) * scale + bias
-
-
-def _rms_norm(x: Any, scale: Any) -> Any:
-    wide = x.astype(jnp.float32)
-    return (wide * jax.lax.rsqrt((wide**2).mean(-1, keepdims=True) + 1e-6)).astype(x.dtype) * scale
-
-
-def _batch_norm(x: Any, scale: Any, bias: Any) -> Any:
-    wide = x.astype(jnp.float32)
-    axes = tuple(range(x.ndim - 1))
-    mean = wide.mean(axes)
-    variance = (wide**2).mean(axes) - mean**2
-    return ((wide - mean) * (jax.lax.rsqrt(variance + 1e-5) * scale) + bias).astype(x.dtype)
 
 
 def _cross_entropy(logits: Any, labels: Any) -> Any:
@@ -88,12 +70,12 @@ OPS: dict[str, Callable[[int, int, Any], Body]] = {
     "log_softmax": _simple(lambda x: jax.nn.log_softmax(x, axis=-1)),
     "loss": _loss(False),
     "loss_grad": _loss(True),
-    "layer_norm": _normed(_layer_norm, 2, False),
-    "layer_norm_grad": _normed(_layer_norm, 2, True),
-    "rms_norm": _normed(_rms_norm, 1, False),
-    "rms_norm_grad": _normed(_rms_norm, 1, True),
-    "batch_norm": _normed(_batch_norm, 2, False),
-    "batch_norm_grad": _normed(_batch_norm, 2, True),
+    "layer_norm": _normed(layer_norm, 2, False),
+    "layer_norm_grad": _normed(layer_norm, 2, True),
+    "rms_norm": _normed(rms_norm, 1, False),
+    "rms_norm_grad": _normed(rms_norm, 1, True),
+    "batch_norm": _normed(batch_norm, 2, False),
+    "batch_norm_grad": _normed(batch_norm, 2, True),
     "sum_row": _simple(lambda x: x.sum(-1)),
     "sum_column": _simple(lambda x: x.sum(0)),
     "sum_column_wide": _simple(lambda x: x.astype(jnp.float32).sum(0)),
@@ -124,7 +106,10 @@ def probes() -> Iterator[Settings]:
     while made < COUNT:
         op = names[made % len(names)]
         cols = draw.pick(
-            (draw.log_uniform(8, 131072, draw.pick((1, 8, 64))), draw.pick((64, 128, 256, 512, 768, 1024, 2048, 4096, 8192)))
+            (
+                draw.log_uniform(8, 131072, draw.pick((1, 8, 64))),
+                draw.pick((64, 128, 256, 512, 768, 1024, 2048, 4096, 8192)),
+            )
         )
         if op.startswith(("loss", "log_softmax", "argmax")) and draw.chance(0.5):
             cols = draw.pick((1000, 32000, 50257, 128256))

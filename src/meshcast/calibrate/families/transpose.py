@@ -22,7 +22,10 @@ def probes() -> Iterator[Settings]:
         kind = draw.pick(("matrix", "heads", "heads", "image", "batch", "patches"))
         shape: tuple[int, ...]
         if kind == "matrix":
-            shape = (draw.log_uniform(16, 2**17, draw.pick((1, 8, 64))), draw.log_uniform(16, 2**17, draw.pick((1, 64))))
+            shape = (
+                draw.log_uniform(16, 2**17, draw.pick((1, 8, 64))),
+                draw.log_uniform(16, 2**17, draw.pick((1, 64))),
+            )
             order = "10"
         elif kind == "heads":
             shape, order = draw_heads(draw), draw.pick(("0213", "0213", "0231", "0132", "2013", "1023"))

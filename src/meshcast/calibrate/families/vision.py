@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from meshcast.calibrate.families.norms import batch_norm, group_norm
 from meshcast.calibrate.probe import LIBRARY, Body, Draw, Settings
 
 COUNT = 40
@@ -22,39 +23,25 @@ def _conv(x: Any, kernel: Any, stride: int = 1, groups: int = 1) -> Any:
     )
 
 
-def _batch_norm(x: Any, scale: Any, bias: Any) -> Any:
-    wide = x.astype(jnp.float32)
-    mean = wide.mean((0, 1, 2))
-    variance = (wide**2).mean((0, 1, 2)) - mean**2
-    return ((wide - mean) * (jax.lax.rsqrt(variance + 1e-5) * scale) + bias).astype(x.dtype)
-
-
-def _group_norm(x: Any, scale: Any, bias: Any) -> Any:
-    groups = x.reshape(*x.shape[:3], 8, -1).astype(jnp.float32)
-    mean = groups.mean((1, 2, 4), keepdims=True)
-    variance = groups.var((1, 2, 4), keepdims=True)
-    return ((groups - mean) * jax.lax.rsqrt(variance + 1e-5)).reshape(x.shape).astype(x.dtype) * scale + bias
-
-
 def bottleneck(x: Any, w: dict[str, Any]) -> Any:
     """ResNet's: 1x1, 3x3, 1x1 with batch norms and a shortcut."""
-    h = jax.nn.relu(_batch_norm(_conv(x, w["reduce"]), w["scale1"], w["bias1"]))
-    h = jax.nn.relu(_batch_norm(_conv(h, w["middle"]), w["scale2"], w["bias2"]))
-    return jax.nn.relu(x + _batch_norm(_conv(h, w["expand"]), w["scale3"], w["bias3"]))
+    h = jax.nn.relu(batch_norm(_conv(x, w["reduce"]), w["scale1"], w["bias1"]))
+    h = jax.nn.relu(batch_norm(_conv(h, w["middle"]), w["scale2"], w["bias2"]))
+    return jax.nn.relu(x + batch_norm(_conv(h, w["expand"]), w["scale3"], w["bias3"]))
 
 
 def inverted(x: Any, w: dict[str, Any]) -> Any:
     """MobileNet's: widen, depthwise, squeeze and excite, narrow."""
-    h = jax.nn.silu(_batch_norm(_conv(x, w["expand"]), w["scale1"], w["bias1"]))
-    h = jax.nn.silu(_batch_norm(_conv(h, w["depth"], groups=h.shape[-1]), w["scale2"], w["bias2"]))
+    h = jax.nn.silu(batch_norm(_conv(x, w["expand"]), w["scale1"], w["bias1"]))
+    h = jax.nn.silu(batch_norm(_conv(h, w["depth"], groups=h.shape[-1]), w["scale2"], w["bias2"]))
     gate = jax.nn.sigmoid(jax.nn.silu(h.mean((1, 2)) @ w["squeeze"]) @ w["excite"])
-    return x + _batch_norm(_conv(h * gate[:, None, None], w["reduce"]), w["scale3"], w["bias3"])
+    return x + batch_norm(_conv(h * gate[:, None, None], w["reduce"]), w["scale3"], w["bias3"])
 
 
 def double(x: Any, w: dict[str, Any]) -> Any:
     """U-Net's: two 3x3 convolutions with group norms."""
-    h = jax.nn.silu(_group_norm(_conv(x, w["first"]), w["scale1"], w["bias1"]))
-    return jax.nn.silu(_group_norm(_conv(h, w["second"]), w["scale2"], w["bias2"])) + x
+    h = jax.nn.silu(group_norm(_conv(x, w["first"]), w["scale1"], w["bias1"]))
+    return jax.nn.silu(group_norm(_conv(h, w["second"]), w["scale2"], w["bias2"])) + x
 
 
 def _vectors(*widths: int) -> dict[str, tuple[int, ...]]:
@@ -110,7 +97,9 @@ def probes() -> Iterator[Settings]:
         op = draw.pick(tuple(OPS))
         n, h = draw.pick((1, 8, 16, 32, 64, 128)), draw.pick((7, 8, 14, 16, 28, 32, 56, 64, 112))
         c = draw.pick((32, 64, 128, 256)) if op == "inverted" else draw.pick((64, 128, 256, 512, 1024))
-        if n * h * h * c > (5e7 if op == "inverted" else 2e8) or (op == "double" and 36.0 * n * h * h * c * c > MOST_FLOPS):
+        if n * h * h * c > (5e7 if op == "inverted" else 2e8) or (
+            op == "double" and 36.0 * n * h * h * c * c > MOST_FLOPS
+        ):
             continue
         made += 1
         settings: Settings = {"op": op, "n": n, "h": h, "c": c, "grad": draw.pick((0, 1))}

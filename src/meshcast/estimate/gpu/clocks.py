@@ -9,20 +9,20 @@ whose power is averaged over a window that holds the launch gaps around short ke
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from meshcast.estimate.energy import idle_watts, joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.rates import Rate
-from meshcast.hardware import Device
+from meshcast.hardware import Device, load_device
 
 LOWEST = 0.4  # of the full clock
 # The H200's energy per FLOP holds at the clock that its cap allowed: 1504 of 1980 MHz.
 MEASURED_CLOCK_SHARE = 0.76
-# Where none was measured: at that energy an H200 at its quoted peak would draw 0.786 pJ * 989 TFLOP/s = 778 W, of the
-# 584 W between idle and TDP. Other GPUs are taken to be as far beyond their own cap.
-OVERDRAWN = 778 / 584
+# The catalogue's device whose energies stand in where none was measured.
+CALIBRATED = "h200"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +35,41 @@ class Clocked:
 
 
 def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
-    """Energy of products; types that were not measured take the nearest one's per FLOP, by the ratio of the rates."""
-    measured = device.energy.matrix if device.energy is not None else {}
-    if not measured or rate.key in measured:
+    """Energy of products, at the clock it was measured at.
+
+    Types that were not measured take the nearest one's per FLOP, by the ratio of the rates. A device without any takes
+    the H200's per FLOP; `clocked` scales them to its clock. With smaller transistors on one side and higher clocks on
+    the other this comes closer than a share of the power budget: an A100 then just keeps its clock under its cap, and a
+    B200 loses a third of it, as measured ones do.
+    """
+    measured = _energies(device)
+    if rate.key in measured:
+        return flops * measured[rate.key]
+    known = [key for key in measured if key in device.matrix_flops]
+    if not known:
         return flops * joules_per_flop(device, rate.key, rate.flops)
-    nearest = min(measured, key=lambda key: abs(device.matrix_flops[key] - rate.flops))
+    nearest = min(known, key=lambda key: abs(device.matrix_flops[key] - rate.flops))
     return flops * measured[nearest] * device.matrix_flops[nearest] / rate.flops
+
+
+def _energies(device: Device) -> Mapping[str, float]:
+    """Joules per FLOP by type: the device's own where they were measured."""
+    own = device.energy.matrix if device.energy is not None else {}
+    calibrated = load_device(CALIBRATED).energy
+    return own or (calibrated.matrix if calibrated is not None else {})
+
+
+def _faster(device: Device) -> float:
+    """The device's clock over that of the device whose energies it takes."""
+    own = device.energy is not None and bool(device.energy.matrix)
+    return 1.0 if own else device.clock_hz / load_device(CALIBRATED).clock_hz
 
 
 def clocked(work: Work, machine: Machine, clocks: Clocks) -> Clocked:
     """A kernel under the power cap: bisection for the highest clock within it."""
     p, device = machine.parameters, machine.device
-    products = work.matrix_joules * (1.0 if device.energy is not None and device.energy.matrix else OVERDRAWN)
-    at_full = products / MEASURED_CLOCK_SHARE**p.frequency_power + work.instructions * p.vector_picojoules * 1e-12
+    products = work.matrix_joules * (_faster(device) / MEASURED_CLOCK_SHARE) ** p.frequency_power
+    at_full = products + work.instructions * p.vector_picojoules * 1e-12
     moved = work.dram_bytes * joules_per_byte(device)
     limit = device.tdp_watts * (p.burst_power if clocks == "burst" else 1.0) - idle_watts(device)
     least = p.active_share * (device.tdp_watts - idle_watts(device))

@@ -106,5 +106,5 @@ class GpuAnalytical:
             overhead=time - np.maximum(compute, memory),
             energy=column(r.joules for r in results),
             origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
-            gap=device.launch_latency_s - machine.launch,
+            gap=machine.gap,
         )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from meshcast.estimate.estimator import Clocks
+
+# Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
+Host = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +23,7 @@ class Options:
     network: str = "alpha-beta"
     partitioner: str = "shardy"
     clocks: Clocks = "sustained"
+    host: Host = "auto"
     dims: Mapping[str, int] = field(default_factory=dict)
     trip_counts: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_args
 
 from meshcast.capture.program import Program
 from meshcast.capture.target import CaptureOptions, load
@@ -16,6 +17,7 @@ from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Device, resolve
 from meshcast.lower import LoweredProgram, lower
 from meshcast.mesh import Mesh
+from meshcast.options import Host
 from meshcast.options import Options as Options
 from meshcast.partition import partition
 from meshcast.results import Prediction
@@ -50,11 +52,15 @@ def predict(target: str | Path | Program, options: Options | None = None, **over
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
     cluster = resolve(options.on)
-    estimators = _estimators(options.fidelity, options.clocks)
+    estimators = _estimators(options.fidelity)
+    if options.clocks not in get_args(Clocks):
+        raise UsageError(f"no clocks {options.clocks!r}", where="--clocks", fix="one of " + ", ".join(get_args(Clocks)))
     if options.network not in NETWORKS:
         raise UsageError(
             f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORKS)
         )
+    if options.host not in get_args(Host):
+        raise UsageError(f"no host setting {options.host!r}", where="--host", fix="one of " + ", ".join(get_args(Host)))
     lowered = lowered_program(target, options, cluster.device)
     devices, notes = _device_count(lowered.workload, options.devices)
     return Run(
@@ -113,12 +119,9 @@ def captured(
     return program, options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
 
 
-def _estimators(fidelity: str, clocks: Clocks) -> tuple[Estimator, ...]:
-    if clocks not in ("sustained", "burst"):
-        raise UsageError(f"no clocks {clocks!r}", where="--clocks", fix="sustained or burst")
+def _estimators(fidelity: str) -> tuple[Estimator, ...]:
     names = AUTO_ORDER if fidelity == "auto" else (fidelity,)
-    found = [load_estimator(name) for name in names]
-    return tuple(e.at_clocks(clocks) if hasattr(e, "at_clocks") else e for e in found)
+    return tuple(load_estimator(name) for name in names)
 
 
 def _device_count(workload: Workload, asked: int | None) -> tuple[int, tuple[str, ...]]:

@@ -8,9 +8,12 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from meshcast.display import Rows, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
 from meshcast.estimate.energy import idle_watts
+from meshcast.estimate.power import settled_clock
 from meshcast.estimate.rates import matrix_rate
 from meshcast.feasibility import does_not_fit
 from meshcast.hardware import Cluster, Device
@@ -22,6 +25,7 @@ from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.engine import Simulator
+from meshcast.simulate.host import WHOLE_PROGRAM_LAUNCHES, host_seconds
 from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
@@ -30,6 +34,8 @@ from meshcast.workload.graph import Gemm
 # The closed form has no start-up cost and takes links at their full rate: of 101 published collectives of 1 MiB and more
 # on DGX-class machines, 93 % took less than twice its time and 30 us.
 NETWORK_FACTOR, NETWORK_START_S = 2.0, 30e-6
+# Host time of the same program differs by this factor, either way, between the servers that we measured on.
+HOST_FACTOR = 1.4
 
 
 @shown
@@ -66,9 +72,26 @@ class Run:
         return self.lowered.workload
 
     @cached_property
-    def kernels(self) -> EstimatedKernels:
-        """Times of the compute kernels."""
+    def _full_clock(self) -> EstimatedKernels:
         return estimate_kernels(self.lowered, self.device, self.estimators, approximate=self.options.approximate)
+
+    @cached_property
+    def clock_share(self) -> float:
+        """The clock that the power cap leaves the program, as a share of the full one."""
+        estimated = self._full_clock
+        timeline = self.simulator.run(estimated, self._communication).lasting(self.host)
+        counted = [(s.kernel, n) for s, n in timeline.walk() if s.kernel.collective is None]
+        draw = estimated.draw([kernel for kernel, _ in counted])
+        if draw is None:
+            return 1.0
+        counts = np.array([n for _, n in counted], dtype=np.float64)
+        rest = max(0.0, timeline.duration - float(counts @ draw.time))
+        return settled_clock(draw, counts, self.device, self.options.clocks, rest)
+
+    @cached_property
+    def kernels(self) -> EstimatedKernels:
+        """Times of the compute kernels, at the clock that the power cap leaves."""
+        return self._full_clock.at_clock(self.clock_share)
 
     @cached_property
     def _collective_times(self) -> dict[CostKey, CollectiveTime]:
@@ -92,8 +115,19 @@ class Run:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """When everything runs on one rank."""
-        return self.simulator.run(self.kernels, self._communication)
+        """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
+        return self.simulator.run(self.kernels, self._communication).lasting(self.host)
+
+    @cached_property
+    def host(self) -> float:
+        """Seconds that the host needs to issue a step, 0 where it is not counted.
+
+        It is not for models that know no launches (the speed of light), and unless told otherwise for programs of a few
+        kernels, which are taken for a part of a larger program.
+        """
+        launches = self.device.kind == "gpu" and self._full_clock.gap > 0
+        whole = self.options.host == "on" or self.lowered.kernel_count >= WHOLE_PROGRAM_LAUNCHES
+        return host_seconds(self.lowered) if launches and whole and self.options.host != "off" else 0.0
 
     @cached_property
     def executed(self) -> tuple[tuple[Kernel, int], ...]:
@@ -158,10 +192,15 @@ class Run:
         step = timeline.duration
         energy = timeline.energy + idle_watts(self.device) * step
         notes = list(self.kernels.warnings)
-        if step and energy / step > self.device.tdp_watts:
+        if self.options.clocks == "burst" and step and energy / step > self.device.tdp_watts:
             notes.append(
                 f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "
                 "a sustained run clocks down and takes longer"
+            )
+        elif self.clock_share < 1:
+            notes.append(
+                f"the {self.device.tdp_watts:.0f} W cap leaves {self.clock_share * self.device.clock_hz / 1e6:.0f} of "
+                f"{self.device.clock_hz / 1e6:.0f} MHz"
             )
         model_flops, all_flops, peak = self._model_flops()
         return replace(
@@ -187,7 +226,8 @@ class Run:
         for end, factor, start_s in (("low", 1.0, 0.0), ("high", NETWORK_FACTOR, NETWORK_START_S)):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             network = functools.partial(self._communication, factor=factor, start_s=start_s)
-            ends.append(self.simulator.duration(replace(self.kernels, by_key=shifted), network))
+            duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network)
+            ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 
     def _model_flops(self) -> tuple[float, float, float]:

@@ -22,6 +22,7 @@ _LAYOUT_MATTERS = frozenset(
     ("convolution", "copy", "custom-call", "dot", "gather", "reduce", "reduce-window", "scatter", "sort", "transpose")
 )
 _NO_KERNEL = frozenset(("bitcast", "constant", "domain", "get-tuple-element", "parameter", "tuple"))
+_CONTROL = frozenset(("call", "conditional", "while"))  # what launches is inside them
 _CONVOLUTION_ATTRIBUTES = ("window", "dim_labels", "feature_group_count", "batch_group_count")
 _COMPUTATION = re.compile(r"(?:ENTRY )?%(\S+) \(")
 _CALLED = re.compile(r"(?:calls|to_apply)=%([^\s,}]+)")
@@ -44,7 +45,7 @@ class _Rewriter:
         self._lines = lines
         self._scheduled = bool(lines) and "is_scheduled=true" in lines[0]
         self._shapes: dict[str, str] = {}
-        self._inside_kernels = {name for line in lines for name in _CALLED.findall(line)}
+        self._inside_kernels = {name for line in lines if " call(" not in line for name in _CALLED.findall(line)}
         self._order = 0
         self._ordered = False
         self._results, self._updated = _async_results(lines)
@@ -112,6 +113,10 @@ class _Rewriter:
         self._keep_backend_config(made[-1])
         if self._ordered and instruction.opcode not in _NO_KERNEL:
             made[-1].annotate(order=str(self._order))
+            if instruction.opcode not in _CONTROL:
+                for each in made:
+                    if each.opcode != "tuple":
+                        each.annotate(name=instruction.name)
         return made
 
     def _start(self, instruction: Instruction, action: str) -> None:
@@ -126,6 +131,7 @@ class _Rewriter:
         self._shapes[instruction.name] = result
         if action == "async":
             instruction.attributes["to_apply"] = instruction.attributes.pop("calls")
+            instruction.annotate(name=instruction.name)
         if action == "collective-permute" and not result.startswith("("):
             del instruction.operands[1:]  # TPU programs pass the output buffer and its indices too
         instruction.attributes.pop("cross_program_prefetch_index", None)
@@ -147,7 +153,7 @@ class _Rewriter:
         call.attributes["to_apply"] = instruction.attributes["calls"]
         if config := instruction.attributes.get("backend_config"):
             call.attributes["backend_config"] = config
-        call.annotate(fusion=instruction.attributes.get("kind", "kLoop"), name=instruction.name)
+        call.annotate(fusion=instruction.attributes.get("kind", "kLoop"))
         return [call]
 
     def _while(self, instruction: Instruction) -> list[Instruction]:

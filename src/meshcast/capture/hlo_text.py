@@ -9,7 +9,9 @@ Attributes that the result's ops may carry, all strings unless said otherwise:
 | attribute | on | meaning |
 |---|---|---|
 | `meshcast.trip_count` (i64) | `stablehlo.while` | the loop count XLA knew |
-| `meshcast.fusion`, `meshcast.name` | `func.call` | the callee was one kernel: its kind (`kLoop`, ...), its name |
+| `meshcast.scheduled` | the module | compiled and scheduled: what has a name below is one launch |
+| `meshcast.name` | op, `func.call` | the instruction's name, on what a scheduled module launches |
+| `meshcast.fusion` | `func.call` | the callee was one kernel, of this kind (`kLoop`, ...) |
 | `meshcast.backend_config` | any | the backend's JSON beside the op, defaults left out (tile sizes, estimated cycles) |
 | `meshcast.async` | op, `optimization_barrier` | `start`: runs beside what follows; `done`: waited for here |
 | `meshcast.waits_for` | `optimization_barrier` | the opcode that `done` ends |
@@ -41,6 +43,7 @@ _UNARY = re.compile(
 _TOP_K = re.compile(r"mhlo\.topk\((%[\w#]+), k = (\d+)(?:, largest = true)?\)")
 _ALL_TO_ALL = re.compile(r'"mhlo\.all_to_all"\(([^)]*)\) <\{([^\n]*?)\}>([^\n]*?) : \(tensor<([^>]*)>')
 _MODULE_ATTRIBUTES = re.compile(r"^module\b[^\n{]*attributes \{", re.MULTILINE)
+SCHEDULED = "meshcast.scheduled"
 _DEVICE_COUNTS = {"num_partitions": "num_partitions", "num_replicas": "replica_count"}
 _INTEGERS = ("meshcast.trip_count", "meshcast.order")
 _MHLO_OP = re.compile(r'(?:= |^\s*)"?(mhlo\.[\w.]+)', re.MULTILINE)
@@ -68,7 +71,7 @@ def to_stablehlo(text: str, *, where: str) -> str:
         where: The text's origin, for error messages.
     """
     plain = rewrite(_normalised(text, where), where=where)
-    module = _with_device_counts(_respelled(_hoisted(_converted(plain, where))), text)
+    module = _with_header(_respelled(_hoisted(_converted(plain, where))), text)
     _refuse_leftovers(module, where)
     return tidy(module, where=where)
 
@@ -164,11 +167,16 @@ def _all_to_all(match: re.Match[str]) -> str:
     return f'"stablehlo.all_to_all"({operands}) <{{{attributes}, {split}}}>{rest} : (tensor<{tensor}>'
 
 
-def _with_device_counts(module: str, text: str) -> str:
-    """The header's numbers of partitions and replicas as JAX writes them; XLA's converter drops them."""
+def _with_header(module: str, text: str) -> str:
+    """The header's numbers of partitions and replicas as JAX writes them, and whether the module is scheduled.
+
+    XLA's converter drops all three.
+    """
     header = text.lstrip().split("\n", 1)[0]
     counts = {name: re.search(rf"\b{hlo}=(\d+)", header) for name, hlo in _DEVICE_COUNTS.items()}
     said = "".join(f"mhlo.{name} = {found[1]} : i32, " for name, found in counts.items() if found)
+    if "is_scheduled=true" in header:
+        said += f'{SCHEDULED} = "true", '
     return _MODULE_ATTRIBUTES.sub(rf"\g<0>{said}", module, count=1)
 
 

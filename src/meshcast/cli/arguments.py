@@ -29,6 +29,10 @@ ClocksFlag = Annotated[
         "--clocks", help="sustained: what a long run settles at under the power cap; burst: a short run, cool."
     ),
 ]
+HostFlag = Annotated[
+    str,
+    typer.Option("--host", help="Count the host's time to issue a step: on, off, or auto (not for single ops)."),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
 TripCounts = Annotated[
@@ -85,7 +89,7 @@ def options(
     *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
-    clocks: str = "sustained",
+    clocks: str = "sustained", host: str = "auto",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -100,6 +104,7 @@ def options(
         network=network,
         partitioner=partitioner,
         clocks=clocks,  # type: ignore[arg-type]  # checked by the pipeline, with a message
+        host=host,  # type: ignore[arg-type]  # likewise
         dims=sizes(dims, "--dim"),
         trip_counts=trip_counts(trips),
         settings=pairs(settings, "--set"),

@@ -21,6 +21,7 @@ def predict_command(
     network: flags.Network = "alpha-beta",
     partitioner: flags.Partitioner = "shardy",
     clocks: flags.ClocksFlag = "sustained",
+    host: flags.HostFlag = "auto",
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -35,7 +36,7 @@ def predict_command(
 
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
-        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks,
+        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

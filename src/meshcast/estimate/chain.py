@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from meshcast.errors import UnsupportedError
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin
+from meshcast.estimate.power import Draw, PowerLaw
 from meshcast.hardware import Device
 from meshcast.lower.kernel import CostKey, Kernel, LoweredProgram
 
@@ -26,6 +28,9 @@ class KernelEstimate:
     energy: float
     origin: Origin
     estimator: str
+    clocked: float = 0.0  # share of the time that follows the clock
+    dynamic_energy: float = 0.0  # joules that follow it; `static_energy` do not
+    static_energy: float = 0.0
 
     @property
     def limited_by(self) -> str:
@@ -42,9 +47,31 @@ class EstimatedKernels:
     by_key: dict[CostKey, KernelEstimate] = field(repr=False)
     warnings: tuple[str, ...] = ()
     gap: float = 0.0  # seconds between consecutive kernels of a stream
+    law: PowerLaw | None = None
 
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
         return self.by_key[kernel.cost_key]
+
+    def draw(self, kernels: Sequence[Kernel]) -> Draw | None:
+        """What the power cap makes of kernels; nothing where no model knows."""
+        if self.law is None:
+            return None
+        column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
+        found = [self.by_key[kernel.cost_key] for kernel in kernels]
+        return Draw(
+            time=column(e.time for e in found),
+            clocked=column(e.clocked for e in found),
+            dynamic=column(e.dynamic_energy for e in found),
+            static=column(e.static_energy for e in found),
+            law=self.law,
+        )
+
+    def at_clock(self, share: float) -> EstimatedKernels:
+        """The same kernels at a share of the full clock."""
+        law = self.law
+        if law is None or share == 1.0:
+            return self
+        return replace(self, by_key={key: _slowed(e, share, law) for key, e in self.by_key.items()})
 
 
 def estimate_kernels(
@@ -63,15 +90,16 @@ def estimate_kernels(
         batches.setdefault(position, []).append(kernel)
         if note:
             warnings[note] = None
-    gap = 0.0
+    gap, law = 0.0, None
     answers: dict[CostKey, KernelEstimate] = {}
     for position, kernels in batches.items():
         estimates = estimators[position].estimate(kernels, device)
         _check(estimates, len(kernels), estimators[position].name)
         gap = max(gap, estimates.gap)
+        law = law or (estimates.draw.law if estimates.draw is not None else None)
         for index, kernel in enumerate(kernels):
             answers[kernel.cost_key] = _single(estimates, index, estimators[position].name)
-    return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap)
+    return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
 
 
 def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], approximate: bool) -> tuple[int, str]:
@@ -110,7 +138,23 @@ def _check(estimates: Estimates, count: int, name: str) -> None:
         raise UnsupportedError(f"the estimator {name!r} returned times outside their own interval", where=name)
 
 
+def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEstimate:
+    slower = estimate.clocked / share + 1 - estimate.clocked
+    time = estimate.time * slower
+    moving = estimate.dynamic_energy * share**law.frequency_power + estimate.static_energy
+    return replace(
+        estimate,
+        time=time,
+        low=estimate.low * slower,
+        high=estimate.high * slower,
+        compute_time=min(time, estimate.compute_time / share),
+        overhead=max(0.0, time - max(min(time, estimate.compute_time / share), estimate.memory_time)),
+        energy=max(moving, law.least_watts * time),
+    )
+
+
 def _single(estimates: Estimates, index: int, estimator: str) -> KernelEstimate:
+    draw = estimates.draw
     return KernelEstimate(
         time=float(estimates.time[index]),
         low=float(estimates.low[index]),
@@ -121,4 +165,7 @@ def _single(estimates: Estimates, index: int, estimator: str) -> KernelEstimate:
         energy=float(estimates.energy[index]),
         origin=estimates.origin[index],
         estimator=estimator,
+        clocked=float(draw.clocked[index]) if draw is not None else 0.0,
+        dynamic_energy=float(draw.dynamic[index]) if draw is not None else 0.0,
+        static_energy=float(draw.static[index]) if draw is not None else float(estimates.energy[index]),
     )

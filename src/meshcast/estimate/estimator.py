@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel
+
+if TYPE_CHECKING:
+    from meshcast.estimate.power import Draw
 
 Array = npt.NDArray[np.float64]
 
@@ -53,6 +56,7 @@ class Estimates:
     energy: Array
     origin: tuple[Origin, ...]
     gap: float = 0.0  # seconds between the end of one kernel and the start of the next on the same stream
+    draw: Draw | None = None  # what the power cap makes of them, for models that know it
 
 
 Clocks = Literal["sustained", "burst"]
@@ -61,7 +65,8 @@ Clocks = Literal["sustained", "burst"]
 class Estimator(Protocol):
     """A performance model of single kernels. Built-ins and outsiders register under `meshcast.estimators`.
 
-    A model that knows the power cap also has `at_clocks(clocks) -> Estimator`; the others are taken as they are.
+    Times hold at the full clock; a model that knows how power follows the clock says so in `Estimates.draw`, and the
+    cap is applied to the whole program (`estimate.power`).
     """
 
     name: str

@@ -30,22 +30,34 @@ _PARTIAL = frozenset({OpKind.SLICE, OpKind.GATHER})
 Member = tuple[Op, tuple[int, ...]]  # an op and its operands, views resolved
 
 
-def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, cold: bool = False) -> Kernel:
-    """The kernel that computes `members` together; the last one is its root.
+def fused_kernel(
+    members: Sequence[Member],
+    tensors: Sequence[Tensor],
+    *,
+    cold: bool = False,
+    results: Sequence[int] = (),
+    elemental: bool = False,
+    name: str = "",
+) -> Kernel:
+    """The kernel that computes `members` together.
 
     Bytes are those that cross the fusion's boundary: each outside operand once, however many members read it, and the
-    root's result. An op of which only a part is read inside is computed only there: its work and its reads are
+    results. An op of which only a part is read inside is computed only there: its work and its reads are
     scaled by that part.
 
     Args:
         members: Ops in program order.
         tensors: Types of all values.
         cold: Whether they read what no cache can hold yet.
+        results: What is read outside; by default what the last member, the root, gives.
+        elemental: Whether reductions are loops inside the thread that needs their result.
+        name: By default the kind and the root's name.
     """
-    root, root_operands = members[-1]
+    roots = _roots(members, results)
+    root, root_operands = roots[0]
     cost = root.cost
     inside = {value for op, _ in members for value in op.results}
-    parts = _computed_parts(members, inside, tensors)
+    parts = _computed_parts(members, inside, tensors, results or root.results)
     read: dict[int, float] = {}
     matrix = vector = transcendentals = 0.0
     guessed = False
@@ -64,7 +76,7 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, cold: 
             vector += work.vector_flops * part
             by_dtype[work.dtype] = by_dtype.get(work.dtype, 0.0) + work.vector_flops
         guessed = guessed or work.guessed
-        if work.kind is OpKind.REDUCE and op is not root:
+        if work.kind is OpKind.REDUCE and op is not root and not elemental:
             geometry, kind = work.geometry, KernelKind.REDUCTION
         elif work.kind is OpKind.GEMM:
             geometry, kind, matrix_dtype = work.geometry, KernelKind.GEMM, work.dtype
@@ -72,23 +84,25 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, cold: 
         kind = KernelKind.ATTENTION
     elif kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
         kind = KernelKind.LOOP_FUSION
+    elif kind is KernelKind.REDUCTION and elemental:
+        geometry, kind = None, KernelKind.LOOP_FUSION
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
     targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
     flags = flags_of(op.name for op, _ in members)
     return Kernel(
-        name=f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
+        name=name or f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
         kind=kind,
         dtype=matrix_dtype or _dtype(root, by_dtype, tensors),
         matrix_flops=matrix,
         vector_flops=vector,
         transcendentals=transcendentals,
         read_bytes=sum(sizes),
-        written_bytes=cost.written_bytes,
+        written_bytes=sum([op.cost.written_bytes for op, _ in roots]),
         reads=tuple(read),
         operand_bytes=sizes,
-        elements=tensors[root.results[0]].elements if root.results and not targets else 0,
+        elements=max([tensors[op.results[0]].elements for op, _ in roots if op.results] or [0]) if not targets else 0,
         flags=flags | {"cold"} if cold else flags,
-        writes=root.results,
+        writes=tuple([value for op, _ in roots for value in op.results]),
         updates=targets,
         geometry=geometry,
         ops=tuple([op.name for op, _ in members]),
@@ -96,6 +110,14 @@ def fused_kernel(members: Sequence[Member], tensors: Sequence[Tensor], *, cold: 
         recomputed=root.recomputed,
         guessed=guessed,
     )
+
+
+def _roots(members: Sequence[Member], results: Sequence[int]) -> Sequence[Member]:
+    """The members that give the kernel's results, updates in place first; one, the last, where nothing is said."""
+    if not results:
+        return members[-1:]
+    found = [member for member in members if not set(results).isdisjoint(member[0].results)] or [members[-1]]
+    return sorted(found, key=lambda member: member[0].cost.kind not in IN_PLACE)
 
 
 def merged(first: Kernel, second: Kernel) -> Kernel:
@@ -134,11 +156,13 @@ def _dtype(root: Op, by_dtype: dict[str, float], tensors: Sequence[Tensor]) -> s
     return max(by_dtype, key=lambda dtype: by_dtype[dtype])
 
 
-def _computed_parts(members: Sequence[Member], inside: set[int], tensors: Sequence[Tensor]) -> Sequence[float]:
+def _computed_parts(
+    members: Sequence[Member], inside: set[int], tensors: Sequence[Tensor], results: Sequence[int]
+) -> Sequence[float]:
     """The part of each member's result that the fusion needs: 1, unless everyone who reads it takes a slice."""
     if not any(op.cost.kind in _PARTIAL and operands[0] in inside for op, operands in members):
         return (1.0,) * len(members)
-    needed: dict[int, float] = {}
+    needed: dict[int, float] = dict.fromkeys(results, 1.0)
     parts = [1.0] * len(members)
     for index in range(len(members) - 1, -1, -1):
         op, operands = members[index]

@@ -105,7 +105,8 @@ class Kernel:
     updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
     geometry: Geometry | None = None
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
-    flags: frozenset[str] = frozenset()  # see `flags_of`; `cold`: reads what no cache can hold yet
+    # See `flags_of`; also `cold`: reads what no cache can hold yet, and `blocking`: a collective that compute waits for.
+    flags: frozenset[str] = frozenset()
     ops: tuple[str, ...] = ()
     location: str = ""
     recomputed: bool = False
@@ -184,6 +185,7 @@ class LoweredProgram:
     backend: str
     schedule: Schedule
     tensors: tuple[Tensor, ...] = field(repr=False)
+    lowering: str = "modelled"  # or `given`: a compiler's own kernels, in the order it scheduled them
 
     @property
     def mesh(self) -> Mesh:

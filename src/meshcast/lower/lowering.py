@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
+from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops
 from meshcast.lower.library import clears_first, copy_kernel, memset
+from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.reductions import is_identity, split_reduction
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
+from meshcast.lower.scheduled import lower_scheduled
 from meshcast.lower.siblings import merge_siblings
 from meshcast.workload.graph import Block, Op, OpKind
 from meshcast.workload.workload import Workload
@@ -27,10 +30,18 @@ _EFFECTS = frozenset({OpKind.COLLECTIVE, OpKind.HOST})
 _LIBRARY = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
 
 
-def lower(workload: Workload, *, backend: str = "xla-gpu") -> LoweredProgram:
-    """The kernels one device runs for a workload."""
+def lower(workload: Workload, *, backend: str = "xla-gpu", given: bool = True) -> LoweredProgram:
+    """The kernels one device runs for a workload.
+
+    Args:
+        workload: The op graph.
+        backend: Whose fusion rules: `xla-gpu`, `xla-tpu`, or `none`.
+        given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
+    """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
+    if workload.scheduled and given and backend != "none":
+        return lower_scheduled(workload, backend=backend)
     values = Values(workload.tensors)
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
@@ -71,7 +82,7 @@ class _Lowering:
         if self._fuse:
             fusions = plan_fusion(ops, operands, live_out, self._tensors)
         kept_copies = self._overwrites(ops, operands, live_out, writable)
-        stepped = self._stepped(ops)
+        stepped = stepped_slices(ops, self._tensors) if self._looped else set()
         steps: list[Step] = []
         for root in sorted(fusions):
             if root in kept_copies:
@@ -120,7 +131,7 @@ class _Lowering:
         """The ops that XLA:GPU's passes leave, before fusion."""
         convolutions = ConvolutionRewriter(self._values)
         made: list[Op] = []
-        for op in scatter_into_addends(ops, kept, self._buffer):
+        for op in merge_products(scatter_into_addends(ops, kept, self._buffer), self._values, self._buffer):
             kind = op.cost.kind
             if kind is OpKind.REDUCE:
                 made += split_reduction(op, self._values)
@@ -189,18 +200,6 @@ class _Lowering:
         made = [(ops[index], operands[index]) for index in members]
         return fused_kernel(made, self._tensors, cold=not stepped.isdisjoint(members))
 
-    def _stepped(self, ops: Sequence[Op]) -> set[int]:
-        """Ops that cut another part of their operand in every round of the loop they are in: no cache has it yet."""
-        if not self._looped:
-            return set()
-        return {
-            index
-            for index, op in enumerate(ops)
-            if op.cost.kind is OpKind.SLICE
-            and op.name.endswith("dynamic_slice")
-            and op.cost.operand_bytes[0] < self._tensors[op.operands[0]].bytes
-        }
-
     def _free(self, block: Block) -> set[int]:
         """What `free_values` says, asked once a block."""
         found = self._free_values.get(id(block))
@@ -248,16 +247,3 @@ def _without_unread(
 
 def _has_effect(op: Op) -> bool:
     return op.cost.kind in _EFFECTS or any(_has_effect(inner) for block in op.blocks for inner in block.ops)
-
-
-def free_values(block: Block) -> set[int]:
-    """Values a block reads that it neither takes as input nor defines."""
-    defined = set(block.inputs)
-    free: set[int] = set()
-    for op in block.ops:
-        free.update(op.operands)
-        for inner in op.blocks:
-            free.update(free_values(inner))
-        defined.update(op.results)
-    free.update(block.outputs)
-    return free - defined

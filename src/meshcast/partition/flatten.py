@@ -16,7 +16,7 @@ def flatten(program: Program) -> Program:
 
     Programs from optimised HLO keep their calls: these are XLA's own fusions, and XLA has merged what it could.
     """
-    if _has_fusions(program.module):
+    if "meshcast.scheduled" in program.module.operation.attributes or _has_fusions(program.module):
         return program
     module = program.module.operation.clone()
     inline_calls(module, entry_function(module, where=program.source))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshcast.display import Rows, shown
 from meshcast.lower.kernel import Kernel
@@ -89,6 +89,13 @@ class Timeline:
                 yield span, count
             else:
                 yield from span.body.walk(count * span.trips)
+
+    def lasting(self, seconds: float) -> Timeline:
+        """The same with idle time at its end, so that it lasts at least so long."""
+        idle = seconds - self.duration
+        if idle <= 0:
+            return self
+        return replace(self, duration=seconds, breakdown=self.breakdown + Breakdown(idle=idle))
 
     def summary_rows(self) -> Rows:
         """The duration and where it goes."""

@@ -239,6 +239,16 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """The launch that a compiler put an op into: ops that follow each other with equal launches are one kernel."""
+
+    name: str  # of the instruction in the compiler's own program
+    fusion: str = ""  # XLA's kind of fusion: kLoop, kInput, kCustom; nothing for an op on its own
+    emitter: str = ""  # who writes a kCustom fusion's code: __triton, __triton_nested_gemm_fusion, ...
+    blocking: bool = False  # a collective that the compute stream waits for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One op of the graph; values are indices into `Workload.tensors`."""
 
@@ -250,6 +260,7 @@ class Op:
     trip_count: int = 1
     location: str = ""
     recomputed: bool = False  # inside a rematerialised region (jax.checkpoint's backward pass)
+    launch: Launch | None = None  # in a program that a compiler has scheduled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,12 @@ from meshcast.capture.program import Program, entry_function
 from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload.collectives import SDY_COLLECTIVES, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import custom_call_cost
-from meshcast.workload.graph import Block, Cost, Op, OpKind, Tensor
+from meshcast.workload.graph import Block, Cost, Launch, Op, OpKind, Tensor
+from meshcast.workload.launches import launch_of
 from meshcast.workload.local_types import LocalTypes
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import REFUSED, RULES, SHAPE_ONLY
+from meshcast.workload.rules.attributes import text
 from meshcast.workload.trip_count import trip_count
 from meshcast.workload.workload import Workload
 
@@ -61,6 +63,8 @@ class _Reader:
         self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
         self._warnings: dict[str, None] = {}
         self._barriers = self._located = False  # whether recomputation may be there, and could be told
+        self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
+        self._launch: Launch | None = None
         self._shape_costs: dict[tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]], Cost] = {}
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
@@ -69,14 +73,14 @@ class _Reader:
             "func.call": self._call,
             "stablehlo.composite": self._composite,
             "stablehlo.custom_call": self._custom_call,
-            "stablehlo.async_start": self._async_start,
+            "stablehlo.async_start": self._manual_computation,
             "stablehlo.async_done": self._forward,
             "stablehlo.optimization_barrier": self._forward,
             "sdy.manual_computation": self._manual_computation,
             "sdy.named_computation": self._manual_computation,
             "sdy.constant": self._constant,
             "sdy.all_slice": self._all_slice,
-            "mhlo.fusion": self._fusion,
+            "mhlo.fusion": self._manual_computation,
             **{name: self._forward for name in _SDY_VIEWS},
             **{name: self._sdy_collective for name in SDY_COLLECTIVES},
             **{name: self._stablehlo_collective for name in STABLEHLO_COLLECTIVES},
@@ -114,6 +118,7 @@ class _Reader:
             source=program.source,
             sha256=program.sha256,
             warnings=tuple(self._warnings),
+            scheduled=self._scheduled,
         )
 
     # Values.
@@ -156,9 +161,12 @@ class _Reader:
         """Appends the block's ops; returns the values its terminator yields."""
         returned: tuple[int, ...] = ()
         handlers = self._handlers
+        enclosing = self._launch
         for view in block.operations:
             operation = view.operation
             name = operation.name
+            if self._scheduled:
+                self._launch = enclosing or launch_of(operation)
             handler = handlers.get(name)
             if handler is not None:
                 handler(operation, ops, scope)
@@ -166,6 +174,7 @@ class _Reader:
                 returned = self._operands(operation)
             else:
                 self._plain(name, operation, ops, scope)
+        self._launch = enclosing
         return returned
 
     def _plain(self, name: str, operation: Any, ops: list[Op], scope: str) -> None:
@@ -193,7 +202,10 @@ class _Reader:
         for implied in self._collectives.implied(reading, operands, results, self._shardings):
             operands = (*operands, self._emit_halo(implied, operands, location, ops))
         copied = name == "stablehlo.transpose" and "meshcast.copy" in operation.attributes
-        self._emit(name, _copy_cost(reading) if copied else rule(reading), operands, results, location, ops)
+        if copied:
+            self._emit("meshcast.copy", _copy_cost(reading), operands, results, location, ops)
+        else:
+            self._emit(name, rule(reading), operands, results, location, ops)
 
     def _emit(
         self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
@@ -210,6 +222,7 @@ class _Reader:
                 trip_count=trips,
                 location=location,
                 recomputed="rematted_computation" in location,
+                launch=self._launch,
             )
         )
 
@@ -304,12 +317,6 @@ class _Reader:
         for result, value in zip(operation.results, outputs, strict=True):
             self._ids[result] = value
 
-    def _fusion(self, operation: Any, ops: list[Op], scope: str) -> None:
-        self._manual_computation(operation, ops, scope)
-
-    def _async_start(self, operation: Any, ops: list[Op], scope: str) -> None:
-        self._manual_computation(operation, ops, scope)
-
     def _manual_computation(self, operation: Any, ops: list[Op], scope: str) -> None:
         """A region whose arguments are its operands: shard_map bodies, named computations, fusions."""
         block = operation.regions[0].blocks[0]
@@ -378,9 +385,11 @@ class _Reader:
 
 
 def _copy_cost(reading: OpReading) -> Cost:
-    """A copy that XLA scheduled to change a layout: every byte read and written, whatever op stands for it here."""
+    """A copy that XLA scheduled: every byte read and written, in another order where its layouts differ."""
     moved = reading.operands[0].bytes
-    return Cost(kind=OpKind.TRANSPOSE, dtype=reading.operands[0].dtype, operand_bytes=(moved,), written_bytes=moved)
+    before, _, after = text(reading.op, "meshcast.layouts").partition("->")
+    kind = OpKind.MOVE if before == after else OpKind.TRANSPOSE
+    return Cost(kind=kind, dtype=reading.operands[0].dtype, operand_bytes=(moved,), written_bytes=moved)
 
 
 def location_name(operation: Any) -> str:

@@ -56,6 +56,7 @@ class Workload:
     source: str
     sha256: str
     warnings: tuple[str, ...] = ()
+    scheduled: bool = False  # a compiler's output: ops say which launch they belong to, in launch order
 
     @property
     def devices(self) -> int:
@@ -121,7 +122,7 @@ class Workload:
         """SHA-256 of everything a model can see: ops, shapes, loops, donation, roles; not names, files or locations."""
         digest = hashlib.sha256()
         held = tuple((a.role, a.donated, a.aliased_output) for a in self.arguments)
-        digest.update(repr((self.tensors, self.mesh, held)).encode())
+        digest.update(repr((self.tensors, self.mesh, held, self.scheduled)).encode())
         _hash_block(self.body, digest.update)
         return digest.hexdigest()
 
@@ -136,6 +137,8 @@ def _hash_block(block: Block, update: Callable[[bytes], None]) -> None:
     update(repr((block.inputs, block.outputs, len(block.ops))).encode())
     for op in block.ops:
         update(repr((op.name, op.cost, op.operands, op.results, op.trip_count, op.recomputed, len(op.blocks))).encode())
+        if op.launch is not None:
+            update(repr(op.launch).encode())
         for inner in op.blocks:
             _hash_block(inner, update)
 

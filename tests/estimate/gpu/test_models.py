@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.gpu import GpuAnalytical
+from meshcast.estimate.power import settled_clock
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device, load_device
 from meshcast.lower import Kernel, KernelKind
@@ -127,16 +130,34 @@ def test_narrow_column_sums_are_bound_by_latency() -> None:
     assert seconds(columns(4096)) > 3 * seconds(columns(512))
 
 
+def capped(kernels: list[Kernel], counts: list[int], clocks: Clocks) -> tuple[float, float, float]:
+    """(clock share, seconds, watts) of a program of these kernels."""
+    draw = GpuAnalytical().estimate(kernels, H200).draw
+    assert draw is not None
+    times = np.array(counts, dtype=np.float64)
+    share = settled_clock(draw, times, H200, clocks)
+    took = float(times @ draw.times(share))
+    return share, took, float(times @ draw.joules(share)) / took + (H200.idle_watts or 0)
+
+
 def test_long_products_settle_at_the_clock_the_cap_allows() -> None:
     product = gemm(8192, 8192, 8192)
-    burst, sustained = seconds(product), seconds(product, clocks="sustained")
-    assert sustained > 1.03 * burst
-    answer = GpuAnalytical("sustained").estimate([product], H200)
-    watts = answer.energy[0] / answer.time[0] + (H200.idle_watts or 0)
+    share, took, watts = capped([product], [1], "sustained")
+    assert took > 1.03 * capped([product], [1], "burst")[1] > 1.06 * seconds(product)
     assert watts == pytest.approx(700, rel=0.01)
-    assert sustained == pytest.approx(1598e-6, rel=0.05)  # measured
+    assert took == pytest.approx(1598e-6, rel=0.05)  # measured
+    assert share == pytest.approx(1504 / 1980, rel=0.07)  # measured
+
+
+def test_the_cap_binds_the_program_not_its_kernels() -> None:
+    product, copy = gemm(8192, 8192, 8192), pass_over(2**26, 2**26)
+    alone, _, _ = capped([product], [1], "sustained")
+    mixed, took, watts = capped([product, copy], [1, 50], "sustained")
+    assert alone < mixed <= 1
+    assert watts <= 701
+    assert took > seconds(product) + 50 * seconds(copy) * 0.999
 
 
 def test_copies_do_not_depend_on_the_clock_cap() -> None:
     copy = pass_over(2**30, 2**30)
-    assert seconds(copy) == pytest.approx(seconds(copy, clocks="sustained"), rel=0.01)
+    assert capped([copy], [1], "sustained")[1] == pytest.approx(seconds(copy), rel=0.01)

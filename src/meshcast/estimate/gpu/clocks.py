@@ -1,46 +1,31 @@
-"""Power and clocks: what a kernel draws, the clock that the power cap allows, and the time at that clock.
-
-Energy above idle at clock `f` (full clock `F`): `E(f) = (matrix + vector) * (f / F)^k + bytes * e_byte`; voltage falls
-with the clock, so energy per operation does; a running kernel draws at least a share of the power budget. Time:
-`t(f) = t * (clocked * F / f + 1 - clocked)`. The limiter settles where
-`idle + E(f) / max(t(f), window) = limit`, with the limit at TDP for sustained runs and somewhat above for short ones,
-whose power is averaged over a window that holds the launch gaps around short kernels too.
-"""
+"""Power: what kernels draw at the full clock, for the cap on the program (`estimate.power`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from meshcast.estimate.energy import idle_watts, joules_per_byte, joules_per_flop
-from meshcast.estimate.estimator import Clocks
+from meshcast.estimate.estimator import Array
 from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.power import Draw, PowerLaw
 from meshcast.estimate.rates import Rate
 from meshcast.hardware import Device, load_device
 
-LOWEST = 0.4  # of the full clock
 # The H200's energy per FLOP holds at the clock that its cap allowed: 1504 of 1980 MHz.
 MEASURED_CLOCK_SHARE = 0.76
 # The catalogue's device whose energies stand in where none was measured.
 CALIBRATED = "h200"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clocked:
-    """Time and energy above idle at the clock that the cap allows, as a share of the full clock."""
-
-    time: float
-    joules: float
-    clock_share: float
-
-
 def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
     """Energy of products, at the clock it was measured at.
 
     Types that were not measured take the nearest one's per FLOP, by the ratio of the rates. A device without any takes
-    the H200's per FLOP; `clocked` scales them to its clock. With smaller transistors on one side and higher clocks on
-    the other this comes closer than a share of the power budget: an A100 then just keeps its clock under its cap, and a
-    B200 loses a third of it, as measured ones do.
+    the H200's per FLOP, and `power_draw` scales them to its clock. With smaller transistors on one side and higher clocks
+    on the other this comes closer than a share of the power budget: an A100 then just keeps its clock under its cap, and
+    a B200 loses a third of it, as measured ones do.
     """
     measured = _energies(device)
     if rate.key in measured:
@@ -65,27 +50,33 @@ def _faster(device: Device) -> float:
     return 1.0 if own else device.clock_hz / load_device(CALIBRATED).clock_hz
 
 
-def clocked(work: Work, machine: Machine, clocks: Clocks) -> Clocked:
-    """A kernel under the power cap: bisection for the highest clock within it."""
+def power_law(machine: Machine) -> PowerLaw:
+    """How the device's power follows its clock; a running kernel draws at least a share of the power budget."""
     p, device = machine.parameters, machine.device
-    products = work.matrix_joules * (_faster(device) / MEASURED_CLOCK_SHARE) ** p.frequency_power
-    at_full = products + work.instructions * p.vector_picojoules * 1e-12
-    moved = work.dram_bytes * joules_per_byte(device)
-    limit = device.tdp_watts * (p.burst_power if clocks == "burst" else 1.0) - idle_watts(device)
-    least = p.active_share * (device.tdp_watts - idle_watts(device))
-    window = p.power_window_us * 1e-6 if clocks == "burst" else 0.0
+    return PowerLaw(
+        frequency_power=p.frequency_power,
+        burst_limit=p.burst_power,
+        burst_window=p.power_window_us * 1e-6,
+        least_watts=p.active_share * (device.tdp_watts - idle_watts(device)),
+    )
 
-    def at(share: float) -> tuple[float, float]:
-        time = work.time * (work.clocked / share + 1 - work.clocked)
-        return time, max(at_full * share**p.frequency_power + moved, least * time)
 
-    time, joules = at(1.0)
-    if joules <= limit * max(time, window):
-        return Clocked(time=time, joules=joules, clock_share=1.0)
-    low, high = LOWEST, 1.0
-    for _ in range(20):
-        middle = (low + high) / 2
-        time, joules = at(middle)
-        low, high = (middle, high) if joules <= limit * max(time, window) else (low, middle)
-    time, joules = at(low)
-    return Clocked(time=time, joules=joules, clock_share=low)
+def power_draw(works: Sequence[Work], time: Array, machine: Machine) -> Draw:
+    """Joules above idle at the full clock: `matrix + vector` follow the clock, bytes do not.
+
+    Args:
+        works: The kernels.
+        time: Their seconds at the full clock.
+        machine: The GPU.
+    """
+    p, device = machine.parameters, machine.device
+    products = (_faster(device) / MEASURED_CLOCK_SHARE) ** p.frequency_power
+    per_byte = joules_per_byte(device)
+    dynamic = [w.matrix_joules * products + w.instructions * p.vector_picojoules * 1e-12 for w in works]
+    return Draw(
+        time=time,
+        clocked=np.array([w.clocked for w in works]),
+        dynamic=np.array(dynamic),
+        static=np.array([w.dram_bytes * per_byte for w in works]),
+        law=power_law(machine),
+    )

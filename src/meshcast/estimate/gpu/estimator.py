@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Clocks, Estimates, Origin, Support
+from meshcast.estimate.estimator import Estimates, Origin, Support
 from meshcast.estimate.gpu.attention import attention
-from meshcast.estimate.gpu.clocks import clocked
+from meshcast.estimate.gpu.clocks import power_draw
 from meshcast.estimate.gpu.convolution import convolution
 from meshcast.estimate.gpu.elementwise import loop_fusion
 from meshcast.estimate.gpu.gemm import gemm
@@ -44,7 +44,6 @@ class GpuAnalytical:
     """A model of the machine; parameters calibrated once on an H200, carried over by data-sheet ratios.
 
     Args:
-        clocks: `burst`: short runs on a cool card, as benchmarks time them; `sustained`: for as long as one likes.
         calibration: Parameters and intervals; the shipped ones by default.
         cold_cache: Nothing is left in L2 from what ran before; by default what fits is there.
     """
@@ -52,16 +51,9 @@ class GpuAnalytical:
     name = "analytical"
     fidelity = "analytical"
 
-    def __init__(
-        self, clocks: Clocks = "burst", calibration: Calibration | None = None, *, cold_cache: bool = False
-    ) -> None:
-        self.clocks: Clocks = clocks
+    def __init__(self, calibration: Calibration | None = None, *, cold_cache: bool = False) -> None:
         self.cold_cache = cold_cache
         self.calibration = calibration or shipped_calibration()
-
-    def at_clocks(self, clocks: Clocks) -> GpuAnalytical:
-        """The same model at other clocks."""
-        return GpuAnalytical(clocks, self.calibration, cold_cache=self.cold_cache)
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """All kernels on GPUs; unknown calls and types that an engine lacks by approximation."""
@@ -84,17 +76,16 @@ class GpuAnalytical:
         return Machine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
-        """Times, energies and intervals of kernels."""
+        """Times, energies and intervals of kernels at the full clock."""
         machine = self._machine(device)
         works = [self._work(kernel, machine) for kernel in kernels]
-        results = [clocked(work, machine, self.clocks) for work in works]
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
         bound = Roofline().estimate(kernels, device)
         # Never faster than light; peaks are quoted below the highest clock.
         light = np.maximum(bound.compute_time / machine.boost, bound.memory_time)
-        time = np.maximum(column(r.time for r in results), light)
-        slowed = time / np.maximum(column(w.time for w in works), 1e-12)
-        compute = np.minimum(column(w.compute for w in works) * slowed, time)
+        time = np.maximum(column(w.time for w in works), light)
+        draw = power_draw(works, time, machine)
+        compute = np.minimum(column(w.compute for w in works), time)
         memory = np.minimum(column(w.memory for w in works), time)
         intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
         return Estimates(
@@ -104,7 +95,8 @@ class GpuAnalytical:
             compute_time=compute,
             memory_time=memory,
             overhead=time - np.maximum(compute, memory),
-            energy=column(r.joules for r in results),
+            energy=draw.joules(1.0),
             origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
             gap=machine.gap,
+            draw=draw,
         )

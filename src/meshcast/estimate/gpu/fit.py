@@ -21,10 +21,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.estimate.energy import idle_watts
+from meshcast.estimate.estimator import Array, Clocks
 from meshcast.estimate.gpu.estimator import GpuAnalytical
 from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters, shipped_calibration
+from meshcast.estimate.power import Draw, settled_clock
 from meshcast.hardware import Device, resolve
 from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
@@ -121,9 +125,17 @@ def library_attention(samples: Sequence[Sample]) -> list[Sample]:
 
 def residual(sample: Sample, parameters: Parameters, device: Device) -> float:
     """`log(predicted / measured)`."""
-    estimator = GpuAnalytical(calibration=Calibration(parameters=parameters, intervals={}))
-    times = estimator.estimate(sample.kernels, device).time
-    return math.log(sum(t * n for t, n in zip(times, sample.counts, strict=True)) / sample.measured)
+    draw, counts, share = _settled(sample, parameters, device, "burst")
+    return math.log(float(counts @ draw.times(share)) / sample.measured)
+
+
+def _settled(sample: Sample, parameters: Parameters, device: Device, clocks: Clocks) -> tuple[Draw, Array, float]:
+    """What a program's kernels draw, how often each runs, and the clock that the cap leaves them."""
+    estimator = GpuAnalytical(Calibration(parameters=parameters, intervals={}))
+    draw = estimator.estimate(sample.kernels, device).draw
+    assert draw is not None
+    counts = np.array(sample.counts, dtype=np.float64)
+    return draw, counts, settled_clock(draw, counts, device, clocks)
 
 
 def loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> float:
@@ -136,13 +148,12 @@ def loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> f
 
 def energy_loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> float:
     """The mean absolute residual of energy above idle, of sustained runs."""
-    estimator = GpuAnalytical("sustained", Calibration(parameters=parameters, intervals={}))
     residuals = []
     for sample in samples:
         if sample.joules is None:
             continue
-        joules = estimator.estimate(sample.kernels, device).energy
-        predicted = sum(j * n for j, n in zip(joules, sample.counts, strict=True))
+        draw, counts, share = _settled(sample, parameters, device, "sustained")
+        predicted = float(counts @ draw.joules(share))
         residuals.append(abs(math.log(predicted / sample.joules)))
     return sum(residuals) / len(residuals) if residuals else 0.0
 
@@ -201,7 +212,7 @@ def error(residuals: Sequence[float]) -> float:
 def intervals(samples: Sequence[Sample], parameters: Parameters, device: Device) -> dict[str, tuple[float, float]]:
     """The 5 % and 95 % quantiles of measured over predicted, by the kind of each program's longest kernel."""
     kinds: defaultdict[str, list[float]] = defaultdict(list)
-    estimator = GpuAnalytical(calibration=Calibration(parameters=parameters, intervals={}))
+    estimator = GpuAnalytical(Calibration(parameters=parameters, intervals={}))
     for sample in samples:
         times = estimator.estimate(sample.kernels, device).time
         kinds[sample.kernels[int(times.argmax())].kind.value].append(math.exp(-residual(sample, parameters, device)))

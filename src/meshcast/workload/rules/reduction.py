@@ -6,13 +6,15 @@ The body's work is counted per application, so an argmax costs its nine ops per 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from meshcast.workload.graph import Cost, OpKind, Reduction, Window
 from meshcast.workload.rule import OpReading, Rule
-from meshcast.workload.rules.attributes import integer, integers
+from meshcast.workload.rules.attributes import integer, integers, text
 from meshcast.workload.rules.costs import streamed
 from meshcast.workload.rules.regions import block_elements, region_work
 
@@ -27,7 +29,19 @@ def _reduce(reading: OpReading) -> Cost:
         OpKind.REDUCE,
         vector_flops=work.flops * steps,
         transcendentals=work.transcendentals * steps,
-        geometry=Reduction(shape=operand.shape, dims=integers(reading.op, "dimensions")),
+        geometry=_as_laid_out(reading.op, Reduction(shape=operand.shape, dims=integers(reading.op, "dimensions"))),
+    )
+
+
+def _as_laid_out(op: Any, geometry: Reduction) -> Reduction:
+    """The same reduction with its dimensions in the order they lie in memory, where a compiler chose another one."""
+    found = re.match(r"\{([\d,]+)\}", text(op, "meshcast.layouts"))  # innermost first, noted by capture.hlo_text
+    if found is None:
+        return geometry
+    order = [int(dim) for dim in reversed(found[1].split(","))]
+    return Reduction(
+        shape=tuple(geometry.shape[dim] for dim in order),
+        dims=tuple(place for place, dim in enumerate(order) if dim in geometry.dims),
     )
 
 

@@ -1,0 +1,84 @@
+"""The clock that the power cap leaves a program.
+
+A limiter averages power over tens of milliseconds, so the cap binds a program, not its kernels: in a step that is half
+products and half streams, products run at the full clock and draw more than the cap while they do. With `s` the clock's
+share of the full one, a kernel takes `t(s) = t (c / s + 1 - c)`, `c` being the share of its time that follows the clock, and
+draws `E(s) = max(dynamic s^k + static, least t(s))` above idle: voltage falls with the clock, so energy per operation does.
+The limiter settles at the largest `s <= 1` with
+
+    idle + sum E(s) / max(sum t(s) + rest, window) <= limit,
+
+the limit being TDP for sustained runs and somewhat above it for short ones, whose power is averaged over a window that
+holds the launch gaps around short kernels too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshcast.estimate.energy import idle_watts
+from meshcast.estimate.estimator import Array, Clocks
+from meshcast.hardware import Device
+
+LOWEST = 0.4  # of the full clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLaw:
+    """How a device's power follows its clock."""
+
+    frequency_power: float  # k above
+    burst_limit: float  # power that short runs draw before the limiter settles, as a share of TDP
+    burst_window: float  # seconds over which a short run's power is averaged at least
+    least_watts: float  # of a running kernel above idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """Kernels at the full clock, one entry each: seconds, the share of them that follows the clock, joules above idle."""
+
+    time: Array
+    clocked: Array
+    dynamic: Array
+    static: Array
+    law: PowerLaw
+
+    def times(self, share: float) -> Array:
+        """Seconds at a share of the full clock."""
+        return self.time * (self.clocked / share + 1 - self.clocked)
+
+    def joules(self, share: float) -> Array:
+        """Joules above idle at a share of the full clock."""
+        moving = self.dynamic * share**self.law.frequency_power + self.static
+        joules: Array = np.maximum(moving, self.law.least_watts * self.times(share))
+        return joules
+
+
+def settled_clock(draw: Draw, counts: Array, device: Device, clocks: Clocks, rest: float = 0.0) -> float:
+    """The clock, as a share of the full one, that a program of these kernels runs at: bisection.
+
+    Args:
+        draw: Its kernels.
+        counts: How often each runs.
+        device: Whose cap.
+        clocks: `sustained`, or `burst` for a short run on a cool card.
+        rest: Seconds of the program in which no kernel runs.
+    """
+    law = draw.law
+    burst = clocks == "burst"
+    limit = device.tdp_watts * (law.burst_limit if burst else 1.0) - idle_watts(device)
+    window = law.burst_window if burst else 0.0
+
+    def fits(share: float) -> bool:
+        seconds = float(counts @ draw.times(share)) + rest
+        return float(counts @ draw.joules(share)) <= limit * max(seconds, window)
+
+    if fits(1.0):
+        return 1.0
+    low, high = LOWEST, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,170 @@
+"""Products that share an operand, merged into one: XLA's `dot_merger`.
+
+`x Wq`, `x Wk`, `x Wv` become `x [Wq Wk Wv]`: the other operands are joined (by whoever computes them, or in a copy of
+their own), one product runs, and its readers take their slices. XLA merges two products where the same operand stands on
+the same side, everything but the other operand's free dimension agrees, neither leads to the other, and at least one of
+the two is small: its operands and result within `xla_gpu_dot_merger_threshold_mb` together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from meshcast.lower.rewriting import Values, moved
+from meshcast.workload.graph import Cost, Gemm, Op, OpKind
+
+SMALL_BYTES = 32 << 20
+
+
+def merge_products(ops: Sequence[Op], values: Values, buffer: Mapping[int, int]) -> Sequence[Op]:
+    """The ops with every group of mergeable products replaced by a join, one product and slices.
+
+    Args:
+        ops: Live ops of a block in order.
+        values: Types, to which new values are added.
+        buffer: What a view's value shows.
+    """
+    groups: dict[object, list[int]] = {}
+    for index, op in enumerate(ops):
+        shape = op.cost.geometry
+        if op.cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or shape.groups > 1 or len(op.operands) != 2:
+            continue
+        for side in (0, 1):
+            shared = buffer.get(op.operands[side], op.operands[side])
+            groups.setdefault((side, shared, _common(shape, side), op.cost.orders, op.recomputed), []).append(index)
+    candidates = [(key, members) for key, members in groups.items() if len(members) > 1]
+    if not candidates:
+        return ops
+    producers = {value: index for index, op in enumerate(ops) for value in op.results}
+    merged: dict[int, list[Op]] = {}  # by the last member's place
+    gone: set[int] = set()
+    for key, members in candidates:
+        assert isinstance(key, tuple)
+        chosen = _mergeable([i for i in members if i not in gone], ops, producers, values)
+        if len(chosen) > 1:
+            gone.update(chosen)
+            merged[max(chosen)] = _merged([ops[i] for i in chosen], key[0], values)
+    if not merged:
+        return ops
+    made: list[Op] = []
+    for index, op in enumerate(ops):
+        if index in merged:
+            made += merged[index]
+        elif index not in gone:
+            made.append(op)
+    return _in_order(made)
+
+
+def _common(shape: Gemm, side: int) -> Gemm:
+    """What two products with the same operand on `side` must agree in: everything but the other's free dimension."""
+    return replace(shape, n=0) if side == 0 else replace(shape, m=0)
+
+
+def _bytes(op: Op, values: Values) -> int:
+    return sum(values.tensors[value].bytes for value in (*op.operands, *op.results))
+
+
+def _mergeable(members: list[int], ops: Sequence[Op], producers: Mapping[int, int], values: Values) -> list[int]:
+    """The members that become one product: of two, one is small, and none leads to another."""
+    small = {index for index in members if _bytes(ops[index], values) <= SMALL_BYTES}
+    if not small or len(members) < 2:
+        return []
+    chosen: list[int] = []
+    for index in members:
+        if not _reaches(index, chosen, ops, producers):
+            chosen.append(index)
+    return chosen if small.intersection(chosen) else []
+
+
+def _reaches(index: int, earlier: list[int], ops: Sequence[Op], producers: Mapping[int, int]) -> bool:
+    """Whether an op depends on any of those before it."""
+    if not earlier:
+        return False
+    first, targets = min(earlier), set(earlier)
+    waiting, seen = [index], {index}
+    while waiting:
+        for value in ops[waiting.pop()].operands:
+            origin = producers.get(value, -1)
+            if origin in targets:
+                return True
+            if origin > first and origin not in seen:
+                seen.add(origin)
+                waiting.append(origin)
+    return False
+
+
+def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:
+    lead = members[0]
+    shape = lead.cost.geometry
+    assert isinstance(shape, Gemm)
+    other = 1 - side
+    parts = [op.operands[other] for op in members]
+    shapes = [op.cost.geometry for op in members if isinstance(op.cost.geometry, Gemm)]
+    free = sum(s.n if side == 0 else s.m for s in shapes)
+    whole = replace(shape, n=free) if side == 0 else replace(shape, m=free)
+    tensors = values.tensors
+    joined = values.new((shape.batch, shape.k, free), tensors[parts[0]].dtype)
+    result = values.new((whole.batch, whole.m, whole.n), tensors[lead.results[0]].dtype)
+    sizes = tuple(tensors[value].bytes for value in parts)
+    join = replace(
+        lead,
+        name="stablehlo.concatenate",
+        cost=Cost(
+            kind=OpKind.MOVE,
+            dtype=tensors[parts[0]].dtype,
+            operand_bytes=sizes,
+            written_bytes=tensors[joined].bytes,
+        ),
+        operands=tuple(parts),
+        results=(joined,),
+    )
+    shared = lead.operands[side]
+    operands = (shared, joined) if side == 0 else (joined, shared)
+    product = replace(
+        lead,
+        cost=replace(
+            lead.cost,
+            matrix_flops=sum(op.cost.matrix_flops for op in members),
+            operand_bytes=tuple(tensors[value].bytes for value in operands),
+            written_bytes=tensors[result].bytes,
+            geometry=whole,
+        ),
+        operands=operands,
+        results=(result,),
+    )
+    slices = [
+        moved(op, OpKind.SLICE, "stablehlo.slice", result, op.results[0], values, read=tensors[op.results[0]].bytes)
+        for op in members
+    ]
+    return [join, product, *slices]
+
+
+def _in_order(ops: Sequence[Op]) -> list[Op]:
+    """The ops again, each after those whose results it reads; otherwise as they came."""
+    defined_here = {value for op in ops for value in op.results}
+    ready: set[int] = set()
+    made: list[Op] = []
+    waiting = list(ops)
+    while waiting:
+        left: list[Op] = []
+        for op in waiting:
+            if all(value in ready or value not in defined_here for value in _reads(op)):
+                made.append(op)
+                ready.update(op.results)
+            else:
+                left.append(op)
+        waiting = left
+    return made
+
+
+def _reads(op: Op) -> set[int]:
+    """Operands, and what its bodies read from outside of them."""
+    found = set(op.operands)
+    for block in op.blocks:
+        inner = set(block.inputs)
+        for nested in block.ops:
+            found |= _reads(nested) - inner
+            inner.update(nested.results)
+        found |= set(block.outputs) - inner
+    return found

@@ -1,0 +1,186 @@
+"""Kernels of a program that XLA has compiled: its own fusions and library calls, in the order it scheduled them.
+
+Ops say which launch they belong to (`Op.launch`); a launch's ops follow each other. What launches nothing stays out:
+views, constants, tuples. A launch's name is that of its instruction, so that kernels can be paired with a profile.
+
+What XLA's text does not say: whether an update inside a fusion happens in place. It does where the update is the
+result and its target comes from outside, which is when XLA's emitter can; copies that XLA found necessary are
+instructions of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from meshcast.capture.files import from_bytes
+from meshcast.errors import InputError
+from meshcast.lower.fused_kernel import Member, fused_kernel
+from meshcast.lower.fusion import IN_PLACE
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.library import clears_first, copy_kernel, memset
+from meshcast.lower.liveness import free_values, stepped_slices
+from meshcast.lower.reductions import is_identity
+from meshcast.workload.graph import Block, Launch, Op, OpKind
+from meshcast.workload.reader import ReadOptions, read_workload
+from meshcast.workload.workload import Workload
+
+COPY = "meshcast.copy"  # the reader's name for XLA's copy instruction
+
+
+def lower_hlo(
+    text: str, *, name: str = "program", backend: str = "xla-gpu", options: ReadOptions | None = None
+) -> LoweredProgram:
+    """The kernels of optimised, scheduled HLO text, as XLA prints or dumps it.
+
+    Raises:
+        InputError: The text is no HLO, or not scheduled: what launches is not decided yet.
+    """
+    workload = read_workload(from_bytes(text.encode(), name=name, where=name), options)
+    if not workload.scheduled:
+        raise InputError(
+            "the HLO is not scheduled: its header does not say is_scheduled=true",
+            where=name,
+            fix="dump the module after optimisations (compiled.as_text(), or *.gpu_after_optimizations.txt)",
+        )
+    return lower_scheduled(workload, backend=backend)
+
+
+def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu") -> LoweredProgram:
+    """The kernels of a compiled program, one a launch."""
+    lowering = _Scheduled(workload, library=backend == "xla-gpu")
+    schedule = lowering.block(workload.body)
+    return LoweredProgram(
+        workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors, lowering="given"
+    )
+
+
+class _Scheduled:
+    def __init__(self, workload: Workload, *, library: bool) -> None:
+        self._tensors = workload.tensors
+        self._library = library  # whether products are cuBLAS's and cuDNN's
+        self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
+        self._looped = False
+
+    def block(self, block: Block) -> Schedule:
+        """The schedule of one block."""
+        wanted = _read_outside(block)
+        steps: list[Step] = []
+        for launch, run in groupby(block.ops, key=lambda op: op.launch):
+            ops = list(run)
+            if launch is None:
+                steps.extend(step for op in ops if (step := self._structure(op)) is not None)
+            else:
+                steps.extend(self._launched(launch, ops, wanted))
+        return Schedule(inputs=block.inputs, outputs=self._resolved(block.outputs), steps=tuple(steps))
+
+    def _structure(self, op: Op) -> Step | None:
+        """A loop, a branch, or nothing: views and constants between launches."""
+        operands = self._resolved(op.operands)
+        if op.cost.kind is OpKind.LOOP:
+            around, self._looped = self._looped, True
+            body = self.block(op.blocks[0])
+            self._looped = around
+            reads = (*operands, *self._outside(op))
+            return LoopStep(label=op.name, body=body, trips=op.trip_count, reads=reads, writes=op.results)
+        if op.cost.kind is OpKind.BRANCH:
+            bodies = tuple(self.block(inner) for inner in op.blocks)
+            return BranchStep(bodies=bodies, reads=(*operands, *self._outside(op)), writes=op.results)
+        self._alias(op)
+        return None
+
+    def _launched(self, launch: Launch, ops: Sequence[Op], wanted: dict[int, set[str]]) -> Iterator[Kernel]:
+        working = [self._counted(op) for op in ops if not self._alias(op)]
+        if not working:
+            yield from self._copied(launch, ops)
+            return
+        read = {v for op in ops for v in op.results if wanted.get(v, set()) - {launch.name}}
+        results = {self._buffer.get(value, value) for value in read}
+        members = self._in_place([(op, self._resolved(op.operands)) for op in working], results)
+        stepped = stepped_slices(working, self._tensors) if self._looped else set()
+        kernel = fused_kernel(
+            members,
+            self._tensors,
+            cold=bool(stepped),
+            results=tuple(results),
+            elemental=launch.fusion == "kLoop",
+            name=launch.name,
+        )
+        kernel = self._flagged(kernel, launch)
+        if self._library and not launch.fusion and clears_first(kernel):
+            yield memset(kernel)
+        yield kernel
+
+    def _counted(self, op: Op) -> Op:
+        """The op as a kernel runs it: a reduction of single elements is none."""
+        if op.cost.kind is not OpKind.REDUCE:
+            return op
+        before, after = self._tensors[op.operands[0]].elements, self._tensors[op.results[0]].elements
+        return replace(op, cost=replace(op.cost, kind=OpKind.ELEMENTWISE)) if is_identity(op, before, after) else op
+
+    def _in_place(self, members: Sequence[Member], results: set[int]) -> list[Member]:
+        """The members, updates that cannot happen in place counted as passes over their whole target."""
+        inside = {value for op, _ in members for value in op.results}
+        made: list[Member] = []
+        for op, operands in members:
+            targets = operands[: len(op.results)]
+            if op.cost.kind in IN_PLACE and not (results.issuperset(op.results) and inside.isdisjoint(targets)):
+                whole = tuple(self._tensors[value].bytes for value in targets)
+                cost = replace(
+                    op.cost,
+                    kind=OpKind.MOVE if op.cost.kind is OpKind.UPDATE else op.cost.kind,
+                    operand_bytes=(*whole, *op.cost.operand_bytes[len(whole) :]),
+                    written_bytes=sum(self._tensors[value].bytes for value in op.results),
+                )
+                op = replace(op, cost=cost)
+            made.append((op, operands))
+        return made
+
+    def _copied(self, launch: Launch, ops: Sequence[Op]) -> Iterator[Kernel]:
+        """A launch of nothing but views: what it shows is copied."""
+        result = ops[-1].results[0] if ops[-1].results else None
+        if result is None or result not in self._buffer:
+            return
+        source = self._buffer.pop(result)
+        yield replace(copy_kernel(source, result, self._tensors[result], ops[-1].location), name=launch.name)
+
+    def _flagged(self, kernel: Kernel, launch: Launch) -> Kernel:
+        flags = set(kernel.flags)
+        if kernel.ops == (COPY,) and kernel.kind is KernelKind.LOOP_FUSION:
+            flags.add("copy")
+        if kernel.collective is not None and launch.blocking:
+            flags.add("blocking")
+        return replace(kernel, flags=frozenset(flags)) if flags != kernel.flags else kernel
+
+    def _alias(self, op: Op) -> bool:
+        """True when the op moves nothing; its results are then other names for its operands' buffers."""
+        if op.cost.kind is OpKind.GENERATE and not op.cost.written_bytes:
+            return True
+        if op.cost.kind is not OpKind.VIEW:
+            return False
+        for result, value in zip(op.results, op.operands, strict=False):
+            self._buffer[result] = self._buffer.get(value, value)
+        return True
+
+    def _resolved(self, values: Sequence[int]) -> tuple[int, ...]:
+        return tuple([self._buffer.get(value, value) for value in values])
+
+    def _outside(self, op: Op) -> list[int]:
+        """Values that an op's bodies read from outside, each once."""
+        return sorted({self._buffer.get(value, value) for inner in op.blocks for value in free_values(inner)})
+
+
+def _read_outside(block: Block) -> dict[int, set[str]]:
+    """The launches that read each value; a loop, a branch, a view and the block's end are launches without a name."""
+    readers: dict[int, set[str]] = {}
+    for op in block.ops:
+        name = op.launch.name if op.launch is not None else ""
+        for value in op.operands:
+            readers.setdefault(value, set()).add(name)
+        for inner in op.blocks:
+            for value in free_values(inner):
+                readers.setdefault(value, set()).add("")
+    for value in block.outputs:
+        readers.setdefault(value, set()).add("")
+    return readers

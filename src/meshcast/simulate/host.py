@@ -1,0 +1,79 @@
+"""Host time of a step: what XLA:GPU's runtime spends issuing it, which bounds programs of many tiny kernels.
+
+Runs are issued back to back and the device works behind the host, so a step takes the longer of the two:
+`t = max(device, host)`, with
+
+    host = run + argument * arguments + output * outputs
+         + sum over kernels:  convolution for each cuDNN call, launch for each kernel launched alone,
+                              graph_kernel for each kernel of a CUDA graph, graph for each graph
+         + iteration for each turn of a loop.
+
+XLA makes a CUDA graph of every run of at least `MIN_GRAPH` neighbouring commands; cuDNN convolutions and loops end such a
+run (`--xla_gpu_graph_min_graph_size`, `--xla_gpu_enable_command_buffer`). The costs were measured on a server with an
+H200, jax 0.11.2, by `benchmarks/host_overhead.py` and host profiles of small models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
+
+MIN_GRAPH = 5
+# Fewer launches than this are taken for one op of a larger program, whose device time is asked for: nobody runs them
+# alone, and the host's time for them would hide all of it.
+WHOLE_PROGRAM_LAUNCHES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCosts:
+    """Seconds of the host's time."""
+
+    run: float = 30e-6
+    argument: float = 0.9e-6
+    output: float = 1.5e-6
+    launch: float = 5e-6
+    convolution: float = 25e-6
+    graph: float = 5e-6
+    graph_kernel: float = 0.5e-6
+    iteration: float = 2e-6
+
+
+def host_seconds(lowered: LoweredProgram, costs: HostCosts | None = None) -> float:
+    """What the host needs to issue one run of a program."""
+    costs = costs or HostCosts()
+    schedule = lowered.schedule
+    fixed = costs.run + costs.argument * len(schedule.inputs) + costs.output * len(schedule.outputs)
+    return fixed + _issued(schedule, costs)
+
+
+def _issued(schedule: Schedule, costs: HostCosts) -> float:
+    seconds = 0.0
+    for neighbours in _runs(schedule.steps):
+        first = neighbours[0]
+        if isinstance(first, LoopStep):
+            seconds += first.trips * (costs.iteration + _issued(first.body, costs))
+        elif isinstance(first, BranchStep):
+            seconds += costs.iteration + max((_issued(body, costs) for body in first.bodies), default=0.0)
+        elif first.kind is KernelKind.CONVOLUTION:
+            seconds += costs.convolution
+        elif len(neighbours) >= MIN_GRAPH:
+            seconds += costs.graph + costs.graph_kernel * len(neighbours)
+        else:
+            seconds += costs.launch * len(neighbours)
+    return seconds
+
+
+def _runs(steps: Iterable[Step]) -> list[list[Step]]:
+    """Steps in order, those that can share a CUDA graph together."""
+    runs: list[list[Step]] = []
+    open_run = False
+    for step in steps:
+        captured = isinstance(step, Kernel) and step.kind is not KernelKind.CONVOLUTION
+        if captured and open_run:
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+        open_run = captured
+    return runs

@@ -1,0 +1,85 @@
+"""Host time: hand-computed schedules, and when it counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshcast import Options, predict, prepare
+from meshcast.errors import UsageError
+from meshcast.lower.kernel import Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.simulate.host import HostCosts, _issued
+
+COSTS = HostCosts(launch=5.0, convolution=25.0, graph=7.0, graph_kernel=0.5, iteration=3.0)
+
+
+def kernels(count: int, kind: KernelKind = KernelKind.LOOP_FUSION) -> list[Step]:
+    return [Kernel(name=f"k{i}", kind=kind, dtype="f32") for i in range(count)]
+
+
+def issued(*steps: Step) -> float:
+    return _issued(Schedule(inputs=(), outputs=(), steps=steps), COSTS)
+
+
+def test_few_kernels_are_launched_one_by_one() -> None:
+    assert issued(*kernels(4)) == 20.0
+
+
+def test_five_neighbours_share_a_graph() -> None:
+    assert issued(*kernels(6)) == 7.0 + 3.0
+
+
+def test_a_convolution_ends_a_graph() -> None:
+    steps = [*kernels(5), *kernels(1, KernelKind.CONVOLUTION), *kernels(2)]
+    assert issued(*steps) == (7.0 + 2.5) + 25.0 + 10.0
+
+
+def test_loop_bodies_are_issued_every_turn() -> None:
+    body = Schedule(inputs=(), outputs=(), steps=tuple(kernels(2)))
+    assert issued(LoopStep(label="while", body=body, trips=10, reads=(), writes=())) == 10 * (3.0 + 10.0)
+
+
+def chain(count: int) -> str:
+    """`count` sorts of a vector: nothing to fuse."""
+    lines = ["func.func @main(%r0: tensor<64xf32>) -> tensor<64xf32> {"]
+    for i in range(count):
+        lines += [
+            f'  %r{i + 1} = "stablehlo.sort"(%r{i}) ({{',
+            "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):",
+            "    %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            "    stablehlo.return %c : tensor<i1>",
+            "  }) {dimension = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>",
+        ]
+    return "\n".join([*lines, f"  return %r{count} : tensor<64xf32>", "}"])
+
+
+def test_single_ops_are_told_by_their_device_time(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("host") / "one.mlir"
+    path.write_text(chain(1))
+    alone = predict(path, on="h200", fidelity="analytical")
+    counted = predict(path, on="h200", fidelity="analytical", host="on")
+    assert alone.step_time_s is not None
+    assert counted.step_time_s is not None
+    assert alone.step_time_s < counted.step_time_s
+    assert counted.breakdown is not None
+    assert counted.breakdown.total == pytest.approx(counted.step_time_s)
+    assert counted.breakdown.idle > 0
+
+
+def test_host_bounds_a_program_of_many_small_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("host") / "many.mlir"
+    path.write_text(chain(12))
+    run = prepare(path, Options(on="h200", fidelity="analytical"))
+    assert run.host > 0
+    prediction = run.predict()
+    assert prediction.step_time_s == pytest.approx(
+        max(run.host, run.simulator.run(run.kernels, lambda _: 0.0).duration)
+    )
+    assert prediction.interval_s is not None
+    assert prediction.interval_s[0] <= run.host <= prediction.interval_s[1]
+    assert prepare(path, Options(on="h200", fidelity="analytical", host="off")).host == 0
+    assert prepare(path, Options(on="h200", fidelity="roofline")).host == 0
+
+
+def test_unknown_setting() -> None:
+    with pytest.raises(UsageError, match="--host"):
+        predict("mlp-tiny", on="h200", host="sometimes")

@@ -20,6 +20,7 @@ RANKS = {
             ("partition",),
             ("workload",),
             ("lower",),
+            ("profiles",),
             ("estimate", "network"),
             ("simulate",),
             ("results",),

@@ -1,0 +1,1 @@
+"""Measured kernels, from files and packages."""

@@ -69,7 +69,7 @@ def root(tmp_path: Path) -> Path:
 def test_products_are_in_seconds_and_the_newest_that_has_them(root: Path) -> None:
     found = products("h200", root=root)
     assert str(found.source) == "trtllm 1.3.0rc20"
-    assert list(zip(found.m, found.n, found.k, found.dtype, strict=True))[0] == (128, 4096, 4096, "bf16")
+    assert next(zip(found.m, found.n, found.k, found.dtype, strict=True)) == (128, 4096, 4096, "bf16")
     assert found.seconds[0] == pytest.approx(14.7e-6)
 
 
@@ -188,7 +188,7 @@ def test_broken_tables_are_input_errors(root: Path) -> None:
 
 
 def test_parquet_is_read_like_csv(root: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     from_csv = products("h200", root=root)
     path = from_csv.source.path
     found = table("h200", "gemm", "gemm_perf", "trtllm", root)
@@ -197,9 +197,7 @@ def test_parquet_is_read_like_csv(root: Path) -> None:
         name: found.integers(name) for name in ("m", "n", "k")
     }
     columns["latency"] = found.seconds() * 1e3
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table(columns), path.with_suffix(".parquet"))
+    parquet.write_table(pyarrow.table(columns), path.with_suffix(".parquet"))
     path.unlink()
     read = products("h200", root=root)
     assert read.source.path.suffix == ".parquet"

@@ -159,6 +159,7 @@ def _device_json(device: Device) -> dict[str, Any]:
         "memory_bytes": device.memory_bytes,
         "memory_bandwidth": device.memory_bandwidth,
         "cache_bytes": device.cache_bytes,
+        "cache_partitions": device.cache_partitions,
         "tdp_watts": device.tdp_watts,
         "default_cluster": device.default_cluster,
     }

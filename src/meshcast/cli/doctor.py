@@ -66,6 +66,11 @@ PARTS = (
     Part(name="scalesim", purpose="simulating systolic arrays", brought_by=("scalesim",)),
     Part(name="AstraSim_Analytical_Congestion_Aware", purpose="simulating networks with ASTRA-sim", program=True),
     Part(name="AstraSim_Analytical_Congestion_Unaware", purpose="simulating networks with ASTRA-sim", program=True),
+    Part(
+        name="aiconfigurator-core",
+        purpose="kernels measured on other GPUs (validate silicon)",
+        brought_by=("aiconfigurator-core",),
+    ),
     Part(name="ray", purpose="searching on many machines", brought_by=("ray",)),
     Part(name="perfetto", purpose="writing Perfetto timelines", brought_by=("perfetto",)),
 )

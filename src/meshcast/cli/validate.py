@@ -22,6 +22,7 @@ Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)]
+SILICON_DEVICES = ("h200", "h100-sxm", "a100-sxm-80gb", "b200", "l40s")
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
@@ -138,6 +139,47 @@ def intervals_command(
         f"factor {fit.factor:.1f}, launches {fit.launches:.1f}: {fit.fitted_coverage:.1%} of {fit.fitted_rows} fitted "
         f"rows and {fit.held_out_coverage:.1%} of {fit.held_out_rows} others lie inside, groups weighing the same"
     )
+
+
+@app.command("silicon")
+def silicon_command(
+    on: Annotated[str, typer.Option("--on", help="Devices of the catalogue, with commas between them.")] = ",".join(
+        SILICON_DEVICES
+    ),
+    ops: Annotated[str, typer.Option("--ops", help="gemm, attention, or both with a comma.")] = "gemm",
+    sample: Annotated[int, typer.Option("--sample", help="Rows per device, op and type.", min=1)] = 500,
+    fidelity: Annotated[
+        str, typer.Option("--fidelity", help="An estimator; auto: analytical, which has not read the tables.")
+    ] = "auto",
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    json: flags.Json = False,
+) -> None:
+    """Predicts kernels that others measured on other GPUs: the tables of aiconfigurator-core, the extra `silicon`.
+
+    A sample of each table, the same every time, with as many rows of each size; errors per device, op, type and size.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.validate.silicon import validate_silicon
+    from meshcast.validate.silicon_page import SiliconSummary, print_silicon, silicon_page
+
+    asked = validate_silicon(_names(on), ops=_names(ops), sample=sample, fidelity=fidelity)
+    rows = []
+    for row in asked:
+        rows.append(row)
+        if json:
+            emit_json({**row.row.to_json(), "size": row.size, "source": row.source})
+    summary = SiliconSummary(rows=tuple(rows))
+    if markdown is not None:
+        command = f"meshcast validate silicon --on {on} --ops {ops} --sample {sample} --fidelity {fidelity}"
+        _write(markdown, silicon_page(summary, command=command, page=markdown))
+    if json:
+        emit_json(summary.to_json())
+    else:
+        print_silicon(summary)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _progress(rows: Iterable[Row], total: int) -> Iterator[Row]:

@@ -45,6 +45,12 @@ class Draw:
     static: Array
     law: PowerLaw
 
+    def one(self, index: int) -> Draw:
+        """A single kernel."""
+        here = slice(index, index + 1)
+        columns = (self.time[here], self.clocked[here], self.dynamic[here], self.static[here])
+        return Draw(time=columns[0], clocked=columns[1], dynamic=columns[2], static=columns[3], law=self.law)
+
     def times(self, share: float) -> Array:
         """Seconds at a share of the full clock."""
         return self.time * (self.clocked / share + 1 - self.clocked)

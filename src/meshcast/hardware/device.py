@@ -57,6 +57,7 @@ class Device:
         clock_hz: The highest (boost) clock.
         peak_clock_hz: The clock at which the peaks hold; vendors quote some of them below the highest clock.
         cache_bytes: The cache shared by all cores next to memory: L2, Infinity Cache, VMEM or CMEM.
+        cache_partitions: Parts of that cache that each keep their own copy of what their cores read; 1 where all share it.
         launch_latency_s: Fixed cost of one kernel on the device, apart from its work.
         idle_watts: Power drawn by a card that is on and does nothing; None where it was not measured.
         energy: Measured energy per FLOP and byte; None where it was not measured.
@@ -81,6 +82,7 @@ class Device:
     memory_bandwidth: float
     cache_bytes: float
     cache_bandwidth: float | None
+    cache_partitions: int = 1
     tdp_watts: float
     idle_watts: float | None
     launch_latency_s: float

@@ -81,6 +81,7 @@ def device(doc: Document) -> Device:
         memory_bandwidth=file.quantity("memory", "bandwidth", of=Dimension.BANDWIDTH),
         cache_bytes=file.quantity("cache", "capacity", of=Dimension.BYTES),
         cache_bandwidth=file.optional("cache", "bandwidth", of=Dimension.BANDWIDTH),
+        cache_partitions=file.count("cache", "partitions", default=1),
         tdp_watts=file.quantity("power", "tdp", of=Dimension.POWER),
         idle_watts=file.optional("power", "idle", of=Dimension.POWER, may_be_zero=True),
         launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME, may_be_zero=True),

@@ -94,9 +94,13 @@ class Reader:
         self._record(key, value, str(of), written)
         return value
 
-    def count(self, *key: str | int) -> int:
-        """The whole number at `key`."""
-        value = self.quantity(*key, of=Dimension.COUNT)
+    def count(self, *key: str | int, default: int | None = None) -> int:
+        """The whole number at `key`; without a `default` it must be there."""
+        if default is None:
+            value = self.quantity(*key, of=Dimension.COUNT)
+        else:
+            found = self.optional(*key, of=Dimension.COUNT)
+            value = float(default) if found is None else found
         if not value.is_integer():
             self._problem(key, f"{_dotted(key)}: expected a whole number, got {value:g}")
         return int(value)

@@ -9,6 +9,8 @@ from meshcast.workload.graph import Gemm, Op, OpKind, Tensor
 
 # Operands as large as the result that an epilogue may read besides it: a residual, a mask and its alternative.
 MAX_EPILOGUE_OPERANDS = 2
+# Multiply-adds (gpu/transforms/algebraic_simplifier.cc, ShouldStrengthReduceDotToReduce).
+SMALL_VECTOR_PRODUCT = 10_000_000
 _EPILOGUE = frozenset({OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.VIEW})
 
 
@@ -29,6 +31,11 @@ def with_swapped_operands(op: Op, transposed: Set[int]) -> Op:
         rhs_contracting_minor=gemm.rhs_contracting_minor != rhs,
     )
     return replace(op, cost=replace(op.cost, geometry=geometry))
+
+
+def is_summed(gemm: Gemm) -> bool:
+    """Whether XLA makes a multiplication and a reduction of a product with a vector, and no library call."""
+    return min(gemm.m, gemm.n) == 1 and gemm.batch * gemm.m * gemm.n * gemm.k < SMALL_VECTOR_PRODUCT
 
 
 def is_plain(op: Op) -> bool:

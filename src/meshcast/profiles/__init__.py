@@ -1,1 +1,1 @@
-"""Measured profiles: the file that `meshcast calibrate --profile` writes, and its reader."""
+"""Measured kernels: the file that `meshcast calibrate --profile` writes, and the silicon tables of a package."""

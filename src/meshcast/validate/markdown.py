@@ -9,7 +9,7 @@ from meshcast.hardware import resolve
 from meshcast.validate.summary import Summary
 from meshcast.validate.tables import extra_grid, failed_grid, markdown_table, peer_grid, time_grid, worst_grid
 
-_MEANING = """\
+MEASURES = """\
 ## What the figures mean
 
 With p predicted and m measured:
@@ -21,6 +21,9 @@ With p predicted and m measured:
 - **Spearman** is the correlation of the ranks, ties sharing the mean of theirs: 1 means every pair of programs is
   in the right order. It is left out where a group has a single row.
 - **measured / predicted** is the median of m / p.
+"""
+
+_MEANING = """\
 - **in interval** is the share of rows whose measured time lies in the interval that the prediction states.
 
 One-op groups are held against the device's busy time, since the host cannot launch the smallest of them fast enough
@@ -72,7 +75,7 @@ def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str, pag
         "to make it again, from the root of the repository:\n",
         f"    meshcast validate programs {place} --on {on} --fidelity {fidelity} --markdown {target}\n",
         f"## Time\n\n{markdown_table(time_grid(summary))}",
-        _MEANING,
+        MEASURES + _MEANING,
     ]
     if fidelity == "roofline":
         parts.append(_ROOFLINE)

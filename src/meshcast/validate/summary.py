@@ -45,7 +45,7 @@ class Summary:
     @property
     def worst(self) -> list[Row]:
         """The rows farthest off, by the factor between prediction and measurement."""
-        return sorted((row for row in self.rows if row.time), key=lambda row: -_factor(row))[:WORST]
+        return farthest(self.rows)
 
     @property
     def below_speed_of_light(self) -> list[Row]:
@@ -104,6 +104,11 @@ def compare(rows: Iterable[Row], figure: Callable[[Row], Pair | None]) -> Compar
 
     everything, groups = measure_groups(rows, lambda row: row.group, pair)
     return Comparison(all=everything, groups=groups)
+
+
+def farthest(rows: Iterable[Row]) -> list[Row]:
+    """The few rows farthest off, by the factor between prediction and measurement."""
+    return sorted((row for row in rows if row.time), key=lambda row: -_factor(row))[:WORST]
 
 
 def _peer(rows: Sequence[Row], figures: PeerFigures) -> Comparison:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,22 +11,43 @@ from meshcast.estimate.estimator import Array
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.power import Draw, PowerLaw
 from meshcast.estimate.rates import Rate
-from meshcast.hardware import Device
+from meshcast.hardware import Device, load_device
 
 # The H200's energy per FLOP holds at the clock that its cap allowed: 1504 of 1980 MHz.
 MEASURED_CLOCK_SHARE = 0.76
-# Where none was measured: at that energy an H200 at its quoted peak would draw 0.786 pJ * 989 TFLOP/s = 778 W, of the
-# 584 W between idle and TDP. Other GPUs are taken to be as far beyond their own cap.
-OVERDRAWN = 778 / 584
+# The catalogue's device whose energies stand in where none was measured.
+CALIBRATED = "h200"
 
 
 def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
-    """Energy of products; types that were not measured take the nearest one's per FLOP, by the ratio of the rates."""
-    measured = device.energy.matrix if device.energy is not None else {}
-    if not measured or rate.key in measured:
+    """Energy of products, at the clock it was measured at.
+
+    Types that were not measured take the nearest one's per FLOP, by the ratio of the rates. A device without any takes
+    the H200's per FLOP, and `power_draw` scales them to its clock. With smaller transistors on one side and higher clocks
+    on the other this comes closer than a share of the power budget: an A100 then just keeps its clock under its cap, and
+    a B200 loses a third of it, as measured ones do.
+    """
+    measured = _energies(device)
+    if rate.key in measured:
+        return flops * measured[rate.key]
+    known = [key for key in measured if key in device.matrix_flops]
+    if not known:
         return flops * joules_per_flop(device, rate.key, rate.flops)
-    nearest = min(measured, key=lambda key: abs(device.matrix_flops[key] - rate.flops))
+    nearest = min(known, key=lambda key: abs(device.matrix_flops[key] - rate.flops))
     return flops * measured[nearest] * device.matrix_flops[nearest] / rate.flops
+
+
+def _energies(device: Device) -> Mapping[str, float]:
+    """Joules per FLOP by type: the device's own where they were measured."""
+    own = device.energy.matrix if device.energy is not None else {}
+    calibrated = load_device(CALIBRATED).energy
+    return own or (calibrated.matrix if calibrated is not None else {})
+
+
+def _faster(device: Device) -> float:
+    """The device's clock over that of the device whose energies it takes."""
+    own = device.energy is not None and bool(device.energy.matrix)
+    return 1.0 if own else device.clock_hz / load_device(CALIBRATED).clock_hz
 
 
 def power_law(machine: Machine) -> PowerLaw:
@@ -49,8 +70,7 @@ def power_draw(works: Sequence[Work], time: Array, machine: Machine) -> Draw:
         machine: The GPU.
     """
     p, device = machine.parameters, machine.device
-    products = 1.0 if device.energy is not None and device.energy.matrix else OVERDRAWN
-    products /= MEASURED_CLOCK_SHARE**p.frequency_power
+    products = (_faster(device) / MEASURED_CLOCK_SHARE) ** p.frequency_power
     per_byte = joules_per_byte(device)
     dynamic = [w.matrix_joules * products + w.instructions * p.vector_picojoules * 1e-12 for w in works]
     return Draw(

@@ -94,6 +94,6 @@ class GpuAnalytical:
             overhead=time - np.maximum(compute, memory),
             energy=draw.joules(1.0),
             origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
-            gap=device.launch_latency_s - machine.launch,
+            gap=machine.gap,
             draw=draw,
         )

@@ -53,7 +53,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("gemm",),
         (
-            "tensor_share", "tile_step_cycles", "prologue_ns", "tile_ns", "gemm_stream", "misaligned",
+            "tensor_share", "tile_step_cycles", "load_cycles", "prologue_cycles", "tile_cycles", "gemm_stream", "misaligned",
             "byte_transpose", "byte_direct", "burst_power", "power_window_us",
         ),
     ),
@@ -173,15 +173,31 @@ def search(start: Parameters, names: Sequence[str], cost: Callable[[Parameters],
     return best
 
 
-def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
-    """All stages, twice: what a later one changes may move an earlier optimum."""
+def fit(
+    samples: Sequence[Sample],
+    calls: Sequence[Sample],
+    device: Device,
+    start: Parameters,
+    only: frozenset[str] = frozenset(),
+) -> Parameters:
+    """All stages, twice: what a later one changes may move an earlier optimum.
+
+    Args:
+        samples: One-op programs.
+        calls: Library calls of fused attention.
+        device: What they were measured on.
+        start: Where the search begins.
+        only: Groups whose stages alone are fitted; none: every stage, energies and attention too.
+    """
     parameters = start
     for _ in range(2):
         for groups, names in STAGES:
             chosen = [s for s in samples if s.fitted and s.group in groups]
-            if not chosen:
+            if not chosen or (only and only.isdisjoint(groups)):
                 continue
             parameters = search(parameters, names, lambda p, rows=chosen: loss(rows, p, device))  # type: ignore[misc]
+        if only:
+            continue
         parameters = search(parameters, POWER, lambda p: energy_loss(samples, p, device))
         rows = [s for s in calls if s.fitted]
         parameters = search(parameters, FLASH, lambda p, rows=rows: loss(rows, p, device))  # type: ignore[misc]
@@ -241,14 +257,18 @@ def main() -> None:
     parser.add_argument(
         "--write", type=Path, help="where to write the parameters, e.g. src/meshcast/estimate/data/gpu.toml"
     )
+    parser.add_argument(
+        "--only", nargs="+", choices=GROUPS, default=[], help="fit these groups' stages, from the shipped parameters on"
+    )
     parser.add_argument("--report", action="store_true", help="only report the shipped parameters")
     given = parser.parse_args()
     device = resolve(given.on).device
     samples = read_samples(given.folder, device)
+    start = shipped_calibration().parameters if given.only else Parameters()
     parameters = (
         shipped_calibration().parameters
         if given.report
-        else fit(samples, library_attention(samples), device, Parameters())
+        else fit(samples, library_attention(samples), device, start, frozenset(given.only))
     )
     lines = report(samples, parameters, device)
     print("\n".join(lines))

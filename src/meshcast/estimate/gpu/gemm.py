@@ -11,11 +11,9 @@ from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.products import is_summed
 from meshcast.workload.graph import DTYPE_BITS, Gemm, Reduction
 
-# XLA turns vector-matrix products below this many multiply-adds into a multiplication and a reduction
-# (gpu/transforms/algebraic_simplifier.cc, ShouldStrengthReduceDotToReduce).
-SMALL_VECTOR_PRODUCT = 10_000_000
 ALIGNMENT = 16  # bytes, of TMA and vector loads
 
 
@@ -30,7 +28,7 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
     rate = matrix_rate(kernel, machine.device)
     if not isinstance(shape, Gemm):
         return _unknown(kernel, rate, machine)
-    if min(shape.m, shape.n) == 1 and shape.batch * shape.m * shape.n * shape.k < SMALL_VECTOR_PRODUCT:
+    if is_summed(shape):
         return _multiply_and_reduce(kernel, shape, machine)
     element = width(shape.lhs_dtype)
     product = Product(

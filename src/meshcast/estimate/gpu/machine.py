@@ -40,6 +40,33 @@ class Work:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What kernels of an architecture can do that its data sheets do not say in numbers per second.
+
+    Attributes:
+        shared_bytes: Shared memory of an SM (CUDA C++ Programming Guide, technical specifications per compute capability).
+        clusters: Whether neighbouring blocks share what they fetch, by copies that run beside the arithmetic (thread
+            block clusters and TMA, since Hopper).
+        paired: Whether two SMs compute one tile, each holding one half of an operand for both (tcgen05 of Blackwell).
+    """
+
+    shared_bytes: int
+    clusters: bool = False
+    paired: bool = False
+
+
+GENERATIONS = {
+    "Volta": Generation(shared_bytes=96 * 1024),
+    "Ampere": Generation(shared_bytes=164 * 1024),
+    "Ada Lovelace": Generation(shared_bytes=100 * 1024),
+    "Hopper": Generation(shared_bytes=228 * 1024, clusters=True),
+    "Blackwell": Generation(shared_bytes=228 * 1024, clusters=True, paired=True),
+}
+# AMD's compute units have 64 KiB of local data share (CDNA 3 white paper), and no clusters.
+OTHER_GENERATION = Generation(shared_bytes=64 * 1024)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """Rates of one device in SI units."""
@@ -69,6 +96,11 @@ class Machine:
         return self.parameters.launch_share * self.device.launch_latency_s
 
     @cached_property
+    def gap(self) -> float:
+        """Seconds between two kernels of a stream."""
+        return self.device.launch_latency_s - self.launch
+
+    @cached_property
     def block_rate(self) -> float:
         """Thread blocks started per second: what bounds kernels of many short threads."""
         return self.parameters.blocks_per_sm_cycle * self.sms * self.clock
@@ -79,9 +111,9 @@ class Machine:
         return self.device.vector_flops["f32"] / 2 * self.boost
 
     @cached_property
-    def clusters(self) -> bool:
-        """Whether neighbouring blocks can share what they fetch (thread block clusters, since Hopper)."""
-        return self.device.architecture in ("Hopper", "Blackwell")
+    def generation(self) -> Generation:
+        """What kernels of this architecture can do."""
+        return GENERATIONS.get(self.device.architecture, OTHER_GENERATION)
 
     @cached_property
     def cache_bandwidth(self) -> float:

@@ -1,13 +1,18 @@
 """Tiled matrix products: the fastest of many tile shapes and K-splits, as an autotuner would find it.
 
 For a tile `bm x bn`, K-steps of 128 bytes and `s` splits of K:
- - `step = max(bm * bn * bk / MACs per cycle / share, (bm + bn) * bk * width / 128 bytes per cycle) + c` cycles (shared
-   memory feeds the tensor cores with 128 bytes per cycle);
- - `compute = ceil(tiles * s / SMs) * (steps / s * step + between tiles) / clock`: wave quantisation;
+ - `step = max(max(bm * bn * bk / MACs per cycle / share, (bm + bn) * bk * width / 128 bytes per cycle) + c, load /
+   stages)` cycles: shared memory feeds the tensor cores with 128 bytes per cycle and holds `stages` steps, whose loads
+   are under way at once, so that a step takes at least that part of a load's latency (after Little's law);
+ - `compute = (waves * steps / s * step + (waves - 1) * between tiles) / clock`, `waves = ceil(tiles * s / SMs)`;
  - `fetch = tiles * (bm + bn) * K * width / min(L2 bandwidth, busy SMs * bytes per SM)`, where clusters of 2 x 2 blocks
    share their operands (TMA multicast, from Hopper on) and an SM takes at most 64 bytes per cycle;
- - `memory`: operands and result once, and `s` partial results in f32;
- - `t = launch + prologue + |compute, fetch, memory|_p`, and for `s > 1` a kernel that sums the partial results.
+ - `memory`: operands and result once, and `s` partial results in f32; the last wave's results are stored when nothing
+   is left to compute beside them: `store = seconds of the result / waves`;
+ - `t = launch + prologue + |compute, fetch, memory - store|_p + store`, and for `s > 1` the launch of a kernel that sums
+   the partial results.
+
+Latencies are cycles, so that they follow a device's clock; what differs by generation is in `machine.GENERATIONS`.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ Array = npt.NDArray[np.float64]
 STEP_BYTES = 128
 SHARED_BYTES_PER_CYCLE = 128
 FETCH_BYTES_PER_CYCLE = 64
+MOST_STAGES = 8  # that libraries' kernels are compiled for
 _SIDES = (8, 16, 32, 64, 96, 128, 160, 192, 256, 320)
 _SPLITS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 _LARGEST = 256 * 160  # accumulators of a tile: registers of two warp groups
@@ -69,13 +75,17 @@ def product_time(product: Product, machine: Machine) -> Work:
     tiles = rows * columns * product.batch * splits
     steps = np.ceil(product.k / (bk * splits))
     macs_per_cycle = product.peak / (2 * machine.sms * machine.device.peak_clock_hz)
-    fed = (bm + bn) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
+    generation = machine.generation
+    fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
     step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
+    stages = np.clip(generation.shared_bytes / ((bm + bn) * STEP_BYTES), 2, MOST_STAGES)
+    step = np.maximum(step, p.load_cycles / stages)
+    waves = np.ceil(tiles / machine.sms)
     # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
-    between = (p.tile_ns if machine.clusters else p.tile_ns + p.prologue_ns) * 1e-9
-    compute = np.ceil(tiles / machine.sms) * (steps * step / machine.clock + between)
+    between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
+    compute = (waves * steps * step + (waves - 1) * between) / machine.clock
 
-    shared = 0.5 if machine.clusters else 1.0
+    shared = 0.5 if generation.clusters else 1.0
     sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
     busy = np.minimum(tiles, machine.sms)
     per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
@@ -84,25 +94,26 @@ def product_time(product: Product, machine: Machine) -> Work:
     results = product.batch * product.m * product.n
     once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream, recency=product.recency)
     partial = np.where(splits > 1, splits * results * 4 / machine.cache_bandwidth, 0.0)
-    moved = once.seconds + partial
+    stored = once.seconds * product.written / max(1.0, product.read + product.written) / waves
+    moved = once.seconds + partial - stored
     norm = p.overlap
     longest = np.maximum(np.maximum(compute, fetch), moved)
     powers = sum((seconds / longest) ** norm for seconds in (compute, fetch, moved))
     joined = longest * powers ** (1 / norm)
     summed = np.array([_reduction(results, s, product.written, machine).time for s in _SPLITS])
     extra = summed[np.searchsorted(np.array(_SPLITS), splits)]
-    time = machine.launch + p.prologue_ns * 1e-9 + joined + extra
+    time = machine.launch + p.prologue_cycles / machine.clock + joined + stored + extra
     best = int(np.argmin(time))
     return Work(
         time=float(time[best]),
         compute=float(max(compute[best], fetch[best])),
-        memory=float(moved[best]),
+        memory=float(moved[best] + stored[best]),
         dram_bytes=once.dram_bytes,
     )
 
 
 def _reduction(results: float, splits: int, written: float, machine: Machine) -> Work:
-    """The kernel that adds partial results."""
+    """The kernel that adds partial results, with the gap before it."""
     if splits == 1:
         return Work(time=0.0)
-    return loop(results, splits * results * 4, written, 0.0, machine)
+    return Work(time=machine.gap).then(loop(results, splits * results * 4, written, 0.0, machine))

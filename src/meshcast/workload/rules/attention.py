@@ -27,7 +27,7 @@ from meshcast.workload.rules.backend_config import backend_config, dimensions
 from meshcast.workload.rules.costs import total_bytes
 from meshcast.workload.rules.vendor import without_workspace
 
-_FORWARD_VECTOR_FLOPS, _BACKWARD_VECTOR_FLOPS = 4, 5
+FORWARD_VECTOR_FLOPS, BACKWARD_VECTOR_FLOPS = 4, 5
 
 
 def fused_attention(reading: OpReading) -> Cost:
@@ -60,14 +60,14 @@ def fused_attention(reading: OpReading) -> Cost:
 
 def _cost(reading: OpReading, shape: Attention, value: Tensor, *, window: int) -> Cost:
     """Work over the scores that the masks leave."""
-    scores = shape.batch * shape.heads * _attended(shape, window)
+    scores = shape.batch * shape.heads * attended(shape, window)
     head, value_head = shape.head_dim, value.shape[3]
     products = 3 * head + 2 * value_head if shape.backward else head + value_head
     return Cost(
         kind=OpKind.CUSTOM,
         dtype=shape.dtype,
         matrix_flops=2 * scores * products,
-        vector_flops=scores * (_BACKWARD_VECTOR_FLOPS if shape.backward else _FORWARD_VECTOR_FLOPS),
+        vector_flops=scores * (BACKWARD_VECTOR_FLOPS if shape.backward else FORWARD_VECTOR_FLOPS),
         transcendentals=scores,
         operand_bytes=tuple(tensor.bytes for tensor in reading.operands),
         written_bytes=total_bytes(without_workspace(reading.results)),
@@ -75,7 +75,7 @@ def _cost(reading: OpReading, shape: Attention, value: Tensor, *, window: int) -
     )
 
 
-def _attended(shape: Attention, window: int) -> int:
+def attended(shape: Attention, window: int = 0) -> int:
     """Pairs of a query and a key that the masks leave, of one head: A above."""
     widest = min(window, shape.kv_len) if window else shape.kv_len
     if not shape.causal:

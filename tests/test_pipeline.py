@@ -102,10 +102,10 @@ def test_skewed_indices_cost_more_and_are_not_mixed_up_with_uniform_ones(tmp_pat
     path = tmp_path / "scatter.mlir"
     path.write_text(SCATTER)
     times = [
-        predict(path, on="h200", fidelity="analytical", indices=indices).step_time_s
+        predict(path, on="h200", fidelity="analytical", indices=indices).step_time_s or 0.0
         for indices in ("uniform", "zipf:1.05", "zipf:0", "uniform")
     ]
-    assert times[1] is not None and times[0] is not None and times[1] > 1.5 * times[0]
+    assert times[1] > 1.5 * times[0] > 0
     assert times[0] == times[2] == times[3]
 
 

@@ -86,12 +86,12 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
-        backend, registered_rules(),
+        options.index_skew, backend, registered_rules(),
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
         local = partition(program, mesh=mesh, route=options.partitioner)
-        read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate)
+        read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate, skew=options.index_skew)
         found = lower(read_workload(local, read), backend=backend)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:

@@ -137,7 +137,7 @@ class Run:
     @cached_property
     def memory(self) -> MemoryUse:
         """What one device must hold."""
-        return peak_memory(self.lowered)
+        return peak_memory(self.lowered, self.device)
 
     def predict(self) -> Prediction:
         """The prediction, or an infeasible one without a time."""

@@ -40,6 +40,10 @@ TripCounts = Annotated[
     typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N."),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of a zoo model: seq=8192.")]
+Indices = Annotated[
+    str,
+    typer.Option("--indices", help="How gather and scatter indices are spread: uniform, or zipf:S such as zipf:1.05."),
+]
 Approximate = Annotated[
     bool, typer.Option("--approximate", help="Go on with unknown custom calls, costed by their bytes.")
 ]
@@ -89,7 +93,7 @@ def options(
     *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
-    clocks: str = "sustained", host: str = "auto",
+    clocks: str = "sustained", host: str = "auto", indices: str = "uniform",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -108,6 +112,7 @@ def options(
         dims=sizes(dims, "--dim"),
         trip_counts=trip_counts(trips),
         settings=pairs(settings, "--set"),
+        indices=indices,
         approximate=approximate,
         levers=levers,
     )

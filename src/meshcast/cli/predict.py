@@ -25,6 +25,7 @@ def predict_command(
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
+    indices: flags.Indices = "uniform",
     approximate: flags.Approximate = False,
     json: flags.Json = False,
 ) -> None:
@@ -36,7 +37,7 @@ def predict_command(
 
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
-        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host,
+        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

@@ -21,6 +21,7 @@ def show_command(
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
+    indices: flags.Indices = "uniform",
     approximate: flags.Approximate = False,
     json: flags.Json = False,
 ) -> None:
@@ -29,7 +30,9 @@ def show_command(
     from meshcast.errors import UsageError
     from meshcast.pipeline import local_program, prepare
 
-    options = flags.options(on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate)
+    options = flags.options(
+        on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate, indices=indices
+    )
     if partitioned:
         if trip_count or kernels or json:
             raise UsageError(

@@ -34,6 +34,7 @@ def programs_command(
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
     jobs: Jobs = 1,
+    indices: flags.Indices = "uniform",
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Also write the accuracy page to this file.")
     ] = None,
@@ -41,7 +42,8 @@ def programs_command(
 ) -> None:
     """Predicts the measured programs of DIR and compares time, memory and energy.
 
-    One-op groups are compared by device time (busy_us), whole models by wall time (wall_us). The exit code is 0 when
+    One-op groups are compared by device time (busy_us), whole models by wall time (wall_us). A row that states its
+    indices' spread is predicted with that one, the others with --indices. The exit code is 0 when
     the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows done
     so far and exits with 130.
     """
@@ -59,7 +61,7 @@ def programs_command(
     rows: list[Row] = []
     interrupted = False
     try:
-        options = Options(on=on, fidelity=fidelity, levers=False)
+        options = Options(on=on, fidelity=fidelity, indices=indices, levers=False)
         for row in _progress(validate_programs(programs, options, jobs=jobs), len(programs)):
             rows.append(row)
             if json:

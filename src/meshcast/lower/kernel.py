@@ -11,7 +11,7 @@ from functools import cached_property
 from meshcast.display import Rows, shown
 from meshcast.mesh import Mesh
 from meshcast.units import format_bytes
-from meshcast.workload.graph import Collective, Geometry, Tensor
+from meshcast.workload.graph import Collective, Geometry, Indexed, Tensor
 from meshcast.workload.workload import Workload
 
 
@@ -112,6 +112,7 @@ class Kernel:
     writes: tuple[int, ...] = ()
     updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
     geometry: Geometry | None = None
+    picked: Indexed | None = None  # a gather among its ops, where `geometry` is another's
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
     # See `flags_of`; also `cold`: reads another part in every turn of its loop; `blocking`: compute waits for it.
     flags: frozenset[str] = frozenset()
@@ -131,7 +132,8 @@ class Kernel:
         """Everything but names, values and places."""
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
-            self.written_bytes, self.geometry, self.elements, self.flags, bool(self.updates), self.guessed, self.recency,
+            self.written_bytes, self.geometry, self.picked, self.elements, self.flags, bool(self.updates), self.guessed,
+            self.recency,
         )  # fmt: skip
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshcast.display import Rows, shown
+from meshcast.hardware import Device
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.simulate.buffers import Buffer, lifetimes
 from meshcast.units import format_bytes
@@ -41,8 +42,8 @@ class MemoryUse:
         ]
 
 
-def peak_memory(lowered: LoweredProgram) -> MemoryUse:
-    """The step's memory on one device."""
+def peak_memory(lowered: LoweredProgram, device: Device | None = None) -> MemoryUse:
+    """The step's memory on one device; without a device, that of the values alone, without libraries' scratch."""
     tensors, schedule = lowered.tensors, lowered.schedule
     roles: dict[str, int] = {}
     for value, argument in zip(schedule.inputs, lowered.workload.arguments, strict=False):
@@ -52,7 +53,7 @@ def peak_memory(lowered: LoweredProgram) -> MemoryUse:
     aliases = _aliases(lowered)
     aliased = sum(tensors[value].bytes for value in aliases.values())
     by_value = {schedule.outputs[position]: value for position, value in aliases.items()}
-    temporaries = _live_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value)))
+    temporaries = _live_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value, device)))
     return MemoryUse(
         peak=arguments + outputs + temporaries - aliased,
         arguments=arguments,

@@ -16,7 +16,8 @@ import math
 
 from meshcast.estimate.gpu.elementwise import blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import Machine, Work
-from meshcast.estimate.gpu.memory import hit_share, traffic
+from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.picks import missed_bytes
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Reduction
 
@@ -92,12 +93,11 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
         return Work(time=time, compute=started, memory=moved.seconds, dram_bytes=moved.dram_bytes)
     p = machine.parameters
     issued = elements * p.gather_instructions
-    touched = kernel.read_bytes + kernel.written_bytes
-    dram = touched * (1 - hit_share(kernel.read_bytes, kernel.written_bytes, machine, kernel.recency))
-    memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
+    dram = missed_bytes(kernel.picked, machine) if kernel.picked else kernel.read_bytes + kernel.written_bytes
+    memory = dram / (machine.device.memory_bandwidth * p.picked_bandwidth)
     compute = issued / machine.instruction_rate
     return Work(
-        time=machine.launch + compute + memory, compute=compute, memory=memory, dram_bytes=dram, instructions=issued
+        time=_start(machine) + compute + memory, compute=compute, memory=memory, dram_bytes=dram, instructions=issued
     )
 
 

@@ -41,8 +41,10 @@ _BINARY = {prefix + "i": Decimal(1024) ** power for power, prefix in enumerate("
 _POWERS = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
 _SMALL = {prefix: Decimal(10) ** power for prefix, power in _POWERS.items()}
 _ONE = Decimal(1)
-_COUNTED = ("SM", "CU", "core", "cores", "TensorCore", "TensorCores", "link", "links", "device", "devices")
-_COUNTED += ("thread", "threads", "register", "registers")
+_COUNTED = (
+    "SM", "CU", "core", "cores", "TensorCore", "TensorCores", "link", "links", "device", "devices",
+    "thread", "threads", "register", "registers",
+)  # fmt: skip
 
 # dimension: (an example for messages, prefixes that make sense, {base unit: its size in SI})
 _GRAMMAR: dict[Dimension, tuple[str, dict[str, Decimal], dict[str, Decimal]]] = {

@@ -18,6 +18,7 @@ class Options:
     fidelity: str = "auto"
     network: str = "alpha-beta"
     partitioner: str = "shardy"
+    lowering: str = "auto"
     clocks: Clocks = "sustained"
     dims: Mapping[str, int] = field(default_factory=dict)
     trip_counts: Mapping[str, int] = field(default_factory=dict)

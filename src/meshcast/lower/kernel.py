@@ -38,6 +38,7 @@ class KernelKind(StrEnum):
 # What copies are made of: a kernel of nothing else, one of the first two among it, moves parts of buffers as they are.
 _COPIED = frozenset(
     {
+        "copy",
         "dynamic_slice",
         "concatenate",
         "slice",

@@ -24,6 +24,7 @@ class Options:
     fidelity: str = "auto"
     network: str = "alpha-beta"
     partitioner: str = "shardy"
+    lowering: str = "auto"
     clocks: Clocks = "sustained"
     host: Host = "auto"
     dims: Mapping[str, int] = field(default_factory=dict)

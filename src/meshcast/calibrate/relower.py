@@ -29,7 +29,8 @@ def lowered_row(row: Row, backend: str) -> Row:
     if "error" in row:
         return kept
     try:
-        workload = read_workload(partition(_program(row, backend)), ReadOptions())
+        skew = float(parse(row["id"]).arguments.get("skew", 0.0))
+        workload = read_workload(partition(_program(row, backend)), ReadOptions(skew=skew))
         schedule = lower(workload, backend=_BACKENDS.get(backend, "xla-gpu")).schedule
     except MeshcastError as error:
         return kept | {"not_lowered": str(error)}

@@ -17,11 +17,22 @@ MeshText = Annotated[
     str | None, typer.Option("--mesh", help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.")
 ]
 Fidelity = Annotated[
-    str, typer.Option("--fidelity", help="roofline, analytical (GPUs), or auto: the best that supports the target.")
+    str,
+    typer.Option(
+        "--fidelity",
+        help="roofline, analytical (GPUs), compiled (XLA's own kernels for CUDA GPUs), or auto: the best there is.",
+    ),
 ]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
 Partitioner = Annotated[
     str, typer.Option("--partitioner", help="shardy, or xla to check with XLA's own (up to 4096 devices).")
+]
+LoweringFlag = Annotated[
+    str,
+    typer.Option(
+        "--lowering",
+        help="Kernels modelled by rules, compiled by the real XLA:GPU compiler (extra gpu-compiler), or auto.",
+    ),
 ]
 ClocksFlag = Annotated[
     str,
@@ -93,7 +104,7 @@ def options(
     *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
-    clocks: str = "sustained", host: str = "auto", indices: str = "uniform",
+    clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -107,6 +118,7 @@ def options(
         fidelity=fidelity,
         network=network,
         partitioner=partitioner,
+        lowering=lowering,
         clocks=clocks,  # type: ignore[arg-type]  # checked by the pipeline, with a message
         host=host,  # type: ignore[arg-type]  # likewise
         dims=sizes(dims, "--dim"),

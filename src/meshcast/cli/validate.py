@@ -31,6 +31,7 @@ def programs_command(
     folder: Folder,
     on: flags.On = "h200",
     fidelity: flags.Fidelity = "auto",
+    lowering: flags.LoweringFlag = "auto",
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
     jobs: Jobs = 1,
@@ -61,7 +62,7 @@ def programs_command(
     rows: list[Row] = []
     interrupted = False
     try:
-        options = Options(on=on, fidelity=fidelity, indices=indices, levers=False)
+        options = Options(on=on, fidelity=fidelity, indices=indices, lowering=lowering, levers=False)
         for row in _progress(validate_programs(programs, options, jobs=jobs), len(programs)):
             rows.append(row)
             if json:
@@ -90,16 +91,17 @@ def lowering_command(
     """Compares our kernels with those that XLA launched for the programs of DIR: how many, and the bytes they move.
 
     Launches are those that were measured; bytes are those of the optimized HLO, programs/ID.opt.hlo.gz, where it is.
+    Three ways side by side: modelled, compiled (with the extra gpu-compiler), and given: the HLO itself, read back.
     """
     from meshcast.cli.app import emit_json
     from meshcast.hardware import resolve
     from meshcast.validate.groundtruth import read_measured_programs
     from meshcast.validate.lowering import LoweringSummary, print_lowering, validate_lowering
 
-    resolve(on)
+    device = resolve(on).device
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model]
     rows = []
-    for row in validate_lowering(folder, programs):
+    for row in validate_lowering(folder, programs, device):
         rows.append(row)
         if json:
             emit_json(row.to_json())

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 from meshcast.display import Rows, shown
 from meshcast.mesh import Mesh
 from meshcast.units import format_bytes
 from meshcast.workload.graph import Collective, Geometry, Indexed, Tensor
 from meshcast.workload.workload import Workload
+
+Lowering = Literal["modelled", "compiled", "given"]
 
 
 class KernelKind(StrEnum):
@@ -35,6 +38,7 @@ class KernelKind(StrEnum):
 # What copies are made of: a kernel of nothing else, one of the first two among it, moves parts of buffers as they are.
 _COPIED = frozenset(
     {
+        "copy",
         "dynamic_slice",
         "concatenate",
         "slice",
@@ -187,6 +191,16 @@ class Schedule:
                     yield from body.walk(count)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledMemory:
+    """Bytes of one device's buffers as the compiler assigned them."""
+
+    arguments: int
+    outputs: int
+    temporaries: int
+    aliased: int
+
+
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredProgram:
@@ -196,7 +210,9 @@ class LoweredProgram:
     backend: str
     schedule: Schedule
     tensors: tuple[Tensor, ...] = field(repr=False)
-    lowering: str = "modelled"  # or `given`: a compiler's own kernels, in the order it scheduled them
+    # `modelled`: by rules of ours; `compiled`: by the real compiler; `given`: the program came compiled.
+    lowering: Lowering = "modelled"
+    memory: CompiledMemory | None = None
 
     @property
     def mesh(self) -> Mesh:
@@ -213,6 +229,7 @@ class LoweredProgram:
         return [
             ("program", self.workload.name),
             ("backend", self.backend),
+            ("lowering", self.lowering),
             ("launches", f"{self.kernel_count:,} in a step"),
             *((f"  {kind}", f"{count:,}") for kind, count in sorted(launches.items(), key=lambda item: -item[1])),
             ("memory traffic", format_bytes(moved)),

@@ -107,7 +107,8 @@ class _Walk:
     def _age(self, value: int) -> int:
         return rounded_age(self.now - self.last.get(value, -math.inf))
 
-    def _recency(self, kernel: Kernel) -> Recency:
+    def _recency(self, kernel: Kernel) -> Recency | None:
+        """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
         ages: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
@@ -115,4 +116,4 @@ class _Walk:
                 age = NEVER if stepped and size < self.tensors[value].bytes else self._age(value)
                 ages[age] = ages.get(age, 0) + size
         written = max((self._age(value) for value in kernel.writes), default=0)
-        return Recency(reads=tuple(sorted(ages.items())), written=written)
+        return Recency(reads=tuple(sorted(ages.items())), written=written) if written or any(ages) else None

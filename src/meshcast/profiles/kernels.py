@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from meshcast.errors import InputError, UnsupportedError
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.workload.graph import (
     Attention,
     Convolution,
@@ -32,7 +32,9 @@ GEOMETRIES: dict[str, type[Gemm | Convolution | Reduction | Indexed | Window | S
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
 LEFT_OUT = frozenset({"reads", "operand_bytes", "writes", "location", "recomputed"})
-_SHAPED = frozenset({"kind", "updates", "geometry", "flags", "ops"})  # written in a form of their own
+_SHAPED = frozenset(
+    {"kind", "updates", "geometry", "picked", "flags", "ops", "recency"}
+)  # written in a form of their own
 _PLAIN = tuple(f.name for f in fields(Kernel) if f.name not in LEFT_OUT | _SHAPED)
 _DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.default is not MISSING}
 
@@ -56,6 +58,10 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
         found["ops"] = list(kernel.ops)
     if kernel.geometry is not None:
         found["geometry"] = _geometry_to_json(kernel.geometry)
+    if kernel.picked is not None:
+        found["picked"] = _geometry_to_json(kernel.picked)
+    if kernel.recency is not None:
+        found["recency"] = [kernel.recency.reads, kernel.recency.written]
     return found
 
 
@@ -83,6 +89,8 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
             flags=frozenset(rest.pop("flags", ())),
             ops=tuple(rest.pop("ops", ())),
             geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
+            picked=_picked(rest.pop("picked")) if "picked" in rest else None,
+            recency=_recency(rest.pop("recency")) if "recency" in rest else None,
             name=rest.pop("name", ""),
             **rest,
         )
@@ -90,6 +98,18 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
         raise InputError(
             f"a kernel that this version cannot read: {error}", fix="lower it again: meshcast calibrate --relower FILE"
         ) from error
+
+
+def _picked(value: dict[str, Any]) -> Indexed:
+    found = _geometry_from_json(value)
+    if not isinstance(found, Indexed):
+        raise ValueError(f"{value['is']!r} picks nothing")
+    return found
+
+
+def _recency(value: list[Any]) -> Recency:
+    reads, written = value
+    return Recency(reads=_tuples(reads), written=written)
 
 
 def _geometry_from_json(value: dict[str, Any]) -> Geometry:

@@ -43,11 +43,23 @@ class MemoryUse:
 
 
 def peak_memory(lowered: LoweredProgram, device: Device | None = None) -> MemoryUse:
-    """The step's memory on one device; without a device, that of the values alone, without libraries' scratch."""
+    """The step's memory on one device: the compiler's own figures where it ran, else by liveness.
+
+    Without a device, that of the values alone, without libraries' scratch.
+    """
     tensors, schedule = lowered.tensors, lowered.schedule
     roles: dict[str, int] = {}
     for value, argument in zip(schedule.inputs, lowered.workload.arguments, strict=False):
         roles[argument.role.value] = roles.get(argument.role.value, 0) + tensors[value].bytes
+    if (known := lowered.memory) is not None:
+        return MemoryUse(
+            peak=known.arguments + known.outputs + known.temporaries - known.aliased,
+            arguments=known.arguments,
+            outputs=known.outputs,
+            temporaries=known.temporaries,
+            aliased=known.aliased,
+            by_role=roles,
+        )
     arguments = sum(tensors[value].bytes for value in schedule.inputs)
     outputs = sum(tensors[value].bytes for value in schedule.outputs)
     aliases = _aliases(lowered)

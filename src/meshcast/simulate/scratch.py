@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import math
 
-from meshcast.estimate.gpu.gemm import ALIGNMENT, SMALL_VECTOR_PRODUCT, width
+from meshcast.estimate.gpu.gemm import ALIGNMENT, width
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.products import is_summed
 from meshcast.lower.splits import TILE, partial_bytes, split_parts
 from meshcast.workload.graph import Attention, Convolution, Gemm, SortGeometry
 
@@ -56,7 +57,7 @@ def is_library_call(kernel: Kernel, device: Device) -> bool:
 
 def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
     """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not."""
-    if kernel.vector_flops or device.vendor.lower() != "nvidia" or shape.groups > 1 or _as_reduction(shape):
+    if kernel.vector_flops or device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape):
         return False
     element = width(shape.lhs_dtype)
     lhs = (shape.k if shape.lhs_contracting_minor else shape.m) * element
@@ -75,12 +76,8 @@ def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
     return min(shape.m, shape.n) > TILE and tiles < FILLED * math.ceil(tiles / device.cores) * device.cores
 
 
-def _as_reduction(shape: Gemm) -> bool:
-    return min(shape.m, shape.n) == 1 and shape.batch * shape.m * shape.n * shape.k < SMALL_VECTOR_PRODUCT
-
-
 def _product(kernel: Kernel, shape: Gemm, device: Device) -> int:
-    if _as_reduction(shape):
+    if is_summed(shape):
         return int(shape.batch * shape.m * shape.n * shape.k * width(shape.lhs_dtype))
     parts = split_parts(shape, device.cores, device.architecture)
     partial = partial_bytes(shape, parts)

@@ -29,7 +29,9 @@ from meshcast.workload.custom_calls import registered_rules
 
 NETWORKS = ("alpha-beta",)
 # `auto`: the best first. Later fidelities enter here.
-AUTO_ORDER = ("analytical", "roofline")
+AUTO_ORDER = ("profiled", "analytical", "roofline")
+# What answers where a fidelity has nothing: kernels that were not measured are modelled, and the provenance says so.
+FALLBACKS = {"profiled": ("analytical",)}
 
 
 def predict(target: str | Path | Program, options: Options | None = None, **overrides: object) -> Prediction:
@@ -147,7 +149,7 @@ def captured(
 
 def _estimators(fidelity: str) -> tuple[Estimator, ...]:
     # `compiled` is about the kernels: they are timed by the best estimator there is.
-    names = AUTO_ORDER if fidelity in ("auto", "compiled") else (fidelity,)
+    names = AUTO_ORDER if fidelity in ("auto", "compiled") else (fidelity, *FALLBACKS.get(fidelity, ()))
     return tuple(load_estimator(name) for name in names)
 
 

@@ -47,7 +47,7 @@ class ConvolutionRewriter:
         before: list[Op] = []
         after: list[Op] = []
         lhs, rhs, result = op.operands[0], op.operands[1], op.results[0]
-        if _is_filter_gradient(shape):
+        if is_filter_gradient(shape):
             result = self._filter_gradient_result(op, shape, after)
         else:
             rhs = self._filter(op, shape, rhs, before)
@@ -99,7 +99,7 @@ class ConvolutionRewriter:
         """The input with its channels padded to what tensor cores load: every cuDNN call does it anew, in its workspace."""
         tensor = self._values.tensors[value]
         labels = shape.layout.partition(",")[0]
-        channels = labels.index("b" if _is_filter_gradient(shape) else "f")
+        channels = labels.index("b" if is_filter_gradient(shape) else "f")
         few = tensor.shape[channels] < CHANNELS <= shape.out_channels
         if not few or max(shape.feature_groups, shape.batch_groups) > 1 or DTYPE_BITS[tensor.dtype] != 16:
             return value
@@ -142,7 +142,7 @@ def forward_padding(shape: Convolution) -> Padding:
     """
     found = []
     for d, (low, high) in enumerate(shape.padding):
-        if _is_filter_gradient(shape):
+        if is_filter_gradient(shape):
             span = (shape.kernel[d] - 1) * shape.rhs_dilation[d] + shape.out_spatial[d]
             found.append((low, max(0, span - shape.in_spatial[d] - low)))
         elif shape.lhs_dilation[d] > 1:
@@ -154,7 +154,7 @@ def forward_padding(shape: Convolution) -> Padding:
     return tuple(found)
 
 
-def _is_filter_gradient(shape: Convolution) -> bool:
+def is_filter_gradient(shape: Convolution) -> bool:
     """Convolves over the batch, with an array of gradients as its filter: the result lies as a filter does."""
     return shape.layout.partition("->")[2][:1].isdigit()
 

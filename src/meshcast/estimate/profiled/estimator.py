@@ -1,0 +1,88 @@
+"""Fidelity `profiled`: measured kernel times, interpolated between measured kernels of the same family."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from meshcast.estimate.estimator import Estimates, Origin, Support
+from meshcast.estimate.gpu import GpuAnalytical
+from meshcast.estimate.profiled.features import place
+from meshcast.estimate.profiled.interpolation import predict
+from meshcast.estimate.profiled.interpolator import Interpolator, shipped
+from meshcast.estimate.roofline import Roofline
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel
+
+SAME = 1e-3  # distance below which a kernel is one that was measured
+REACH = 2.0  # lengths beyond which nothing near was measured
+
+
+class Profiled:
+    """Measured kernels of a device; what lies between them is interpolated, with the interval that left-out rows had.
+
+    Args:
+        find: Gives a device's measured kernels; the shipped ones by default.
+    """
+
+    name = "profiled"
+    fidelity = "profiled"
+
+    def __init__(self, find: Callable[[str], Interpolator | None] = shipped) -> None:
+        self._find = find
+        self._reference = GpuAnalytical()
+
+    def supports(self, kernel: Kernel, device: Device) -> Support:
+        """Kernels of families that were measured on the device."""
+        known = self._find(device.name)
+        if known is None:
+            return Support(level="no", reason=f"nothing was measured on {device.name}")
+        family, _ = place(kernel, device)
+        if family not in known.families:
+            return Support(level="no", reason=f"no {family} was measured on {device.name}")
+        return self._reference.supports(kernel, device)
+
+    def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
+        """Interpolated times; what draws power and what limits a kernel is the reference model's word."""
+        base = self._reference.estimate(kernels, device)
+        known = self._find(device.name)
+        assert known is not None
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        places = [place(kernel, device) for kernel in kernels]
+        for index, (family, _) in enumerate(places):
+            groups[family].append(index)
+        y, spread = np.zeros(len(kernels)), np.zeros(len(kernels))
+        origin = list(base.origin)
+        for name, members in groups.items():
+            family = known.families[name]
+            answers = predict(family, np.array([places[i][1] for i in members], dtype=np.float64))
+            y[members] = answers.y
+            spread[members] = answers.deviation * family.quantile
+            for i, distance in zip(members, answers.nearest, strict=True):
+                if kernels[i].guessed:
+                    continue
+                far = distance > REACH * family.length
+                origin[i] = Origin.MEASURED if distance < SAME else Origin.EXTRAPOLATED if far else Origin.INTERPOLATED
+        bound = Roofline().estimate(kernels, device)
+        light = np.maximum(bound.compute_time / (device.clock_hz / device.peak_clock_hz), bound.memory_time)
+        time = np.maximum(base.time * np.exp(y), light)
+        slower = time / np.maximum(base.time, 1e-12)
+        compute = np.minimum(base.compute_time * slower, time)
+        memory = np.minimum(base.memory_time * slower, time)
+        assert base.draw is not None
+        draw = replace(base.draw, time=time)
+        return replace(
+            base,
+            time=time,
+            low=np.maximum(np.minimum(time * np.exp(-spread), time), np.minimum(light, time)),
+            high=time * np.exp(spread),
+            compute_time=compute,
+            memory_time=memory,
+            overhead=time - np.maximum(compute, memory),
+            energy=draw.joules(1.0),
+            origin=tuple(origin),
+            draw=draw,
+        )

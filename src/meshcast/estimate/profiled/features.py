@@ -1,0 +1,200 @@
+"""What measured kernels are compared by: a family within which times can be interpolated, and a place in it.
+
+Sizes enter as log2, so that a distance of 1 is a factor of two in one of them; what changes the way a kernel runs (an operand's
+layout, rows that are not aligned, a transpose on the way) counts as so many octaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from meshcast.estimate.rates import catalogue_key
+from meshcast.hardware import Device
+from meshcast.lower.convolutions import is_filter_gradient
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.workload.graph import DTYPE_BITS, Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Window
+
+Place = tuple[str, tuple[float, ...]]
+ALIGNMENT = 16  # bytes, of vector loads
+CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic may still be there
+
+
+def place(kernel: Kernel, device: Device) -> Place:
+    """A kernel's family and its place there."""
+    describe = _BY_GEOMETRY.get(type(kernel.geometry)) if kernel.kind in _BY_SHAPE else None
+    if describe is not None:
+        return describe(kernel, device)
+    if kernel.kind is KernelKind.REDUCTION:
+        return _reduction(kernel, device)
+    return kernel.kind.value, _streamed(kernel, device)
+
+
+def log2(value: float) -> float:
+    """log2, 0 below 1."""
+    return math.log2(value) if value > 1 else 0.0
+
+
+def _width(dtype: str) -> float:
+    return DTYPE_BITS.get(dtype, 32) / 8
+
+
+def cold_share(kernel: Kernel, device: Device) -> float:
+    """The share of what it reads that no cache can hold any more."""
+    if kernel.recency is None or not kernel.read_bytes:
+        return 0.0
+    limit = CACHE_SHARE * device.cache_bytes
+    return min(1.0, sum(size for age, size in kernel.recency.reads if age > limit) / kernel.read_bytes)
+
+
+def _gemm(kernel: Kernel, device: Device) -> Place:
+    g = kernel.geometry
+    assert isinstance(g, Gemm)
+    lhs, rhs = (
+        (g.k if g.lhs_contracting_minor else g.m) * _width(g.lhs_dtype),
+        (g.k if g.rhs_contracting_minor else g.n) * _width(g.rhs_dtype),
+    )
+    out = g.n * _width(g.out_dtype)
+    family = f"gemm {catalogue_key(kernel.dtype)} {'' if g.precision == 'DEFAULT' else g.precision}".strip()
+    elements = g.batch * g.m * g.n
+    return family, (
+        log2(g.m),
+        log2(g.n),
+        log2(g.k),
+        log2(g.batch * g.groups),
+        float(g.lhs_contracting_minor),
+        float(g.rhs_contracting_minor),
+        log2(_width(g.out_dtype)),
+        min(2.0, kernel.vector_flops / elements) / 2,
+        log2(kernel.read_bytes / max(1.0, (g.batch * (g.m * _width(g.lhs_dtype) + g.n * _width(g.rhs_dtype)) * g.k))),
+        3.0 * bool(lhs % ALIGNMENT or rhs % ALIGNMENT),
+        2.0 * bool(out % ALIGNMENT),
+        cold_share(kernel, device),
+    )
+
+
+def _convolution(kernel: Kernel, device: Device) -> Place:
+    c = kernel.geometry
+    assert isinstance(c, Convolution)
+    taps, pixels = math.prod(c.kernel), math.prod(c.out_spatial)
+    gradient = "filter" if is_filter_gradient(c) else "input" if max(c.lhs_dilation, default=1) > 1 else "forward"
+    groups = max(c.feature_groups, c.batch_groups)
+    return f"convolution {gradient} {catalogue_key(kernel.dtype)}", (
+        log2(c.batch),
+        log2(c.in_channels / c.feature_groups),
+        log2(c.out_channels / groups),
+        log2(groups) * 2,
+        log2(taps),
+        log2(pixels),
+        log2(max(c.strides, default=1)),
+        3.0 * (c.in_channels / c.feature_groups < 8),
+        float(len(c.kernel)),
+        min(2.0, kernel.vector_flops / max(1, kernel.elements)) / 2,
+        cold_share(kernel, device),
+    )
+
+
+def _attention(kernel: Kernel, device: Device) -> Place:
+    a = kernel.geometry
+    assert isinstance(a, Attention)
+    return f"attention {'backward' if a.backward else 'forward'}", (
+        log2(a.batch),
+        log2(a.heads),
+        log2(a.heads / a.kv_heads),
+        log2(a.q_len),
+        log2(a.kv_len),
+        2 * log2(a.head_dim),
+        2.0 * a.causal,
+        cold_share(kernel, device),
+    )
+
+
+def _indexed(kernel: Kernel, device: Device) -> Place:
+    i = kernel.geometry
+    assert isinstance(i, Indexed)
+    return kernel.kind.value, (
+        log2(i.table.bytes) / 2,
+        log2(i.count),
+        log2(math.prod(i.slice_shape)),
+        2 * log2(_width(i.table.dtype)),
+        log2(kernel.written_bytes),
+        4 * i.skew,
+        2.0 * i.unique,
+        cold_share(kernel, device),
+    )
+
+
+def _sort(kernel: Kernel, device: Device) -> Place:
+    s = kernel.geometry
+    assert isinstance(s, SortGeometry)
+    kind = "top" if s.top is not None else "sort"
+    return kind, (log2(s.length), log2(s.batch), 2.0 * s.operands, log2(s.top or 1) / 2, cold_share(kernel, device))
+
+
+def _window(kernel: Kernel, device: Device) -> Place:
+    w = kernel.geometry
+    assert isinstance(w, Window)
+    return "window", (
+        log2(math.prod(w.shape)),
+        log2(math.prod(w.window)),
+        log2(math.prod(w.strides)),
+        log2(kernel.written_bytes),
+        log2(_width(kernel.dtype)),
+        cold_share(kernel, device),
+    )
+
+
+def _streamed(kernel: Kernel, device: Device) -> tuple[float, ...]:
+    """A kernel that mostly moves bytes: how many, what is computed per byte, what keeps it from streaming."""
+    moved = max(1, kernel.read_bytes + kernel.written_bytes)
+    names = {name.rpartition(".")[2] for name in kernel.ops}
+    return (
+        log2(kernel.read_bytes),
+        log2(kernel.written_bytes),
+        log2(kernel.elements),
+        log2(1 + 16 * kernel.vector_flops / moved),
+        log2(1 + 64 * kernel.transcendentals / moved),
+        4.0 * ("transpose" in names),
+        3.0 * ("gather" in kernel.flags),
+        3.0 * ("copy" in kernel.flags),
+        3.0 * ("scan" in kernel.flags),
+        2.0 * bool(names & {"concatenate", "pad"}),
+        2.0 * bool(kernel.updates),
+        log2(_width(kernel.dtype)),
+        2 * cold_share(kernel, device),
+        log2(1 + len(kernel.writes)),
+    )
+
+
+def _reduction(kernel: Kernel, device: Device) -> Place:
+    r = kernel.geometry
+    if not isinstance(r, Reduction) or not r.dims:
+        return "reduction", (*_streamed(kernel, device), 0.0, 0.0)
+    total = math.prod(r.shape)
+    reduced = math.prod(r.shape[d] for d in r.dims)
+    inner = math.prod(r.shape[max(r.dims) + 1 :])
+    written = kernel.written_bytes * 8 >= total
+    kind = "rows" if r.reduces_minor else "columns"
+    family = f"reduction {kind}{' kept' if written else ''}"
+    return family, (*_streamed(kernel, device), log2(reduced), log2(total / max(1, reduced)), log2(inner))
+
+
+_BY_SHAPE = frozenset(
+    {
+        KernelKind.GEMM,
+        KernelKind.CONVOLUTION,
+        KernelKind.ATTENTION,
+        KernelKind.GATHER,
+        KernelKind.SCATTER,
+        KernelKind.SORT,
+        KernelKind.OTHER,
+    }
+)
+_BY_GEOMETRY: dict[type, Callable[[Kernel, Device], Place]] = {
+    Gemm: _gemm,
+    Convolution: _convolution,
+    Attention: _attention,
+    Indexed: _indexed,
+    SortGeometry: _sort,
+    Window: _window,
+}

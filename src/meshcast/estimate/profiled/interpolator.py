@@ -1,0 +1,124 @@
+"""A device's measured kernels, ready to be asked: families by name, kept in one file of arrays."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshcast.errors import InputError
+from meshcast.estimate.gpu import GpuAnalytical
+from meshcast.estimate.profiled.features import place
+from meshcast.estimate.profiled.interpolation import Family, fit
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel
+
+SCHEMA = "meshcast.interpolator/1"
+_NUMBERS = tuple(f.name for f in fields(Family) if f.name not in ("places", "y"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A measured kernel and the program it was measured in."""
+
+    kernel: Kernel
+    seconds: float
+    probe: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpolator:
+    """Measured kernels of one device."""
+
+    device: str
+    families: Mapping[str, Family]
+    reference: str  # digest of the reference model that `y` is relative to
+    sources: tuple[str, ...] = ()
+
+    def save(self, path: Path) -> None:
+        """Writes arrays and header into one file."""
+        header = {
+            "schema": SCHEMA,
+            "device": self.device,
+            "reference": self.reference,
+            "sources": self.sources,
+            "families": {name: {n: getattr(f, n) for n in _NUMBERS} for name, f in self.families.items()},
+        }
+        arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
+        for index, family in enumerate(self.families.values()):
+            arrays[f"x{index}"] = family.places.astype(np.float32)
+            arrays[f"y{index}"] = family.y.astype(np.float32)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        path.write_bytes(buffer.getvalue())
+
+
+def load(data: bytes, where: str) -> Interpolator:
+    """What `save` wrote.
+
+    Raises:
+        InputError: It is none of it.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            header = json.loads(str(arrays["header"]))
+            if header.get("schema") != SCHEMA:
+                raise InputError(f"not measured kernels: its schema is {header.get('schema')!r}", where=where)
+            families = {
+                name: Family(
+                    places=arrays[f"x{index}"].astype(np.float64), y=arrays[f"y{index}"].astype(np.float64), **numbers
+                )
+                for index, (name, numbers) in enumerate(header["families"].items())
+            }
+    except (KeyError, ValueError, OSError, TypeError) as error:
+        raise InputError(f"not measured kernels: {error}", where=where) from error
+    return Interpolator(
+        device=header["device"],
+        families=families,
+        reference=header["reference"],
+        sources=tuple(header["sources"]),
+    )
+
+
+def reference_digest(device: Device) -> str:
+    """Changes whenever times of the reference model could: its parameters and the device's facts."""
+    facts = repr((asdict(GpuAnalytical().calibration.parameters), device))
+    return hashlib.sha256(facts.encode()).hexdigest()[:16]
+
+
+def build(rows: Iterable[Row], device: Device, sources: Iterable[str] = ()) -> Interpolator:
+    """Families fitted to measured kernels; a kernel that a probe launches often counts once."""
+    found = list({(row.probe, row.kernel.cost_key): row for row in rows if row.seconds > 0}.values())
+    reference = GpuAnalytical().estimate([row.kernel for row in found], device).time if found else []
+    grouped: defaultdict[str, list[tuple[tuple[float, ...], float, str]]] = defaultdict(list)
+    for row, seconds in zip(found, reference, strict=True):
+        family, where = place(row.kernel, device)
+        grouped[family].append((where, float(np.log(row.seconds / seconds)), row.probe))
+    families = {}
+    for name, members in sorted(grouped.items()):
+        places, y, probes = zip(*members, strict=True)
+        families[name] = fit(places, y, probes)
+    return Interpolator(
+        device=device.name, families=families, reference=reference_digest(device), sources=tuple(sources)
+    )
+
+
+@functools.cache
+def shipped(device: str) -> Interpolator | None:
+    """The measured kernels of a device that come with meshcast."""
+    found = resources.files("meshcast.estimate").joinpath(f"data/{device}.kernels.npz")
+    return load(found.read_bytes(), f"{device}.kernels.npz") if found.is_file() else None
+
+
+def refitted(interpolator: Interpolator, name: str, family: Family) -> Interpolator:
+    """The same with one family replaced."""
+    return replace(interpolator, families={**interpolator.families, name: family})

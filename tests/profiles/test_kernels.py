@@ -63,13 +63,14 @@ def test_flags_updates_and_sizes_come_back() -> None:
     again = _again(kernel)
     assert again.cost_key == kernel.cost_key
     assert again.footprint_bytes == kernel.footprint_bytes
+    assert again.ops == kernel.ops
 
 
 def test_no_field_is_forgotten() -> None:
     """A new field of kernels must be written, or be said not to be a cost."""
     written = {
         "name", "kind", "dtype", "matrix_flops", "vector_flops", "transcendentals", "read_bytes", "written_bytes",
-        "updates", "geometry", "elements", "flags", "guessed",
+        "updates", "geometry", "elements", "flags", "ops", "guessed",
     }  # fmt: skip
     assert {field.name for field in fields(Kernel)} == written | LEFT_OUT
 

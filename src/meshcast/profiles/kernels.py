@@ -30,9 +30,9 @@ GEOMETRIES: dict[str, type[Gemm | Convolution | Reduction | Indexed | Window | S
     "attention": Attention,
 }
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
-# Of a kernel, what its cost does not depend on: values of the program it comes from, names, places.
-LEFT_OUT = frozenset({"reads", "operand_bytes", "writes", "ops", "location", "recomputed"})
-_SHAPED = frozenset({"kind", "updates", "geometry", "flags"})  # written in a form of their own
+# Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
+LEFT_OUT = frozenset({"reads", "operand_bytes", "writes", "location", "recomputed"})
+_SHAPED = frozenset({"kind", "updates", "geometry", "flags", "ops"})  # written in a form of their own
 _PLAIN = tuple(f.name for f in fields(Kernel) if f.name not in LEFT_OUT | _SHAPED)
 _DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.default is not MISSING}
 
@@ -52,6 +52,8 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
         found["updates"] = True
     if kernel.flags:
         found["flags"] = sorted(kernel.flags)
+    if kernel.ops:
+        found["ops"] = list(kernel.ops)
     if kernel.geometry is not None:
         found["geometry"] = _geometry_to_json(kernel.geometry)
     return found
@@ -79,6 +81,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
             kind=KernelKind(rest.pop("kind")),
             updates=(0,) if rest.pop("updates", False) else (),
             flags=frozenset(rest.pop("flags", ())),
+            ops=tuple(rest.pop("ops", ())),
             geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
             name=rest.pop("name", ""),
             **rest,

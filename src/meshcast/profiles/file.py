@@ -32,7 +32,8 @@ class Header:
     suite: int
     jax: str
     jaxlib: str
-    platform: str = ""  # the backend's own version: the driver, the runtime
+    platform: str = ""  # the backend's own version
+    driver: str = ""  # of an NVIDIA card, where the system says it
     meshcast: str = ""
     date: str = ""
     clocks: str = "burst"  # short runs with pauses between them

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from meshcast.calibrate.probe import Draw, Probe, parse, probe
-from meshcast.calibrate.suite import FAMILIES, build, is_slow, suite
+from meshcast.calibrate.suite import FAMILIES, Compiling, build, compiling, suite
 from meshcast.errors import InputError, UsageError
 
 ALL = suite()
@@ -65,10 +65,12 @@ def test_flops_of_a_product() -> None:
 
 
 def test_what_takes_long_to_compile() -> None:
-    assert is_slow(probe("gemm", m=8, n=8, k=8, dtype="bfloat16"))
-    assert not is_slow(probe("gemm", m=8, n=8, k=8, dtype="bfloat16", tune="library"))
-    assert not is_slow(probe("rows", op="softmax", rows=8, cols=8, dtype="float32"))
-    assert not is_slow(probe("attention", impl="cudnn"))
+    assert compiling(probe("gemm", m=8, n=8, k=8, dtype="bfloat16")) is Compiling.TUNED
+    assert compiling(probe("gemm", m=8, n=8, k=8, dtype="bfloat16", tune="library")) is Compiling.QUICK
+    assert compiling(probe("rows", op="softmax", rows=8, cols=8, dtype="float32")) is Compiling.QUICK
+    assert compiling(probe("attention", impl="cudnn", grad=1)) is Compiling.QUICK
+    assert compiling(probe("attention", impl="xla", grad=1)) is Compiling.LONG
+    assert compiling(probe("vision", op="double", tune="library")) is Compiling.LONG
 
 
 def test_draws_stay_in_range() -> None:

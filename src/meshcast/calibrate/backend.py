@@ -133,6 +133,16 @@ def _processor() -> str:
     return f"{model or platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
+def _driver() -> str:
+    """The version of NVIDIA's kernel driver; empty where there is none."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", text)
+    return found[0] if found else ""
+
+
 def device_name(kind: str) -> str:
     """A name for a device: the catalogue's, or one made of what the backend calls it."""
     plain = re.sub(r"\((?:R|TM|C)\)", "", kind, flags=re.IGNORECASE)
@@ -151,6 +161,7 @@ def describe(backend: Backend, *, name: str | None) -> Header:
         jax=jax.__version__,
         jaxlib=jaxlib_version,
         platform=" ".join(jax.devices()[0].client.platform_version.split()),
+        driver=_driver() if backend.platform == "gpu" else "",
         meshcast=MESHCAST,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         limits={

@@ -86,7 +86,7 @@ def measure(
     known = {row["id"] for row in journal.rows}
     todo = [item for item in probes if item.id not in known]
     agenda = Agenda(todo, backend.platform, journal.suspects)
-    done, failed, number, longest = len(probes) - len(todo), 0, 0, 0.0
+    done, failed, number = len(probes) - len(todo), 0, 0
 
     def tell(stage: str) -> None:
         elapsed = time.perf_counter() - start
@@ -95,7 +95,7 @@ def measure(
     threads = THREADS_PER_CORE.get(backend.platform, 1) * (os.cpu_count() or 1)
     pool = ThreadPoolExecutor(max_workers=threads)
     try:
-        while time.perf_counter() - start + longest <= seconds and (batch := agenda.take()):
+        while batch := agenda.take(seconds - (time.perf_counter() - start)):
             began = time.perf_counter()
             journal.attempt(item.id for item in batch)
             tell("compiling")
@@ -112,9 +112,8 @@ def measure(
             journal.append(rows)
             done += len(rows)
             failed += sum("error" in row for row in rows)
-            took = time.perf_counter() - began
-            longest = max(0.5 * longest, took)
-            agenda.paced(took, seconds - (time.perf_counter() - start))
+            now = time.perf_counter()
+            agenda.took(now - began, seconds - (now - start))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for what was to be compiled
         journal.attempt(())  # no process died: whatever is raised here is known

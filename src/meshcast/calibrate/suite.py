@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Collection
+from enum import Enum
 from types import ModuleType
 
 from meshcast.calibrate.probe import Body, Probe, probe
@@ -24,8 +25,15 @@ FAMILIES = (
     "blocks",
     "vision",
 )
-# Families whose products XLA tunes by compiling and timing many kernels: seconds each instead of a tenth.
-_TUNED = frozenset({"gemm", "convolution", "attention", "blocks", "vision"})
+_PRODUCTS = frozenset({"gemm", "attention", "blocks"})
+
+
+class Compiling(Enum):
+    """Classes of compile time on a GPU, where XLA compiles and times candidates for each product and convolution."""
+
+    QUICK = "quick"  # a fraction of a second: nothing is tuned, or the library's own choice is taken
+    TUNED = "tuned"  # seconds: one or two ops are
+    LONG = "long"  # up to minutes: many are
 
 
 def _module(family: str) -> ModuleType:
@@ -51,12 +59,16 @@ def build(item: Probe) -> Body:
     return body
 
 
-def is_slow(item: Probe) -> bool:
-    """Whether compiling it takes seconds: XLA tunes its products or convolutions on the device."""
-    fused_call = ("impl", "cudnn") in item.settings
-    if item.family in ("convolution", "vision"):
-        return True
-    return item.family in _TUNED and not item.library and not fused_call
+def compiling(item: Probe) -> Compiling:
+    """How long XLA:GPU takes to compile it."""
+    settings = dict(item.settings)
+    if item.family == "vision":
+        return Compiling.LONG
+    if item.family == "convolution":
+        return Compiling.TUNED
+    if item.family not in _PRODUCTS or item.library or settings.get("impl") == "cudnn":
+        return Compiling.QUICK
+    return Compiling.LONG if item.family == "blocks" or settings.get("grad") else Compiling.TUNED
 
 
 def suite(families: Collection[str] = ()) -> list[Probe]:

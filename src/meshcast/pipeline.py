@@ -15,7 +15,7 @@ from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate import Estimator, load_estimator
 from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Device, resolve
-from meshcast.lower import LoweredProgram, Lowering, lower
+from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.xla_gpu import lower_compiled
 from meshcast.mesh import Mesh
@@ -86,22 +86,28 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     """The kernels of a target on a kind of device; kept by the program's content and everything that shaped it."""
     program, mesh = captured(target, options, device)
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
-    compiled = options.fidelity == "compiled"
-    lowering = choose_lowering(
-        "compiled" if compiled and options.lowering == "auto" else options.lowering,
-        program,
-        device,
-        prefer_compiled=options.fidelity == "auto",
-    )
+    asked = "compiled" if options.lowering == "auto" and options.fidelity == "compiled" else options.lowering
+    lowering = choose_lowering(asked, program, device, prefer_compiled=options.fidelity == "auto")
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
-        options.index_skew, backend, registered_rules(), lowering, device if lowering == "compiled" else None,
+        options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
-        found = _lowered(program, mesh, options, device, lowering, backend)
+        read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate, skew=options.index_skew)
+        refused = ""
+        if lowering == "compiled":
+            try:
+                found = lower_compiled(program, device, mesh=mesh, options=read)
+            except UnsupportedError as error:
+                if asked == "compiled":
+                    raise
+                refused = f"{error.message}; the lowering is modelled instead"
+        if found is None:
+            local = partition(program, mesh=mesh, route=options.partitioner)
+            found = _warned(lower(read_workload(local, read), backend=backend, given=lowering == "given"), refused)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)
@@ -110,23 +116,10 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     return replace(found, workload=replace(found.workload, name=program.name, source=program.source))
 
 
-def _lowered(
-    program: Program, mesh: Mapping[str, int] | None, options: Options, device: Device, lowering: Lowering, backend: str
-) -> LoweredProgram:
-    read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate, skew=options.index_skew)
-    refused = ""
-    if lowering == "compiled":
-        try:
-            return lower_compiled(program, device, mesh=mesh, options=read)
-        except UnsupportedError as error:
-            if "compiled" in (options.lowering, options.fidelity):
-                raise
-            refused = f"{error.message}; the lowering is modelled instead"
-    local = partition(program, mesh=mesh, route=options.partitioner)
-    found = lower(read_workload(local, read), backend=backend, given=lowering == "given")
-    if not refused:
-        return found
-    return replace(found, workload=replace(found.workload, warnings=(*found.workload.warnings, refused)))
+def _warned(lowered: LoweredProgram, warning: str) -> LoweredProgram:
+    if not warning:
+        return lowered
+    return replace(lowered, workload=replace(lowered.workload, warnings=(*lowered.workload.warnings, warning)))
 
 
 def local_program(target: str | Path | Program, options: Options) -> Program:

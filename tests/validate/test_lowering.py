@@ -67,7 +67,7 @@ ENTRY %main (a: f32[64,64], b: f32[64,64], stack: f32[12,64,64]) -> f32[64,64] {
   %r = f32[64,64]{1,0} get-tuple-element(%g), index=0
   ROOT %t = f32[64,64]{1,0} fusion(%r), kind=kLoop, calls=%fused_tanh
 }
-"""
+"""  # noqa: E501
 SQUARE = 64 * 64 * 4
 INDEX = 8  # both offsets of the slice, though one is always zero
 H200 = load_device("h200")

@@ -61,6 +61,12 @@ class Part:
 PARTS = (
     Part(name="libtpu", purpose="compiling for TPUs without one", brought_by=("libtpu", "jax[tpu]")),
     Part(name="jax-cuda12-plugin", purpose="measuring on NVIDIA GPUs", brought_by=("jax-cuda12-plugin", "jax[cuda12]")),
+    Part(
+        name="jax-cuda12-pjrt",
+        purpose="compiling for NVIDIA GPUs without one (--lowering compiled)",
+        brought_by=("jax-cuda12-pjrt",),
+    ),
+    Part(name="nvidia-cuda-nvcc-cu12", purpose="compiling for NVIDIA GPUs", brought_by=("nvidia-cuda-nvcc-cu12",)),
     Part(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
     Part(name="torchax", purpose="capturing PyTorch programs", brought_by=("torchax",)),
     Part(name="scalesim", purpose="simulating systolic arrays", brought_by=("scalesim",)),

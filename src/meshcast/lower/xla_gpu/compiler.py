@@ -47,10 +47,25 @@ class Compilation:
 
 def installed_version() -> str | None:
     """The compiler that is installed, without loading it; None where the extra is missing."""
-    for release in ("13", "12"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            return f"jax-cuda{release}-pjrt {metadata.version(f'jax-cuda{release}-pjrt')}"
+    return next((f"{name} {version}" for name, version in _releases()), None)
+
+
+def why_not_installed() -> str | None:
+    """Why there is no compiler to use; None when there is one."""
+    found = next(_releases(), None)
+    if found is None:
+        return f"XLA's CUDA compiler is not installed (pip install 'meshcast[{EXTRA}]')"
+    name, version = found
+    jaxlib = metadata.version("jaxlib")
+    if version.split(".")[:3] != jaxlib.split(".")[:3]:
+        return f"{name} {version} does not go with jaxlib {jaxlib} (pip install {name}=={jaxlib})"
     return None
+
+
+def _releases() -> Iterator[tuple[str, str]]:
+    for name in ("jax-cuda13-pjrt", "jax-cuda12-pjrt"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            yield name, metadata.version(name)
 
 
 def compile_program(program: Program, device: Device) -> Compilation:
@@ -59,13 +74,9 @@ def compile_program(program: Program, device: Device) -> Compilation:
     Raises:
         UnsupportedError: The compiler is not installed, cannot target the device, or refuses the program.
     """
-    version = installed_version()
-    if version is None:
-        raise UnsupportedError(
-            "the compiled lowering needs XLA's CUDA compiler, which is not installed",
-            where="--lowering compiled",
-            fix=f"pip install 'meshcast[{EXTRA}]', or use --lowering modelled",
-        )
+    version, why = installed_version(), why_not_installed()
+    if version is None or why is not None:
+        raise UnsupportedError(str(why), where="--lowering compiled", fix="install it, or use --lowering modelled")
     header: dict[str, Any] = {
         "target": target_config(device), "topology": topology(program.devices), "devices": program.devices,
     }  # fmt: skip

@@ -11,7 +11,7 @@ from meshcast.errors import UsageError
 from meshcast.hardware import Device
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.lower.scheduled import lower_scheduled
-from meshcast.lower.xla_gpu.compiler import EXTRA, compile_program, installed_version
+from meshcast.lower.xla_gpu.compiler import compile_program, why_not_installed
 from meshcast.lower.xla_gpu.target import missing_facts
 from meshcast.partition.meshes import is_sharded, with_mesh
 from meshcast.workload.reader import ReadOptions, read_workload
@@ -19,9 +19,7 @@ from meshcast.workload.reader import ReadOptions, read_workload
 
 def why_not(program: Program, device: Device) -> str | None:
     """Why a program cannot be compiled for a device here; None when it can be tried."""
-    if installed_version() is None:
-        return f"XLA's CUDA compiler is not installed (pip install 'meshcast[{EXTRA}]')"
-    return missing_facts(device) or _not_compilable(program)
+    return missing_facts(device) or why_not_installed() or _not_compilable(program)
 
 
 def lower_compiled(

@@ -1,0 +1,213 @@
+"""The real compiler: its target descriptions, cache and errors without it; a whole compile where it is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast.capture.files import from_bytes
+from meshcast.capture.program import Program
+from meshcast.child import ChildCrashedError, ChildFailedError
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.hardware import device_names, load_device
+from meshcast.lower.choice import choose_lowering
+from meshcast.lower.xla_gpu import cache, compiler, lower_compiled, lowering
+from meshcast.lower.xla_gpu.target import lanes_per_core, target_config
+from meshcast.pipeline import Options, predict, prepare
+
+H200 = load_device("h200")
+PROGRAM = """
+module @m {
+  func.func public @main(%a: tensor<512x256xbf16>, %b: tensor<256x128xbf16>) -> tensor<512x128xbf16> {
+    %p = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+      : (tensor<512x256xbf16>, tensor<256x128xbf16>) -> tensor<512x128xbf16>
+    %t = stablehlo.tanh %p : tensor<512x128xbf16>
+    return %t : tensor<512x128xbf16>
+  }
+}
+"""
+COMPILED = """HloModule m, is_scheduled=true
+
+ENTRY %main {
+  %a = bf16[512,256]{1,0} parameter(0)
+  %b = bf16[256,128]{1,0} parameter(1)
+  %d = bf16[512,128]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %t = bf16[512,128]{1,0} tanh(%d)
+}
+"""
+ANSWER = {"hlo": COMPILED, "arguments": 100, "outputs": 20, "temporaries": 7, "aliased": 3}
+
+
+@pytest.fixture
+def program() -> Program:
+    return from_bytes(PROGRAM.encode(), name="net", where="net.mlir")
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[Mapping[str, str]]]:
+    """Puts an installed compiler in place that gives these answers, one after the other; returns the flags it saw."""
+
+    def install(*answers: Any) -> list[Mapping[str, str]]:
+        seen: list[Mapping[str, str]] = []
+        waiting = list(answers)
+
+        def request(header: Mapping[str, Any], data: bytes, *, timeout_s: float) -> bytes:
+            seen.append(header["flags"])
+            answer = waiting.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return json.dumps(answer).encode()
+
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setattr(compiler._child, "request", request)
+        monkeypatch.setattr(compiler, "installed_version", lambda: "compiler 1")
+        monkeypatch.setattr(compiler, "why_not_installed", lambda: None)
+        monkeypatch.setattr(lowering, "why_not_installed", lambda: None)
+        return seen
+
+    return install
+
+
+class TestTargets:
+    def test_a_description_has_the_data_sheet_and_the_core(self) -> None:
+        text = target_config(H200)
+        for line in (
+            "core_count: 132",
+            "fpus_per_core: 128",
+            "shared_memory_per_core: 233472",
+            "shared_memory_per_block_optin: 232448",
+            "memory_bandwidth: 4800000000000",
+            "cuda_compute_capability { major: 9 minor: 0 feature_extension: ACCELERATED_FEATURES }",
+        ):
+            assert line in text
+
+    @pytest.mark.parametrize("name", [n for n in device_names() if load_device(n).vendor == "NVIDIA"])
+    def test_every_nvidia_gpu_has_one(self, name: str) -> None:
+        device = load_device(name)
+        assert lanes_per_core(device) == (64 if name.startswith(("a100", "v100")) else 128)
+        assert "cuda_compute_capability" in target_config(device)
+
+    @pytest.mark.parametrize("name", ["mi300x", "tpu-v5e", "cpu-generic"])
+    def test_others_are_unsupported(self, name: str) -> None:
+        with pytest.raises(UnsupportedError, match="does not compile for"):
+            target_config(load_device(name))
+
+    def test_what_is_missing_is_named(self) -> None:
+        with pytest.raises(UnsupportedError, match="compute_capability, threads, registers"):
+            target_config(replace(H200, core=None))
+
+    def test_hosts_have_eight_gpus(self) -> None:
+        assert [compiler.topology(n) for n in (1, 6, 8, 64)] == ["1x1x1", "1x1x6", "1x1x8", "1x8x8"]
+
+
+class TestCompiling:
+    def test_kernels_memory_and_origin(self, program: Program, answering: Any) -> None:
+        answering(ANSWER)
+        found = lower_compiled(program, H200)
+        assert found.lowering == "compiled"
+        assert [kernel.name for kernel, _ in found.schedule.walk()] == ["d", "t"]
+        run = replace(prepare(program, Options(on="h200", lowering="modelled")), lowered=found)
+        memory = run.memory
+        assert (memory.arguments, memory.outputs, memory.temporaries, memory.aliased) == (100, 20, 7, 3)
+        assert memory.peak == 124
+        assert run.predict().to_json()["lowering"] == "compiled"
+
+    def test_the_second_time_comes_from_the_cache(self, program: Program, answering: Any) -> None:
+        seen = answering(ANSWER, ANSWER)
+        first = compiler.compile_program(program, H200)
+        assert compiler.compile_program(program, H200) == first
+        assert len(seen) == 1
+        compiler.compile_program(program, load_device("a100"))  # another target is another entry
+        assert len(seen) == 2
+
+    def test_a_damaged_entry_counts_as_absent(self, program: Program, answering: Any) -> None:
+        seen = answering(ANSWER, ANSWER)
+        compiler.compile_program(program, H200)
+        (entry,) = cache.cache_folder().rglob("*.json.gz")
+        entry.write_bytes(entry.read_bytes()[:-20])
+        compiler.compile_program(program, H200)
+        assert len(seen) == 2
+
+    def test_products_that_triton_cannot_tile_become_library_calls(self, program: Program, answering: Any) -> None:
+        seen = answering(ChildFailedError("INTERNAL: Couldn't find output tile sizes that satisfy hlo"), ANSWER)
+        compiler.compile_program(program, H200)
+        assert seen == [compiler.TRITON, compiler.CUBLAS]
+
+    @pytest.mark.parametrize("failure", [ChildFailedError("INVALID: no such thing"), ChildCrashedError(-6, "check")])
+    def test_a_refusal_or_crash_is_an_error_for_whoever_asked(
+        self, failure: Exception, program: Program, answering: Any
+    ) -> None:
+        answering(failure, failure)
+        with pytest.raises(UnsupportedError, match=r"no such thing|check"):
+            predict(program, on="h200", lowering="compiled")
+
+    def test_without_being_asked_for_it_is_a_warning(self, program: Program, answering: Any) -> None:
+        answering(ChildFailedError("INVALID: no such thing"))
+        found = predict(program, on="h200")
+        assert found.lowering == "modelled"
+        assert any("the lowering is modelled instead" in warning for warning in found.warnings)
+
+    def test_fidelity_compiled_times_the_compilers_kernels(self, program: Program, answering: Any) -> None:
+        answering(ANSWER)
+        found = predict(program, on="h200", fidelity="compiled")
+        assert (found.fidelity, found.lowering, found.kernels) == ("compiled", "compiled", 2)
+
+    def test_lowerings_are_kept_apart(self, program: Program, answering: Any) -> None:
+        answering(ANSWER)
+        modelled = prepare(program, Options(on="h200", lowering="modelled")).lowered
+        compiled = prepare(program, Options(on="h200", lowering="compiled")).lowered
+        assert (modelled.lowering, compiled.lowering) == ("modelled", "compiled")
+
+
+class TestChoice:
+    def test_auto_models_unless_the_compiler_is_preferred_and_there(self, program: Program, answering: Any) -> None:
+        answering()
+        assert choose_lowering("auto", program, H200, prefer_compiled=False) == "modelled"
+        assert choose_lowering("auto", program, H200, prefer_compiled=True) == "compiled"
+        assert choose_lowering("auto", program, load_device("mi300x"), prefer_compiled=True) == "modelled"
+
+    def test_a_compiled_program_stays_as_it_is(self) -> None:
+        given = from_bytes(COMPILED.encode(), name="net", where="net.hlo")
+        assert choose_lowering("auto", given, H200, prefer_compiled=True) == "given"
+        assert choose_lowering("modelled", given, H200, prefer_compiled=True) == "modelled"
+
+    def test_a_wrong_name_is_told(self, program: Program) -> None:
+        with pytest.raises(UsageError, match="no lowering 'fast'"):
+            choose_lowering("fast", program, H200, prefer_compiled=True)
+
+    def test_a_missing_compiler_is_told(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(compiler, "_releases", lambda: iter(()))
+        with pytest.raises(UnsupportedError, match="gpu-compiler"):
+            choose_lowering("compiled", program, H200, prefer_compiled=True)
+
+    def test_a_compiler_of_another_release_is_not_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(compiler, "_releases", lambda: iter([("jax-cuda12-pjrt", "0.4.1")]))
+        assert "does not go with jaxlib" in str(compiler.why_not_installed())
+
+
+@pytest.mark.skipif(compiler.why_not_installed() is not None, reason="needs the extra gpu-compiler")
+class TestRealCompiler:
+    def test_a_product_and_its_epilogue(
+        self, program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        found = lower_compiled(program, H200)
+        assert found.memory is not None
+        assert found.memory.arguments == 2 * (512 * 256 + 256 * 128)
+        assert sum(kernel.matrix_flops for kernel, _ in found.schedule.walk()) == 2 * 512 * 256 * 128
+        assert list(cache.cache_folder().rglob("*.json.gz"))
+
+    def test_a_sharded_program_gets_its_collectives(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        from meshcast.cli.doctor import SHARDED_PRODUCT
+
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        sharded = from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor")
+        found = lower_compiled(sharded, H200)
+        (kernel,) = [kernel for kernel, _ in found.schedule.walk() if kernel.collective]
+        assert kernel.collective is not None
+        assert (kernel.collective.kind, kernel.collective.group.size) == ("all_reduce", 2)

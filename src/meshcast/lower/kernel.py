@@ -52,19 +52,36 @@ _COPIED = frozenset(
     }
 )
 
-_MOVED = frozenset({"gather", "scan", "dynamic_slice", "concatenate"})
+# Ops whose presence changes how fast a kernel runs, by the flag they set: access patterns, and functions that take many
+# times the instructions of an exponential.
+_FLAGS = {
+    "gather": "gather",
+    "scan": "scan",
+    "transpose": "transpose",
+    "concatenate": "joined",
+    "pad": "joined",
+    "tanh": "tanh",
+    "power": "power",
+    "sine": "trigonometry",
+    "cosine": "trigonometry",
+    "tan": "trigonometry",
+    "log": "logarithm",
+    "log_plus_one": "logarithm",
+    "exponential_minus_one": "logarithm",
+    "erf": "erf",
+    "erf_inv": "erf",
+    "rng_bit_generator": "random",
+}
 _NONE: frozenset[str] = frozenset()
 
 
 def flags_of(names: Iterable[str]) -> frozenset[str]:
-    """What a kernel's cost depends on in its ops: `gather`, `scan`, and `copy` for a plain copy of parts of buffers."""
+    """What a kernel's speed depends on in its ops: see `_FLAGS`, and `copy` for a plain copy of parts of buffers."""
     ops = {_short(name) for name in names}
-    if _MOVED.isdisjoint(ops):
-        return _NONE
-    found = ops & {"gather", "scan"}
+    found = {_FLAGS[name] for name in ops if name in _FLAGS}
     if ops & {"dynamic_slice", "concatenate"} and ops <= _COPIED:
         found.add("copy")
-    return frozenset(found)
+    return frozenset(found) if found else _NONE
 
 
 @functools.cache
@@ -118,7 +135,8 @@ class Kernel:
     geometry: Geometry | None = None
     picked: Indexed | None = None  # a gather among its ops, where `geometry` is another's
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
-    # See `flags_of`; also `cold`: reads another part in every turn of its loop; `blocking`: compute waits for it.
+    # See `flags_of`; also `turned`: another dimension becomes the innermost; `cold`: reads another part in every turn of its
+    # loop; `blocking`: compute waits for it.
     flags: frozenset[str] = frozenset()
     recency: Recency | None = None  # where it is not known, everything was just touched
     ops: tuple[str, ...] = ()

@@ -147,18 +147,26 @@ def _window(kernel: Kernel, device: Device) -> Place:
 def _streamed(kernel: Kernel, device: Device) -> tuple[float, ...]:
     """A kernel that mostly moves bytes: how many, what is computed per byte, what keeps it from streaming."""
     moved = max(1, kernel.read_bytes + kernel.written_bytes)
-    names = {name.rpartition(".")[2] for name in kernel.ops}
+    flags = kernel.flags
     return (
         log2(kernel.read_bytes),
         log2(kernel.written_bytes),
         log2(kernel.elements),
         log2(1 + 16 * kernel.vector_flops / moved),
         log2(1 + 64 * kernel.transcendentals / moved),
-        4.0 * ("transpose" in names),
-        3.0 * ("gather" in kernel.flags),
-        3.0 * ("copy" in kernel.flags),
-        3.0 * ("scan" in kernel.flags),
-        2.0 * bool(names & {"concatenate", "pad"}),
+        2.0 * ("transpose" in flags),
+        4.0 * ("turned" in flags),
+        3.0 * ("gather" in flags),
+        3.0 * ("copy" in flags),
+        3.0 * ("scan" in flags),
+        2.0 * ("joined" in flags),
+        4.0 * ("power" in flags),
+        3.0 * ("tanh" in flags),
+        4.0 * ("trigonometry" in flags),
+        2.0 * ("logarithm" in flags),
+        2.0 * ("erf" in flags),
+        4.0 * ("random" in flags),
+        2.0 * (kernel.recency is None),
         2.0 * bool(kernel.updates),
         log2(_width(kernel.dtype)),
         2 * cold_share(kernel, device),

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from meshcast.cli import doctor
 from meshcast.cli.app import app
-from meshcast.errors import UnsupportedError
+from meshcast.errors import UnsupportedError, UsageError
 
 # Four times: a product over a sharded contracting dimension, and a tanh.
 PROGRAM = """
@@ -218,3 +218,25 @@ def test_doctor_gives_the_install_line_of_a_declared_extra(monkeypatch: pytest.M
     checks = {part.name: doctor._optional(part) for part in doctor.PARTS}
     assert checks["libtpu"].fix == "pip install 'meshcast[tpu]'"
     assert (checks["ray"].fix, checks["ray"].detail) == (None, "not used by this version")
+
+
+def test_a_kernel_is_explained_by_its_row(program: str) -> None:
+    kernels = invoke_json("show", program, "--on", "dgx-h100", "--kernels")["kernels"]
+    for kernel in kernels:
+        answer = invoke_json("show", program, "--on", "dgx-h100", "--kernels", "--explain", str(kernel["row"]))
+        assert answer["schema"] == "meshcast.explanation/1"
+        assert answer["seconds"] == kernel["seconds"]
+        assert answer["limited_by"] == kernel["limited_by"]
+        assert answer["formula"]
+        assert {"name", "symbol", "value", "unit"} == set(answer["terms"][0])
+    text = invoke("show", program, "--on", "dgx-h100", "--kernels", "--explain", "1")
+    assert "Kernel 1:" in text
+    assert "limited by" in text
+
+
+def test_a_row_that_is_not_there_or_no_table_is_refused(program: str) -> None:
+    result = CliRunner().invoke(app, ["show", program, "--kernels", "--explain", "99"])
+    assert isinstance(result.exception, UsageError)
+    assert "the table has" in str(result.exception)
+    result = CliRunner().invoke(app, ["show", program, "--explain", "1"])
+    assert isinstance(result.exception, UsageError)

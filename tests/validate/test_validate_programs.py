@@ -144,6 +144,7 @@ def test_json_lines_and_summary_follow_the_contract(folder: Path) -> None:
     assert summary["groups"]["elementwise"]["geomean_error"] == pytest.approx(1.0)
     assert summary["groups"]["elementwise"]["bias"] == pytest.approx(-0.5)
     assert summary["memory"]["rows"] == summary["energy"]["rows"] == 1
+    assert summary["sustained"]["rows"] == 0  # the only row with an energy mostly waited for the host
     assert summary["below_speed_of_light"] == []
     assert summary["within_interval"] is not None
 

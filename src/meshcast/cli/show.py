@@ -13,12 +13,17 @@ from meshcast.cli.patience import patience
 def show_command(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
     on: flags.On = "h100-sxm",
+    fidelity: flags.Fidelity = "auto",
+    clocks: flags.ClocksFlag = "sustained",
     mesh: flags.MeshText = None,
     kernels: Annotated[bool, typer.Option("--kernels", help="Kernels after lowering, with their times.")] = False,
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
     ] = False,
     lowering: flags.LoweringFlag = "auto",
+    explain: Annotated[
+        int | None, typer.Option("--explain", help="With --kernels: the formula and numbers behind row N.", metavar="N")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
@@ -34,9 +39,11 @@ def show_command(
 
     if lowering != "auto" and not kernels:
         raise UsageError("--lowering is about kernels", where="--lowering", fix="add --kernels")
+    if explain is not None and not kernels:
+        raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
     options = flags.options(
-        on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
-        indices=indices,
+        on=on, mesh=mesh, fidelity=fidelity, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
+        clocks=clocks, indices=indices,
         lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
     )  # fmt: skip
     if partitioned:
@@ -48,6 +55,9 @@ def show_command(
         return
     with patience(f"working on {target}"):
         run = prepare(target, options)
+    if explain is not None:
+        _explain(run, explain, json=json)
+        return
     if json:
         emit_json(_json(run, kernels=kernels))
         return
@@ -57,6 +67,17 @@ def show_command(
         tables.print_kernels(run, limit=limit)
     else:
         tables.print_workload(run.workload, limit=limit)
+
+
+def _explain(run: Any, number: int, *, json: bool) -> None:
+    from meshcast.cli.app import emit_json
+    from meshcast.results.explanations import explain_kernel, explanation_json, print_explanation
+
+    explained = explain_kernel(run, number)
+    if json:
+        emit_json(explanation_json(run, explained))
+    else:
+        print_explanation(run, explained)
 
 
 def _json(run: Any, *, kernels: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from meshcast.errors import UnsupportedError
-from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin
+from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.power import Draw, PowerLaw
 from meshcast.hardware import Device
 from meshcast.lower.kernel import CostKey, Kernel, LoweredProgram
@@ -35,9 +35,7 @@ class KernelEstimate:
     @property
     def limited_by(self) -> str:
         """compute, memory or latency."""
-        if self.overhead > max(self.compute_time, self.memory_time):
-            return "latency"
-        return "compute" if self.compute_time >= self.memory_time else "memory"
+        return limiting(self.compute_time, self.memory_time, self.overhead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

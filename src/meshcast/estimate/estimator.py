@@ -59,6 +59,13 @@ class Estimates:
     draw: Draw | None = None  # what the power cap makes of them, for models that know it
 
 
+def limiting(compute: float, memory: float, overhead: float) -> str:
+    """What bounds a kernel: compute, memory or latency."""
+    if overhead > max(compute, memory):
+        return "latency"
+    return "compute" if compute >= memory else "memory"
+
+
 Clocks = Literal["sustained", "burst"]
 
 
@@ -66,7 +73,8 @@ class Estimator(Protocol):
     """A performance model of single kernels. Built-ins and outsiders register under `meshcast.estimators`.
 
     Times hold at the full clock; a model that knows how power follows the clock says so in `Estimates.draw`, and the
-    cap is applied to the whole program (`estimate.power`).
+    cap is applied to the whole program (`estimate.power`). A model that can say why also has
+    `explain(kernel, device) -> Explanation`, of the time that `estimate` gives.
     """
 
     name: str

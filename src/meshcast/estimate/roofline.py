@@ -17,7 +17,8 @@ from importlib import resources
 import numpy as np
 
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
-from meshcast.estimate.estimator import Array, Estimates, Origin, Support
+from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
+from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.rates import Rate, matrix_rate, transcendental_rate, vector_rate
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
@@ -41,6 +42,31 @@ class Roofline:
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Everything but collectives; types an engine lacks are answered by a wider one."""
         return arithmetic_support(kernel, device)
+
+    def explain(self, kernel: Kernel, device: Device) -> Explanation:
+        """The terms of the longest of arithmetic and traffic."""
+        answer = self.estimate([kernel], device)
+        compute, memory, time = (float(c[0]) for c in (answer.compute_time, answer.memory_time, answer.time))
+        moved = kernel.read_bytes + kernel.written_bytes
+        terms = [Term("matrix FLOPs", "F", kernel.matrix_flops, "FLOP")]
+        if kernel.matrix_flops:
+            terms.append(Term("dense peak", "P", matrix_rate(kernel, device).flops, "FLOP/s"))
+        terms += [
+            Term("vector FLOPs", "F_v", kernel.vector_flops, "FLOP"),
+            Term("transcendental functions", "T", kernel.transcendentals),
+            Term("arithmetic at peak", "compute", compute, "s"),
+            Term("bytes moved", "B", moved, "B"),
+            Term("bandwidth", "W", moved / memory if memory else device.memory_bandwidth, "B/s"),
+            Term("traffic at full bandwidth", "mem = B/W", memory, "s"),
+        ]
+        return Explanation(
+            estimator=self.name,
+            model="speed of light",
+            formula="t = max(compute, mem)",
+            terms=tuple(terms),
+            time=time,
+            limited_by=limiting(compute, memory, 0.0),
+        )
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Speed-of-light times of kernels."""

@@ -147,9 +147,12 @@ def _collectives_section(totals: list[CollectiveTotal]) -> Section:
 def print_kernels(run: Run, limit: int) -> None:
     """Prints the kernels of a lowered program in launch order, equal ones in one row."""
     step = run.timeline.duration
-    groups = _grouped(run.lowered.schedule.walk(), lambda kernel: (kernel.name, kernel.location, kernel.cost_key))
-    rows = [_kernel_row(run, group[0][0], sum(count for _, count in group), step or 1.0) for group in groups]
-    heads = columns("~kernel", ">count", ">FLOPs", ">bytes", ">time", ">of step", "bound", "?location")
+    groups = kernel_groups(run)
+    rows = [
+        (str(number), *_kernel_row(run, kernel, count, step or 1.0))
+        for number, (kernel, count) in enumerate(groups, start=1)
+    ]
+    heads = columns(">#", "~kernel", ">count", ">FLOPs", ">bytes", ">time", ">of step", "bound", "?location")
     launches = f"{run.lowered.kernel_count:,} kernels in {format_time(step)} on a {run.device.name}"
     note = (
         f"FLOPs, bytes and time are of all launches of a row; fidelity {run.fidelity}, lowering {run.lowered.lowering}"
@@ -158,10 +161,25 @@ def print_kernels(run: Run, limit: int) -> None:
     print_sections([capped(section, limit)])
 
 
+def kernel_groups(run: Run) -> list[tuple[Kernel, int]]:
+    """The rows of the kernels' table: kernels in launch order, equal ones together, with how often they run."""
+    groups = _grouped(run.lowered.schedule.walk(), _row_key)
+    return [(group[0][0], sum(count for _, count in group)) for group in groups]
+
+
+def _row_key(kernel: Kernel) -> object:
+    return kernel.name, kernel.location, kernel.cost_key
+
+
+def describe(run: Run, kernel: Kernel) -> str:
+    """A kernel's name with the sizes and the type that decide its cost."""
+    return f"{kernel.name} {_shape(run, kernel)}".strip()
+
+
 def _kernel_row(run: Run, kernel: Kernel, count: int, step: float) -> tuple[str, ...]:
     time = kernel_time(run, kernel)
     return (
-        f"{kernel.name} {_shape(run, kernel)}".strip(),
+        describe(run, kernel),
         f"{count:,}",
         format_flops(count * (kernel.matrix_flops + kernel.vector_flops)),
         format_bytes(count * _moved(kernel)),
@@ -247,7 +265,11 @@ def _arguments(workload: Workload) -> list[dict[str, Any]]:
 
 
 def kernels_json(run: Run) -> dict[str, Any]:
-    """Every kernel in launch order, schema `meshcast.kernels/1`; FLOPs, bytes and seconds are of one launch."""
+    """Every kernel in launch order, schema `meshcast.kernels/1`; FLOPs, bytes and seconds are of one launch.
+
+    `row` is the kernel's row in the table for people, which holds equal ones once: what `--explain` takes.
+    """
+    rows = {_row_key(kernel): number for number, (kernel, _) in enumerate(kernel_groups(run), start=1)}
     return {
         "schema": KERNELS_SCHEMA,
         "name": run.workload.name,
@@ -256,7 +278,7 @@ def kernels_json(run: Run) -> dict[str, Any]:
         "fidelity": run.fidelity,
         "lowering": run.lowered.lowering,
         "launches": run.lowered.kernel_count,
-        "kernels": [_kernel_json(run, kernel, count) for kernel, count in run.lowered.schedule.walk()],
+        "kernels": [{"row": rows[_row_key(k)], **_kernel_json(run, k, n)} for k, n in run.lowered.schedule.walk()],
         "warnings": [*run.workload.warnings, *run.notes, *run.kernels.warnings],
     }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from meshcast.errors import InputError, UsageError, nearest
 
+MOSTLY_BUSY = 0.9  # of a sustained run
 _SKEW = re.compile(r"-z(\d+(?:\.\d+)?)$")
 # Programs of one op: timed by `busy_us`, since below some 40 us `wall_us` measures the host's dispatch. All others are
 # whole models, timed by `wall_us`.
@@ -57,6 +58,14 @@ class MeasuredProgram:
     def time_name(self) -> str:
         """The measurement's field that `time_us` is."""
         return "wall_us" if self.whole_model else "busy_us"
+
+    @property
+    def sustained_us(self) -> float | None:
+        """The time of one of many runs without pause; None for an op that mostly waited for the host between them."""
+        if self.energy is None:
+            return None
+        busy = self.whole_model or (self.busy_us or 0.0) >= MOSTLY_BUSY * self.energy.run_us
+        return self.energy.run_us if busy else None
 
     def energy_j(self, idle_watts: float) -> float | None:
         """Joules per run of the work that `time_us` times.

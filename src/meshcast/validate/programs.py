@@ -57,6 +57,7 @@ class Row:
     kernels: int = 0
     memory: Pair | None = None  # bytes
     energy: Pair | None = None  # joules
+    sustained: Pair | None = None  # microseconds of long runs
     why: str | None = None
 
     @property
@@ -95,6 +96,8 @@ class Row:
             line["memory_bytes"] = {"measured": self.memory.measured, "predicted": self.memory.predicted}
         if self.energy is not None:
             line["energy_j"] = {"measured": self.energy.measured, "predicted": self.energy.predicted}
+        if self.sustained is not None:
+            line["sustained_us"] = {"measured": self.sustained.measured, "predicted": self.sustained.predicted}
         if self.why is not None:
             line["why"] = self.why
         return line
@@ -171,6 +174,7 @@ def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction,
         kernels=prediction.kernels,
         memory=_pair(prediction.memory.peak, program.memory_bytes),
         energy=_pair(long_run.energy_j, joules),
+        sustained=_pair((long_run.step_time_s or 0.0) * 1e6, program.sustained_us),
     )
 
 

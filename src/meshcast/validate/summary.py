@@ -16,7 +16,7 @@ WORST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Measures of one figure (time, memory, energy) or of one peer."""
+    """Measures of one figure (time, memory, energy, sustained time) or of one peer."""
 
     all: Measures
     groups: Mapping[str, Measures]
@@ -34,6 +34,7 @@ class Summary:
     time: Comparison
     memory: Comparison
     energy: Comparison
+    sustained: Comparison
     peers: Mapping[str, Comparison]
     not_run: int = 0
 
@@ -71,6 +72,7 @@ class Summary:
             "worst": [row.id for row in self.worst],
             "memory": self.memory.to_json(),
             "energy": self.energy.to_json(),
+            "sustained": self.sustained.to_json(),
             "peers": {name: peer.to_json() for name, peer in self.peers.items()},
             "not_run": self.not_run,
         }
@@ -90,6 +92,7 @@ def summarise(rows: Sequence[Row], peers: Mapping[str, PeerFigures] | None = Non
         # A row without a measured figure, or without a prediction, is not a failure of this figure.
         memory=compare((row for row in rows if row.memory), lambda row: row.memory),
         energy=compare((row for row in rows if row.energy), lambda row: row.energy),
+        sustained=compare((row for row in rows if row.sustained), lambda row: row.sustained),
         peers={name: _peer(rows, figures) for name, figures in (peers or {}).items()},
         not_run=not_run,
     )

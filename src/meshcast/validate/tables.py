@@ -79,6 +79,8 @@ def grids(summary: Summary) -> list[Grid]:
         found.append(extra_grid("peak memory", summary.memory))
     if summary.energy.all.rows:
         found.append(extra_grid("energy", summary.energy))
+    if summary.sustained.all.rows:
+        found.append(extra_grid("time of sustained runs", summary.sustained))
     if summary.failed:
         found.append(failed_grid(summary.failed))
     return found

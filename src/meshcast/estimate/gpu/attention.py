@@ -43,4 +43,22 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
         dram_bytes=moved.dram_bytes + cleared.dram_bytes,
         matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device),
         instructions=kernel.vector_flops,
+        formula="t = 2 launch + |mma + exp over busy, mem|_p + clear",
+        terms=(
+            *machine.named(
+                ("FLOPs", "F", kernel.matrix_flops, "FLOP"),
+                ("masked part of tiles on the diagonal", "waste", waste, ""),
+                ("rate of the products", "P", rate.flops * machine.boost * p.flash_share, "FLOP/s"),
+                ("products", "mma = F waste/P", products, "s"),
+                ("exponentials that products do not hide", "exp", exponentials, "s"),
+                ("tiles of 128 queries", "n", tiles, ""),
+                ("share of SMs with a tile", "busy", busy, ""),
+            ),
+            *moved.terms,
+            *machine.named(
+                ("clearing and converting operands", "clear", cleared.seconds, "s"),
+                ("launch", "launch", machine.launch, "s"),
+                ("norm of what overlaps", "p", p.overlap, ""),
+            ),
+        ),
     )

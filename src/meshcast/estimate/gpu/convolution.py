@@ -27,7 +27,9 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
     shape = kernel.geometry
     rate = matrix_rate(kernel, machine.device)
     if not isinstance(shape, Convolution):
-        return Work(time=machine.launch + kernel.matrix_flops / rate.flops)
+        products = kernel.matrix_flops / rate.flops
+        terms = machine.named(("products at peak", "mma", products, "s"), ("launch", "launch", machine.launch, "s"))
+        return Work(time=machine.launch + products, formula="t = launch + mma", terms=terms)
     p = machine.parameters
     joules = matrix_joules(kernel.matrix_flops, rate, machine.device)
     groups = max(shape.feature_groups, shape.batch_groups)
@@ -69,4 +71,21 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
     issued = shape.macs * machine.parameters.depthwise_instructions
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + machine.overlapped(moved.seconds, compute)
-    return Work(time=time, compute=compute, memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued)
+    return Work(
+        time=time,
+        compute=compute,
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        instructions=issued,
+        formula="t = 2 launch + |mem, issue|_p",
+        terms=(
+            *moved.terms,
+            *machine.named(
+                ("instructions", "i", issued, ""),
+                ("instructions per second", "I", machine.instruction_rate, "1/s"),
+                ("issuing instructions", "issue = i/I", compute, "s"),
+                ("launch", "launch", machine.launch, "s"),
+                ("norm of what overlaps", "p", machine.parameters.overlap, ""),
+            ),
+        ),
+    )

@@ -59,7 +59,25 @@ def loop(
     compute = issued / machine.instruction_rate
     time = machine.launch + machine.overlapped(moved.seconds, started, compute)
     return Work(
-        time=time, compute=max(compute, started), memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued
+        time=time,
+        compute=max(compute, started),
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        instructions=issued,
+        formula="t = launch + |mem, start, issue|_p",
+        terms=(
+            *moved.terms,
+            *machine.named(
+                ("thread blocks", "n", blocks(elements, machine) if bounded else 0.0, ""),
+                ("blocks started per second", "R", machine.block_rate, "1/s"),
+                ("starting blocks", "start = n/R", started, "s"),
+                ("instructions", "i", issued, ""),
+                ("instructions per second", "I", machine.instruction_rate, "1/s"),
+                ("issuing instructions", "issue = i/I", compute, "s"),
+                ("launch", "launch", machine.launch, "s"),
+                ("norm of what overlaps", "p", machine.parameters.overlap, ""),
+            ),
+        ),
     )
 
 
@@ -78,4 +96,19 @@ def transpose(elements: float, width: float, machine: Machine, recency: Recency 
     started = blocks(elements, machine) / machine.block_rate
     single = elements / (p.byte_transpose * machine.sms * machine.clock) if width <= 1 else 0.0
     time = machine.launch + machine.overlapped(moved.seconds, started, single)
-    return Work(time=time, compute=max(started, single), memory=moved.seconds, dram_bytes=moved.dram_bytes)
+    return Work(
+        time=time,
+        compute=max(started, single),
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        formula="t = launch + |mem, start, single|_p",
+        terms=(
+            *moved.terms,
+            *machine.named(
+                ("starting blocks", "start", started, "s"),
+                ("1-byte elements one by one", "single", single, "s"),
+                ("launch", "launch", machine.launch, "s"),
+                ("norm of what overlaps", "p", p.overlap, ""),
+            ),
+        ),
+    )

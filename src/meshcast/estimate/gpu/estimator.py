@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Estimates, Origin, Support
+from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
+from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.gpu.attention import attention
 from meshcast.estimate.gpu.clocks import power_draw
 from meshcast.estimate.gpu.convolution import convolution
@@ -66,11 +68,33 @@ class GpuAnalytical:
 
     def _work(self, kernel: Kernel, machine: Machine) -> Work:
         if not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops):
-            return Work(time=machine.launch)  # tensors without elements
+            terms = machine.named(("launch", "launch", machine.launch, "s"))  # tensors without elements
+            return Work(time=machine.launch, formula="t = launch", terms=terms)
         return _MODELS[kernel.kind](kernel, machine)
 
     def _machine(self, device: Device) -> Machine:
         return Machine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
+
+    def explain(self, kernel: Kernel, device: Device) -> Explanation:
+        """The model's formula with the terms of this kernel: the same computation, with its terms kept."""
+        machine = replace(self._machine(device), explaining=True)
+        work = self._work(kernel, machine)
+        answer = self.estimate([kernel], device)
+        bound = Roofline().estimate([kernel], device)
+        light = max(bound.compute_time[0] / machine.boost, bound.memory_time[0])
+        terms = (
+            *work.terms,
+            Term("by the formula, at the full clock", "t", work.time, "s"),
+            Term("speed of light: no less than", "t_min", light, "s"),
+        )
+        return Explanation(
+            estimator=self.name,
+            model=_MODELS[kernel.kind].__name__.replace("_", " "),
+            formula=work.formula,
+            terms=terms,
+            time=float(answer.time[0]),
+            limited_by=limiting(answer.compute_time[0], answer.memory_time[0], answer.overhead[0]),
+        )
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times, energies and intervals of kernels at the full clock."""

@@ -55,7 +55,22 @@ def scatter(kernel: Kernel, machine: Machine) -> Work:
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     started = blocks(elements, machine) / machine.block_rate
     time = machine.launch + machine.overlapped(max(atomics, started), memory)
-    return Work(time=time, compute=atomics, memory=memory, dram_bytes=dram)
+    picks = picks_of(shape)
+    terms = machine.named(
+        ("elements updated", "e", elements, ""),
+        ("atomic updates per second", "R", p.atomics_per_sm_cycle * machine.sms * machine.clock / slower, "1/s"),
+        ("updates of the hottest row", "n1", picks.hottest, ""),
+        ("different rows", "d", picks.different, ""),
+        ("Zipf exponent of the indices", "S", picks.skew, ""),
+        ("updates in turns", "atomics = |busiest slice, hottest row|", atomics, "s"),
+        ("starting blocks", "start", started, "s"),
+        ("bytes of HBM", "B", dram, "B"),
+        ("memory", "mem", memory, "s"),
+        ("launch", "launch", machine.launch, "s"),
+        ("norm of what overlaps", "p", p.overlap, ""),
+    )
+    formula = "t = launch + |max(atomics, start), mem|_p"
+    return Work(time=time, compute=atomics, memory=memory, dram_bytes=dram, formula=formula, terms=terms)
 
 
 def _in_turns(elements: float, picks: Picks, row: float, slower: float, machine: Machine) -> float:

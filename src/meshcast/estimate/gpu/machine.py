@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.parameters import Parameters
 from meshcast.hardware import Device
 
@@ -22,6 +23,8 @@ class Work:
     dram_bytes: float = 0.0
     matrix_joules: float = 0.0
     instructions: float = 0.0
+    formula: str = ""
+    terms: tuple[Term, ...] = ()  # of the formula, where the machine is asked to explain
 
     @property
     def clocked(self) -> float:
@@ -37,6 +40,8 @@ class Work:
             dram_bytes=self.dram_bytes + other.dram_bytes,
             matrix_joules=self.matrix_joules + other.matrix_joules,
             instructions=self.instructions + other.instructions,
+            formula=f"{self.formula}; then {other.formula}" if self.formula else other.formula,
+            terms=self.terms + other.terms,
         )
 
 
@@ -74,6 +79,11 @@ class Machine:
     device: Device
     parameters: Parameters
     cold_cache: bool = False
+    explaining: bool = False
+
+    def named(self, *terms: tuple[str, str, float, str]) -> tuple[Term, ...]:
+        """Terms (name, symbol, value, unit) of a formula; none unless somebody asks, as estimates are made in bulk."""
+        return tuple(Term(*term) for term in terms) if self.explaining else ()
 
     @cached_property
     def sms(self) -> int:

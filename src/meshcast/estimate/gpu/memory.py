@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.machine import Machine
 from meshcast.lower.kernel import Recency
 
@@ -23,6 +24,7 @@ class Traffic:
 
     seconds: float
     dram_bytes: float
+    terms: tuple[Term, ...] = ()
 
 
 def hit_share(read: float, written: float, machine: Machine, recency: Recency | None = None) -> float:
@@ -63,4 +65,11 @@ def traffic(
     hits = hit_share(read, written, machine, recency)
     dram = machine.device.memory_bandwidth * (p.hbm_read - p.hbm_write_loss * written / moved) * efficiency
     seconds = moved * (hits / machine.cache_bandwidth + (1 - hits) / dram)
-    return Traffic(seconds=seconds, dram_bytes=moved * (1 - hits))
+    terms = machine.named(
+        ("bytes of HBM", "B", moved * (1 - hits), "B"),
+        ("HBM bandwidth", "W", dram, "B/s"),
+        ("bytes of L2", "B2", moved * hits, "B"),
+        ("L2 bandwidth", "W2", machine.cache_bandwidth, "B/s"),
+        ("memory", "mem = B/W + B2/W2", seconds, "s"),
+    )
+    return Traffic(seconds=seconds, dram_bytes=moved * (1 - hits), terms=terms)

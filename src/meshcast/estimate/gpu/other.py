@@ -22,7 +22,11 @@ def declared(kernel: Kernel, machine: Machine) -> Work:
     moved = loop(output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine)
     joules = matrix_joules(kernel.matrix_flops, rate, machine.device) if rate else 0.0
     time, compute = max(moved.time, machine.launch + products), max(moved.compute, products)
-    return replace(moved, time=time, compute=compute, matrix_joules=joules)
+    terms = machine.named(("products", "mma", products, "s"))
+    formula = f"{moved.formula}, at least launch + mma"
+    return replace(
+        moved, time=time, compute=compute, matrix_joules=joules, formula=formula, terms=(*moved.terms, *terms)
+    )
 
 
 def other(kernel: Kernel, machine: Machine) -> Work:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
@@ -52,7 +53,25 @@ def _streaming(kernel: Kernel, machine: Machine) -> Work:
     issued = instructions(kernel, machine)
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
-    return Work(time=time, compute=compute, memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued)
+    return Work(
+        time=time,
+        compute=compute,
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        instructions=issued,
+        formula="t = start + |mem, issue|_p",
+        terms=(*moved.terms, *_issue_terms(issued, compute, machine)),
+    )
+
+
+def _issue_terms(issued: float, compute: float, machine: Machine) -> tuple[Term, ...]:
+    return machine.named(
+        ("instructions", "i", issued, ""),
+        ("instructions per second", "I", machine.instruction_rate, "1/s"),
+        ("issuing instructions", "issue = i/I", compute, "s"),
+        ("launch, and from the last load to the result", "start", _start(machine), "s"),
+        ("norm of what overlaps", "p", machine.parameters.overlap, ""),
+    )
 
 
 def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> Work:
@@ -70,6 +89,17 @@ def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> 
         memory=max(base.memory, latency),
         dram_bytes=base.dram_bytes,
         instructions=base.instructions,
+        formula="t = start + rest + |mem, issue, steps|_p",
+        terms=(
+            *base.terms,
+            *machine.named(
+                ("thread blocks", "n", started, ""),
+                ("waves of blocks", "w", waves, ""),
+                ("steps down a column", "s", steps, ""),
+                ("a load's latency per step", "steps = w s l", latency, "s"),
+                ("last step that is not a full one", "rest", partial, "s"),
+            ),
+        ),
     )
 
 
@@ -81,7 +111,15 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machin
     issued = (elements + rows * start) * per_element * p.row_instructions
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
-    return Work(time=time, compute=compute, memory=moved.seconds, dram_bytes=moved.dram_bytes, instructions=issued)
+    return Work(
+        time=time,
+        compute=compute,
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        instructions=issued,
+        formula="t = start + |mem, issue|_p",
+        terms=(*moved.terms, *machine.named(("rows", "r", rows, "")), *_issue_terms(issued, compute, machine)),
+    )
 
 
 def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
@@ -90,14 +128,47 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
         moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
         started = blocks(output_elements(kernel), machine) / machine.block_rate
         time = machine.launch + machine.overlapped(moved.seconds, started)
-        return Work(time=time, compute=started, memory=moved.seconds, dram_bytes=moved.dram_bytes)
+        return Work(
+            time=time,
+            compute=started,
+            memory=moved.seconds,
+            dram_bytes=moved.dram_bytes,
+            formula="t = launch + |mem, start|_p",
+            terms=(
+                *moved.terms,
+                *machine.named(
+                    ("starting blocks", "start", started, "s"),
+                    ("launch", "launch", machine.launch, "s"),
+                    ("norm of what overlaps", "p", machine.parameters.overlap, ""),
+                ),
+            ),
+        )
     p = machine.parameters
     issued = elements * p.gather_instructions
     dram = missed_bytes(kernel.picked, machine) if kernel.picked else kernel.read_bytes + kernel.written_bytes
     memory = dram / (machine.device.memory_bandwidth * p.picked_bandwidth)
     compute = issued / machine.instruction_rate
     return Work(
-        time=_start(machine) + compute + memory, compute=compute, memory=memory, dram_bytes=dram, instructions=issued
+        time=_start(machine) + compute + memory,
+        compute=compute,
+        memory=memory,
+        dram_bytes=dram,
+        instructions=issued,
+        formula="t = start + issue + mem",
+        terms=(
+            *machine.named(
+                ("gathered elements", "e", elements, ""),
+                ("bytes that L2 no longer holds", "B", dram, "B"),
+                (
+                    "bandwidth of rows picked at random",
+                    "W",
+                    machine.device.memory_bandwidth * p.picked_bandwidth,
+                    "B/s",
+                ),
+                ("memory", "mem = B/W", memory, "s"),
+            ),
+            *_issue_terms(issued, compute, machine),
+        ),
     )
 
 
@@ -105,4 +176,14 @@ def _scan(kernel: Kernel, machine: Machine) -> Work:
     """A prefix sum: XLA sums blocks of 16, scans their totals and adds them back."""
     passes = machine.parameters.scan_passes
     moved = traffic(kernel.read_bytes * passes, kernel.written_bytes * passes, machine)
-    return Work(time=machine.launch * 4 + moved.seconds, memory=moved.seconds, dram_bytes=moved.dram_bytes)
+    return Work(
+        time=machine.launch * 4 + moved.seconds,
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        formula="t = 4 launch + mem",
+        terms=(
+            *machine.named(("passes over the data", "passes", passes, "")),
+            *moved.terms,
+            *machine.named(("launch", "launch", machine.launch, "s")),
+        ),
+    )

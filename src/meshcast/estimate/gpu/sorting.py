@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from meshcast.estimate.gpu.machine import Machine, Work
-from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.memory import Traffic, traffic
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import DTYPE_BITS, SortGeometry
 
@@ -18,7 +18,7 @@ def sort(kernel: Kernel, machine: Machine) -> Work:
     shape = kernel.geometry
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     if not isinstance(shape, SortGeometry):
-        return Work(time=machine.launch + moved.seconds, memory=moved.seconds, dram_bytes=moved.dram_bytes)
+        return _passes(1, moved, machine)
     p = machine.parameters
     elements = float(shape.length) * shape.batch
     if shape.top is not None:
@@ -26,14 +26,38 @@ def sort(kernel: Kernel, machine: Machine) -> Work:
     if shape.length * shape.batch > RADIX_FROM and shape.length > RADIX_FROM:
         passes = math.ceil(DTYPE_BITS.get(kernel.dtype, 32) / RADIX_BITS)
         whole = traffic(2 * passes * kernel.read_bytes, passes * kernel.written_bytes, machine)
-        return Work(time=2 * passes * machine.launch + whole.seconds, memory=whole.seconds, dram_bytes=whole.dram_bytes)
+        return _passes(2 * passes, whole, machine)
     depth = max(1.0, math.ceil(math.log2(max(2, shape.length))))
     stages = depth * (depth + 1) / 2
     issued = elements * stages * p.sort_instructions * (1 + 0.5 * (shape.operands - 1))
     return _bound(issued, 2 * moved.seconds, 2 * moved.dram_bytes, machine)
 
 
+def _passes(launches: int, moved: Traffic, machine: Machine) -> Work:
+    terms = (
+        *moved.terms,
+        *machine.named(("kernels", "n", launches, ""), ("launch", "launch", machine.launch, "s")),
+    )
+    time = launches * machine.launch + moved.seconds
+    return Work(time=time, memory=moved.seconds, dram_bytes=moved.dram_bytes, formula="t = n launch + mem", terms=terms)
+
+
 def _bound(issued: float, memory: float, dram: float, machine: Machine) -> Work:
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + compute + memory
-    return Work(time=time, compute=compute, memory=memory, dram_bytes=dram, instructions=issued)
+    return Work(
+        time=time,
+        compute=compute,
+        memory=memory,
+        dram_bytes=dram,
+        instructions=issued,
+        formula="t = 2 launch + issue + mem",
+        terms=machine.named(
+            ("instructions", "i", issued, ""),
+            ("instructions per second", "I", machine.instruction_rate, "1/s"),
+            ("issuing instructions", "issue = i/I", compute, "s"),
+            ("bytes of HBM", "B", dram, "B"),
+            ("memory", "mem", memory, "s"),
+            ("launch", "launch", machine.launch, "s"),
+        ),
+    )

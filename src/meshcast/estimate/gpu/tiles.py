@@ -109,6 +109,33 @@ def product_time(product: Product, machine: Machine) -> Work:
         compute=float(max(compute[best], fetch[best])),
         memory=float(moved[best] + stored[best]),
         dram_bytes=once.dram_bytes,
+        formula="t = launch + prologue + |compute, fetch, mem + partial - store|_p + store + sum",
+        terms=(
+            *machine.named(
+                ("tile rows", "bm", bm[best], ""),
+                ("tile columns", "bn", bn[best], ""),
+                ("parts of K", "s", splits[best], ""),
+                ("tiles", "n", tiles[best], ""),
+                ("waves", "w", waves[best], ""),
+                ("steps along K", "k", steps[best], ""),
+                ("cycles of a step", "c", step[best], ""),
+                ("efficiency of the matrix engine", "e", p.tensor_share, ""),
+                ("peak", "P", product.peak, "FLOP/s"),
+                ("cycles between tiles", "b", between, ""),
+                ("clock", "f", machine.clock, "Hz"),
+                ("arithmetic", "compute = (w k c + (w - 1) b)/f", compute[best], "s"),
+                ("operands from L2", "fetch", fetch[best], "s"),
+            ),
+            *once.terms,
+            *machine.named(
+                ("storing the last wave's results", "store", stored[best], "s"),
+                ("partial results", "partial", partial[best], "s"),
+                ("adding them up", "sum", extra[best], "s"),
+                ("filling the pipeline", "prologue", p.prologue_cycles / machine.clock, "s"),
+                ("launch", "launch", machine.launch, "s"),
+                ("norm of what overlaps", "p", norm, ""),
+            ),
+        ),
     )
 
 

@@ -93,7 +93,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         if lowering == "compiled":
             try:
                 found = lower_compiled(program, device, mesh=mesh, options=read)
-            except UnsupportedError as error:
+            except (UnsupportedError, UsageError) as error:  # loops may have other names and counts in XLA's program
                 if asked == "compiled":
                     raise
                 refused = f"{error.message}; the lowering is modelled instead"

@@ -87,7 +87,9 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     program, mesh = captured(target, options, device)
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
     asked = "compiled" if options.lowering == "auto" and options.fidelity == "compiled" else options.lowering
-    lowering = choose_lowering(asked, program, device, prefer_compiled=options.fidelity == "auto")
+    # Counts that are told name the program's own loops, not those that XLA leaves of them.
+    prefer_compiled = options.fidelity == "auto" and not options.trip_counts
+    lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
@@ -101,7 +103,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         if lowering == "compiled":
             try:
                 found = lower_compiled(program, device, mesh=mesh, options=read)
-            except UnsupportedError as error:
+            except (UnsupportedError, UsageError) as error:  # loops may have other names and counts in XLA's program
                 if asked == "compiled":
                     raise
                 refused = f"{error.message}; the lowering is modelled instead"

@@ -44,7 +44,7 @@ def test_targets_do_not_see_each_others_modules(tmp_path: Path) -> None:
     first, second = _folder(tmp_path, "ua", 128), _folder(tmp_path, "ub", 256)
     path, modules = list(sys.path), set(sys.modules)
     assert [predict(target).flops // 2 for target in (first, second, first)] == [
-        pytest.approx(size**3, rel=0.01) for size in (128, 256, 128)
+        pytest.approx(size**3, rel=0.05) for size in (128, 256, 128)
     ]
     assert sys.path == path
     left = set(sys.modules) - modules

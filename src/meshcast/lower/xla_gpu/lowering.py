@@ -13,6 +13,7 @@ from meshcast.lower.kernel import LoweredProgram
 from meshcast.lower.scheduled import lower_scheduled
 from meshcast.lower.xla_gpu.compiler import compile_program, why_not_installed
 from meshcast.lower.xla_gpu.target import missing_facts
+from meshcast.partition.divisibility import check_divisible
 from meshcast.partition.meshes import is_sharded, with_mesh
 from meshcast.workload.reader import ReadOptions, read_workload
 
@@ -37,13 +38,15 @@ def lower_compiled(
         options: What the program's text cannot say.
 
     Raises:
-        UsageError: The program is partitioned already.
+        UsageError: The program is partitioned already, or what was told about its loops does not fit XLA's.
+        InfeasibleError: The mesh does not divide an argument.
         UnsupportedError: The compiler is not there, or refuses the device or the program.
     """
     why = _not_compilable(program)
     if why is not None:
         raise UsageError(why, where="--lowering compiled", fix="use --lowering modelled")
     whole = with_mesh(program, mesh)
+    check_divisible(whole, whole.mesh)  # as JAX demands; XLA itself would pad
     found = compile_program(whole, device)
     local = from_bytes(found.hlo.encode(), name=program.name, where=program.source)
     same = len(local.arguments) == len(program.arguments)

@@ -15,8 +15,6 @@ from meshcast.workload.graph import DTYPE_BITS, Attention, Gemm, Tensor
 from meshcast.workload.rules.attention import FORWARD_VECTOR_FLOPS, attended
 
 REPLAYS = 12  # of a captured graph: three calls and three replays to warm up, then six that are timed
-# A sweep over copies that together are this many times as large as a part of the cache finds next to nothing in it.
-SWEEP = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +57,12 @@ def product_kernels(device: Device, rows: Products) -> Iterator[SiliconKernel]:
         device: What they were measured on.
         rows: The products.
     """
-    part = device.cache_bytes / device.cache_partitions
     for m, n, k, dtype, seconds in zip(
         rows.m.tolist(), rows.n.tolist(), rows.k.tolist(), rows.dtype.tolist(), rows.seconds.tolist(), strict=True
     ):
         weights = n * k * DTYPE_BITS[dtype] // 8
         copies = weight_copies(rows.source.framework, weights, device.cache_bytes)
-        kernel = product_kernel(m, n, k, dtype, cold=copies * weights > SWEEP * part)
+        kernel = product_kernel(m, n, k, dtype, cold=copies * weights > device.cache_reach)
         assert isinstance(kernel.geometry, Gemm)
         if not is_summed(kernel.geometry):
             yield SiliconKernel(kernel=kernel, seconds=seconds, calls=REPLAYS * copies, source=rows.source)

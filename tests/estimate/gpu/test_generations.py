@@ -79,12 +79,12 @@ def test_more_rows_and_a_longer_sum_are_never_much_faster(m: int, n: int, k: int
     assert product_time(product(m, n, 2 * k, 989e12), gpu).time >= 0.999 * time
 
 
-def test_a_cache_in_one_part_holds_twice_the_share() -> None:
+def test_a_cache_in_one_part_holds_more_of_its_capacity() -> None:
     h200 = machine("h200")
     whole = Machine(device=replace(h200.device, cache_partitions=1), parameters=PARAMETERS)
-    assert h200.device.cache_partitions == 2
-    assert hit_share(30 * MIB, 0, h200) == pytest.approx(hit_share(60 * MIB, 0, whole))
-    assert load_device("l40s").cache_partitions == 1
+    assert h200.device.cache_reach == pytest.approx(0.85 * 60 * MIB)
+    assert hit_share(0.85 * 40 * MIB, 0, h200) == pytest.approx(hit_share(1.05 * 40 * MIB, 0, whole))
+    assert load_device("l40s").cache_reach == pytest.approx(1.05 * 96 * MIB)
 
 
 def test_an_a100_keeps_its_clock_and_a_b200_does_not() -> None:

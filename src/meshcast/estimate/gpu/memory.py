@@ -3,7 +3,7 @@
 HBM: `bandwidth * (r - w * written / moved)`: turning the bus around costs, so that copies run slower than sums.
 L2: the whole footprint hits up to a share of the capacity, nothing above another one, linearly in between: the H200's
 two partitions keep copies of each other's lines, and a cyclic sweep evicts what it will need next. A cache in one part
-holds twice the share of its capacity.
+holds more of its capacity (`Device.cache_reach`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshcast.estimate.gpu.machine import Machine
-
-CALIBRATED_PARTITIONS = 2  # of the H200, on which the shares were fitted
+from meshcast.hardware.device import REACH_OF_TWO_PARTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ def hit_share(read: float, written: float, machine: Machine) -> float:
     if machine.cold_cache:
         return 0.0
     p, device = machine.parameters, machine.device
-    capacity = device.cache_bytes * CALIBRATED_PARTITIONS / device.cache_partitions
+    capacity = device.cache_reach / REACH_OF_TWO_PARTS  # the shares were fitted on an H200, whose cache has two
     footprint = read + p.cache_written * written
     full, none = p.cache_full * capacity, max(p.cache_none, p.cache_full * 1.01) * capacity
     return min(1.0, max(0.0, (none - footprint) / (none - full)))

@@ -27,13 +27,20 @@ RANKS = {
             ("levers", "options", "feasibility"),
             ("run",),
             ("pipeline",),
-            ("validate",),
+            ("validate", "calibrate"),
             ("cli",),
         ]
     )
     for name in names
 }
-SAME_RANK_STRANGERS = {("estimate", "network"), ("network", "estimate"), ("hardware", "models"), ("models", "hardware")}
+SAME_RANK_STRANGERS = {
+    ("estimate", "network"),
+    ("network", "estimate"),
+    ("hardware", "models"),
+    ("models", "hardware"),
+    ("validate", "calibrate"),
+    ("calibrate", "validate"),
+}
 
 
 def _top(module: str) -> str:

@@ -82,3 +82,34 @@ def test_few_programs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_an_unknown_setting_is_named() -> None:
     with pytest.raises(UsageError, match="no setting 'fidelty'"):
         predict("x.mlir", fidelty="roofline")
+
+
+SCATTER = """
+func.func public @main(%t: tensor<10000x128xf32>, %i: tensor<65536x1xi32>, %u: tensor<65536x128xf32>) -> tensor<10000x128xf32> {
+  %0 = "stablehlo.scatter"(%t, %i, %u) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<
+    update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>,
+    unique_indices = false}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }) : (tensor<10000x128xf32>, tensor<65536x1xi32>, tensor<65536x128xf32>) -> tensor<10000x128xf32>
+  return %0 : tensor<10000x128xf32>
+}
+"""
+
+
+def test_skewed_indices_cost_more_and_are_not_mixed_up_with_uniform_ones(tmp_path: Path) -> None:
+    path = tmp_path / "scatter.mlir"
+    path.write_text(SCATTER)
+    times = [
+        predict(path, on="h200", fidelity="analytical", indices=indices).step_time_s or 0.0
+        for indices in ("uniform", "zipf:1.05", "zipf:0", "uniform")
+    ]
+    assert times[1] > 1.5 * times[0] > 0
+    assert times[0] == times[2] == times[3]
+
+
+@pytest.mark.parametrize("text", ["zipf", "zipf:-1", "zipf:nan", "normal", "uniform:2"])
+def test_an_unknown_spread_of_indices_is_the_users_mistake(text: str) -> None:
+    with pytest.raises(UsageError, match="no spread of indices"):
+        _ = Options(indices=text).index_skew

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from meshcast.errors import UsageError
 from meshcast.estimate.estimator import Clocks
 
 # Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
@@ -22,10 +24,32 @@ class Options:
     fidelity: str = "auto"
     network: str = "alpha-beta"
     partitioner: str = "shardy"
+    lowering: str = "auto"
     clocks: Clocks = "sustained"
     host: Host = "auto"
     dims: Mapping[str, int] = field(default_factory=dict)
     trip_counts: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    indices: str = "uniform"
     approximate: bool = False
     levers: bool = True
+
+    @property
+    def index_skew(self) -> float:
+        """The exponent of the Zipf law that `indices` names; 0 for `uniform`.
+
+        Raises:
+            UsageError: `indices` is neither `uniform` nor `zipf:S` with a number S of 0 or more.
+        """
+        law, _, exponent = self.indices.partition(":")
+        if self.indices == "uniform":
+            return 0.0
+        try:
+            skew = float(exponent) if law == "zipf" else math.nan
+        except ValueError:
+            skew = math.nan
+        if not 0 <= skew < math.inf:
+            raise UsageError(
+                f"no spread of indices {self.indices!r}", where="--indices", fix="uniform, or zipf:S such as zipf:1.05"
+            )
+        return skew

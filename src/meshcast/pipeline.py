@@ -11,11 +11,13 @@ from typing import get_args
 
 from meshcast.capture.program import Program
 from meshcast.capture.target import CaptureOptions, load
-from meshcast.errors import UsageError, nearest
+from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate import Estimator, load_estimator
 from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Device, resolve
-from meshcast.lower import LoweredProgram, lower
+from meshcast.lower import LoweredProgram, Lowering, lower
+from meshcast.lower.choice import choose_lowering
+from meshcast.lower.xla_gpu import lower_compiled
 from meshcast.mesh import Mesh
 from meshcast.options import Host
 from meshcast.options import Options as Options
@@ -82,23 +84,47 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     """The kernels of a target on a kind of device; kept by the program's content and everything that shaped it."""
     program, mesh = captured(target, options, device)
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
+    compiled = options.fidelity == "compiled"
+    lowering = choose_lowering(
+        "compiled" if compiled and options.lowering == "auto" else options.lowering,
+        program,
+        device,
+        prefer_compiled=options.fidelity == "auto",
+    )
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
-        backend, registered_rules(),
+        options.index_skew, backend, registered_rules(), lowering, device if lowering == "compiled" else None,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
-        local = partition(program, mesh=mesh, route=options.partitioner)
-        read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate)
-        found = lower(read_workload(local, read), backend=backend)
+        found = _lowered(program, mesh, options, device, lowering, backend)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)
     if (found.workload.name, found.workload.source) == (program.name, program.source):
         return found
     return replace(found, workload=replace(found.workload, name=program.name, source=program.source))
+
+
+def _lowered(
+    program: Program, mesh: Mapping[str, int] | None, options: Options, device: Device, lowering: Lowering, backend: str
+) -> LoweredProgram:
+    read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate, skew=options.index_skew)
+    refused = ""
+    if lowering == "compiled":
+        try:
+            return lower_compiled(program, device, mesh=mesh, options=read)
+        except UnsupportedError as error:
+            if "compiled" in (options.lowering, options.fidelity):
+                raise
+            refused = f"{error.message}; the lowering is modelled instead"
+    local = partition(program, mesh=mesh, route=options.partitioner)
+    found = lower(read_workload(local, read), backend=backend, given=lowering == "given")
+    if not refused:
+        return found
+    return replace(found, workload=replace(found.workload, warnings=(*found.workload.warnings, refused)))
 
 
 def local_program(target: str | Path | Program, options: Options) -> Program:
@@ -120,7 +146,8 @@ def captured(
 
 
 def _estimators(fidelity: str) -> tuple[Estimator, ...]:
-    names = AUTO_ORDER if fidelity == "auto" else (fidelity,)
+    # `compiled` is about the kernels: they are timed by the best estimator there is.
+    names = AUTO_ORDER if fidelity in ("auto", "compiled") else (fidelity,)
     return tuple(load_estimator(name) for name in names)
 
 

@@ -57,6 +57,7 @@ class Run:
             ("on", f"{self.devices} x {self.device.name}" + (f" ({self.cluster.name})" if self.devices > 1 else "")),
             ("launches", f"{self.lowered.kernel_count:,} in a step"),
             ("fidelity", self.fidelity),
+            ("lowering", self.lowered.lowering),
             ("step", format_time(self.timeline.duration)),
             ("peak memory", f"{format_bytes(self.memory.peak)} of {format_bytes(self.device.memory_bytes)}"),
         ]
@@ -137,7 +138,7 @@ class Run:
     @cached_property
     def memory(self) -> MemoryUse:
         """What one device must hold."""
-        return peak_memory(self.lowered)
+        return peak_memory(self.lowered, self.device)
 
     def predict(self) -> Prediction:
         """The prediction, or an infeasible one without a time."""
@@ -154,6 +155,7 @@ class Run:
             device=self.device.name,
             cluster=self.cluster.name if self.devices > 1 else None,
             fidelity=self.fidelity,
+            lowering=self.lowered.lowering,
             network=self.options.network,
             infeasible=infeasible,
             step_time_s=None,
@@ -178,7 +180,9 @@ class Run:
 
     @property
     def fidelity(self) -> str:
-        """The fidelity that most of the computing time comes from."""
+        """The fidelity that most of the computing time comes from; `compiled` where that was asked for."""
+        if self.options.fidelity == "compiled":
+            return "compiled"
         seconds: defaultdict[str, float] = defaultdict(float)
         for kernel, count in self.executed:
             if kernel.collective is None:

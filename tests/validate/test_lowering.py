@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from meshcast.cli.validate import app
+from meshcast.hardware import load_device
 from meshcast.validate.groundtruth import read_measured_programs
 from meshcast.validate.lowering import LoweringSummary, validate_lowering
-from meshcast.validate.optimized_hlo import read_optimized
 
 PROGRAM = """
 module @m {
@@ -24,7 +24,7 @@ module @m {
   }
 }
 """
-COMPILED = """HloModule m, is_scheduled=true
+COMPILED = """HloModule m, is_scheduled=true, entry_computation_layout={(f32[64,64]{1,0}, f32[64,64]{1,0}, f32[12,64,64]{2,1,0})->f32[64,64]{1,0}}
 
 %fused_slice (param_0: f32[12,64,64], param_1: s32[]) -> f32[1,64,64] {
   %param_0 = f32[12,64,64]{2,1,0} parameter(0)
@@ -38,25 +38,39 @@ COMPILED = """HloModule m, is_scheduled=true
   ROOT %tanh = f32[64,64]{1,0} tanh(%param_0.1)
 }
 
-%body (arg: (s32[], f32[12,64,64])) -> (s32[], f32[12,64,64]) {
-  %arg = (s32[], f32[12,64,64]{2,1,0}) parameter(0)
+%body (arg: (s32[], f32[12,64,64], f32[1,64,64])) -> (s32[], f32[12,64,64], f32[1,64,64]) {
+  %arg = (s32[], f32[12,64,64]{2,1,0}, f32[1,64,64]{2,1,0}) parameter(0)
   %i = s32[] get-tuple-element(%arg), index=0
   %w = f32[12,64,64]{2,1,0} get-tuple-element(%arg), index=1
   %slice = f32[1,64,64]{2,1,0} fusion(%w, %i), kind=kLoop, calls=%fused_slice
-  ROOT %out = (s32[], f32[12,64,64]{2,1,0}) tuple(%i, %w)
+  ROOT %out = (s32[], f32[12,64,64]{2,1,0}, f32[1,64,64]{2,1,0}) tuple(%i, %w, %slice)
 }
 
-ENTRY %main (a: f32[64,64], b: f32[64,64], s: (s32[], f32[12,64,64])) -> f32[64,64] {
+%condition (arg.1: (s32[], f32[12,64,64], f32[1,64,64])) -> pred[] {
+  %arg.1 = (s32[], f32[12,64,64]{2,1,0}, f32[1,64,64]{2,1,0}) parameter(0)
+  %i.1 = s32[] get-tuple-element(%arg.1), index=0
+  %n = s32[] constant(12)
+  ROOT %lt = pred[] compare(%i.1, %n), direction=LT
+}
+
+ENTRY %main (a: f32[64,64], b: f32[64,64], stack: f32[12,64,64]) -> f32[64,64] {
   %a = f32[64,64]{1,0} parameter(0)
   %b = f32[64,64]{1,0} parameter(1)
-  %s = (s32[], f32[12,64,64]{2,1,0}) parameter(2)
-  %w.1 = (s32[], f32[12,64,64]{2,1,0}) while(%s), body=%body, backend_config={"known_trip_count":{"n":"12"}}
-  %g = (f32[64,64]{1,0}, s8[4194304]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul"
+  %stack = f32[12,64,64]{2,1,0} parameter(2)
+  %zero = s32[] constant(0)
+  %first = f32[1,64,64]{2,1,0} bitcast(%a)
+  %s = (s32[], f32[12,64,64]{2,1,0}, f32[1,64,64]{2,1,0}) tuple(%zero, %stack, %first)
+  %w.1 = (s32[], f32[12,64,64]{2,1,0}, f32[1,64,64]{2,1,0}) while(%s), condition=%condition, body=%body, backend_config={"known_trip_count":{"n":"12"}}
+  %last = f32[1,64,64]{2,1,0} get-tuple-element(%w.1), index=2
+  %l = f32[64,64]{1,0} bitcast(%last)
+  %g = (f32[64,64]{1,0}, s8[4194304]{0}) custom-call(%l, %b), custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]}}}
   %r = f32[64,64]{1,0} get-tuple-element(%g), index=0
   ROOT %t = f32[64,64]{1,0} fusion(%r), kind=kLoop, calls=%fused_tanh
 }
 """
 SQUARE = 64 * 64 * 4
+INDEX = 8  # both offsets of the slice, though one is always zero
+H200 = load_device("h200")
 
 
 @pytest.fixture
@@ -73,31 +87,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_compiled_kernels_with_their_bytes(folder: Path) -> None:
-    found = {k.name: (k.kind, k.bytes, k.count) for k in read_optimized(folder / "programs" / "net.opt.hlo.gz")}
-    assert found == {
-        "slice": ("loop", 2 * SQUARE + 4, 12),  # of the stack only the slice; the index
-        "g": ("gemm", 3 * SQUARE, 1),  # without its workspace
-        "t": ("loop", 2 * SQUARE, 1),
-    }
-
-
-def test_a_missing_file_has_no_kernels(tmp_path: Path) -> None:
-    assert read_optimized(tmp_path / "none.opt.hlo.gz") == []
-
-
 def test_a_row_compares_launches_with_the_profiler_and_bytes_with_the_hlo(folder: Path) -> None:
-    (row,) = validate_lowering(folder, read_measured_programs(folder))
-    assert row.kernels is not None
-    assert row.bytes is not None
-    assert (row.kernels.predicted, row.kernels.measured) == (2, 2)
-    assert row.bytes.predicted == 5 * SQUARE
-    assert row.bytes.measured == 5 * SQUARE + 12 * (2 * SQUARE + 4)
+    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
+    kernels, moved = row.modelled.kernels, row.modelled.bytes
+    assert kernels is not None
+    assert moved is not None
+    assert (kernels.predicted, kernels.measured) == (2, 2)
+    assert moved.predicted == 5 * SQUARE
+    assert moved.measured == 5 * SQUARE + 12 * (2 * SQUARE + INDEX)
     assert row.classes["gemm"] == (1, 1, 3 * SQUARE, 3 * SQUARE)
 
 
 def test_the_summary_is_a_geomean_and_a_share(folder: Path) -> None:
-    summary = LoweringSummary(rows=tuple(validate_lowering(folder, read_measured_programs(folder))))
+    summary = LoweringSummary(rows=tuple(validate_lowering(folder, read_measured_programs(folder), H200)))
     assert summary.geomean_error("kernels") == pytest.approx(0)
     assert summary.share_within("kernels") == 1.0
     assert summary.share_within("bytes") == 0.0
@@ -105,9 +107,22 @@ def test_the_summary_is_a_geomean_and_a_share(folder: Path) -> None:
 
 def test_a_program_that_cannot_be_read_is_a_row_with_a_reason(folder: Path) -> None:
     (folder / "programs" / "net.mlir").write_text("nonsense")
-    (row,) = validate_lowering(folder, read_measured_programs(folder))
-    assert row.kernels is None
-    assert row.why
+    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
+    assert row.modelled.kernels is None
+    assert row.modelled.why
+    assert row.ways["given"].kernels is not None
+
+
+def test_the_given_way_reads_the_hlo_itself(folder: Path) -> None:
+    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
+    given = row.ways["given"]
+    assert given.kernels is not None
+    assert given.kernels.predicted == 14
+    assert given.bytes is not None
+    assert given.bytes.error == 0
+    (folder / "programs" / "net.opt.hlo.gz").unlink()
+    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
+    assert row.ways["given"].why == "there is no net.opt.hlo.gz"
 
 
 def test_the_command_prints_a_table_and_json(folder: Path) -> None:

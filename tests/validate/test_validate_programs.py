@@ -252,3 +252,26 @@ def test_the_shipped_measurements_are_predicted(name: str, bound: float) -> None
     assert summary["failed"] == 0
     assert summary["geomean_error"] < bound
     assert summary["spearman"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("identifier", "meta", "indices"),
+    [
+        ("emb", {"zipf": 1.05}, "zipf:1.05"),
+        ("emb-z1.2", {"zipf": 0.0}, "uniform"),
+        ("dlrm-b2048-z1.2", {}, "zipf:1.2"),
+        ("dlrm-b2048-z0.0", {}, "uniform"),
+        ("gpt2-b8", {}, None),
+    ],
+)
+def test_a_row_states_how_its_indices_are_spread(
+    tmp_path: Path, identifier: str, meta: dict[str, float], indices: str | None
+) -> None:
+    (tmp_path / "measurements.jsonl").write_text(json.dumps(row(identifier, "embedding", meta=meta)) + "\n")
+    assert read_measured_programs(tmp_path)[0].indices == indices
+
+
+def test_a_row_with_an_impossible_spread_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "measurements.jsonl").write_text(json.dumps(row("emb", "embedding", meta={"zipf": -1})) + "\n")
+    with pytest.raises(InputError, match=r"meta\.zipf"):
+        read_measured_programs(tmp_path)

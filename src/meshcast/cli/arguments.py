@@ -17,11 +17,22 @@ MeshText = Annotated[
     str | None, typer.Option("--mesh", help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.")
 ]
 Fidelity = Annotated[
-    str, typer.Option("--fidelity", help="roofline, analytical (GPUs), or auto: the best that supports the target.")
+    str,
+    typer.Option(
+        "--fidelity",
+        help="roofline, analytical (GPUs), compiled (XLA's own kernels for CUDA GPUs), or auto: the best there is.",
+    ),
 ]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
 Partitioner = Annotated[
     str, typer.Option("--partitioner", help="shardy, or xla to check with XLA's own (up to 4096 devices).")
+]
+LoweringFlag = Annotated[
+    str,
+    typer.Option(
+        "--lowering",
+        help="Kernels modelled by rules, compiled by the real XLA:GPU compiler (extra gpu-compiler), or auto.",
+    ),
 ]
 ClocksFlag = Annotated[
     str,
@@ -40,6 +51,10 @@ TripCounts = Annotated[
     typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N."),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of a zoo model: seq=8192.")]
+Indices = Annotated[
+    str,
+    typer.Option("--indices", help="How gather and scatter indices are spread: uniform, or zipf:S such as zipf:1.05."),
+]
 Approximate = Annotated[
     bool, typer.Option("--approximate", help="Go on with unknown custom calls, costed by their bytes.")
 ]
@@ -89,7 +104,7 @@ def options(
     *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
-    clocks: str = "sustained", host: str = "auto",
+    clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -103,11 +118,13 @@ def options(
         fidelity=fidelity,
         network=network,
         partitioner=partitioner,
+        lowering=lowering,
         clocks=clocks,  # type: ignore[arg-type]  # checked by the pipeline, with a message
         host=host,  # type: ignore[arg-type]  # likewise
         dims=sizes(dims, "--dim"),
         trip_counts=trip_counts(trips),
         settings=pairs(settings, "--set"),
+        indices=indices,
         approximate=approximate,
         levers=levers,
     )

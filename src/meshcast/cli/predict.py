@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.patience import patience
 
 
 def predict_command(
@@ -20,11 +21,13 @@ def predict_command(
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
     partitioner: flags.Partitioner = "shardy",
+    lowering: flags.LoweringFlag = "auto",
     clocks: flags.ClocksFlag = "sustained",
     host: flags.HostFlag = "auto",
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
+    indices: flags.Indices = "uniform",
     approximate: flags.Approximate = False,
     json: flags.Json = False,
 ) -> None:
@@ -36,12 +39,14 @@ def predict_command(
 
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
-        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host,
+        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
+        lowering=lowering,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:
         try:
-            prediction = predict(target, options)
+            with patience(f"working on {target}"):
+                prediction = predict(target, options)
         except MeshcastError as error:
             report(error, as_json=json)
             codes.add(error.exit_code)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.patience import patience
 
 
 def show_command(
@@ -17,10 +18,12 @@ def show_command(
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
     ] = False,
+    lowering: flags.LoweringFlag = "auto",
     limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
+    indices: flags.Indices = "uniform",
     approximate: flags.Approximate = False,
     json: flags.Json = False,
 ) -> None:
@@ -29,7 +32,13 @@ def show_command(
     from meshcast.errors import UsageError
     from meshcast.pipeline import local_program, prepare
 
-    options = flags.options(on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate)
+    if lowering != "auto" and not kernels:
+        raise UsageError("--lowering is about kernels", where="--lowering", fix="add --kernels")
+    options = flags.options(
+        on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
+        indices=indices,
+        lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
+    )  # fmt: skip
     if partitioned:
         if trip_count or kernels or json:
             raise UsageError(
@@ -37,7 +46,8 @@ def show_command(
             )
         typer.echo(local_program(target, options).text)
         return
-    run = prepare(target, options)
+    with patience(f"working on {target}"):
+        run = prepare(target, options)
     if json:
         emit_json(_json(run, kernels=kernels))
         return

@@ -31,9 +31,11 @@ def programs_command(
     folder: Folder,
     on: flags.On = "h200",
     fidelity: flags.Fidelity = "auto",
+    lowering: flags.LoweringFlag = "auto",
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
     jobs: Jobs = 1,
+    indices: flags.Indices = "uniform",
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Also write the accuracy page to this file.")
     ] = None,
@@ -41,7 +43,8 @@ def programs_command(
 ) -> None:
     """Predicts the measured programs of DIR and compares time, memory and energy.
 
-    One-op groups are compared by device time (busy_us), whole models by wall time (wall_us). The exit code is 0 when
+    One-op groups are compared by device time (busy_us), whole models by wall time (wall_us). A row that states its
+    indices' spread is predicted with that one, the others with --indices. The exit code is 0 when
     the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows done
     so far and exits with 130.
     """
@@ -59,7 +62,7 @@ def programs_command(
     rows: list[Row] = []
     interrupted = False
     try:
-        options = Options(on=on, fidelity=fidelity, levers=False)
+        options = Options(on=on, fidelity=fidelity, indices=indices, lowering=lowering, levers=False)
         for row in _progress(validate_programs(programs, options, jobs=jobs), len(programs)):
             rows.append(row)
             if json:
@@ -88,16 +91,17 @@ def lowering_command(
     """Compares our kernels with those that XLA launched for the programs of DIR: how many, and the bytes they move.
 
     Launches are those that were measured; bytes are those of the optimized HLO, programs/ID.opt.hlo.gz, where it is.
+    Three ways side by side: modelled, compiled (with the extra gpu-compiler), and given: the HLO itself, read back.
     """
     from meshcast.cli.app import emit_json
     from meshcast.hardware import resolve
     from meshcast.validate.groundtruth import read_measured_programs
     from meshcast.validate.lowering import LoweringSummary, print_lowering, validate_lowering
 
-    resolve(on)
+    device = resolve(on).device
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model]
     rows = []
-    for row in validate_lowering(folder, programs):
+    for row in validate_lowering(folder, programs, device):
         rows.append(row)
         if json:
             emit_json(row.to_json())

@@ -1,7 +1,7 @@
 """Devices, links and clusters, and a catalogue of them in which every number cites its source."""
 
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
-from meshcast.hardware.device import Device, Energy, Fact, Kind, Source
+from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source
 from meshcast.hardware.registry import (
     Catalogue,
     catalogue,
@@ -15,6 +15,7 @@ from meshcast.hardware.registry import (
 __all__ = [
     "Catalogue",
     "Cluster",
+    "Core",
     "Device",
     "Energy",
     "Fact",

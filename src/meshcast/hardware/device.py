@@ -49,6 +49,17 @@ class Energy:
     memory_per_byte: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What a compiler must know of one core (streaming multiprocessor) of a CUDA GPU."""
+
+    compute_capability: str  # "9.0a": the letter where architecture-specific instructions may be used
+    threads: int  # that it holds at once
+    registers: int
+    shared_memory_bytes: int
+    block_shared_memory_bytes: int  # that one thread block can have
+
+
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -66,6 +77,7 @@ class Device:
         launch_latency_s: Fixed cost of one kernel on the device, apart from its work.
         idle_watts: Power drawn by a card that is on and does nothing; None where it was not measured.
         energy: Measured energy per FLOP and byte; None where it was not measured.
+        core: What compiling for the device takes; None where it is not given.
         default_cluster: The catalogue's cluster of many such devices; None where there is none.
         facts: Every number of the file by dotted key ("matrix.bf16"), with its source.
     """
@@ -92,6 +104,7 @@ class Device:
     idle_watts: float | None
     launch_latency_s: float
     energy: Energy | None = field(default=None, hash=False)
+    core: Core | None = None
     default_cluster: str | None = None
     notes: str = ""
     facts: Mapping[str, Fact] = field(hash=False, repr=False)

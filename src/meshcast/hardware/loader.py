@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 from meshcast.errors import InputError
 from meshcast.hardware import document
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology
-from meshcast.hardware.device import DTYPES, Device, Energy, Kind
+from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind
 from meshcast.hardware.document import Document
 from meshcast.hardware.reader import Reader
 from meshcast.units import Dimension
@@ -86,6 +86,7 @@ def device(doc: Document) -> Device:
         idle_watts=file.optional("power", "idle", of=Dimension.POWER, may_be_zero=True),
         launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME, may_be_zero=True),
         energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
+        core=_core(file) if file.names("core") else None,
         # An empty name is how a file that has a base says that it has no cluster.
         default_cluster=file.text("default_cluster", default="") or None,
         notes=file.text("notes", default=""),
@@ -96,6 +97,16 @@ def device(doc: Document) -> Device:
         file.reject(("vector", "f32"), "missing key 'vector.f32': types without a rate of their own run at it")
     file.finish()
     return result
+
+
+def _core(file: Reader) -> Core:
+    return Core(
+        compute_capability=file.version("core", "compute_capability", example="9.0a"),
+        threads=file.count("core", "threads"),
+        registers=file.count("core", "registers"),
+        shared_memory_bytes=int(file.quantity("core", "shared_memory", of=Dimension.BYTES)),
+        block_shared_memory_bytes=int(file.quantity("core", "block_shared_memory", of=Dimension.BYTES)),
+    )
 
 
 def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluster:

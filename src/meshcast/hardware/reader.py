@@ -6,6 +6,7 @@ what reading a device takes; and half of the work here, units, sources and line 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -127,6 +128,19 @@ class Reader:
             return ()
         self._record(key, float(len(sides)), "axes", written)
         return tuple(map(int, sides))
+
+    def version(self, *key: str | int, example: str) -> str:
+        """The version at `key` ("9.0a"), which must be there."""
+        written = self._written(key)
+        if written is None:
+            self._problem(key, f"missing key {_dotted(key)!r}")
+            return ""
+        found = re.fullmatch(r"(\d+\.\d+)[a-z]?", written["value"])
+        if found is None:
+            self._problem(key, f"{_dotted(key)}: expected a version like {example!r}, got {written['value']!r}")
+            return ""
+        self._record(key, float(found[1]), "version", written)
+        return found[0]
 
     def sources(self) -> dict[str, Source]:
         """The table [sources]; every fact read so far must point into it."""

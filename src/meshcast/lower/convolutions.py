@@ -57,8 +57,10 @@ class ConvolutionRewriter:
                 result = self._sliced(op, shape, padding, result, after)
             else:
                 lhs, shape = self._padded(op, shape, padding, lhs, before)
-        lhs = self._widened(op, shape, lhs, before)
-        core = resized(op, self._values, operands=(lhs, rhs), results=(result,), geometry=shape)
+        wide = self._widened(op, shape, lhs, before)
+        # What it was widened from is still an operand of cuDNN's call, if not of its kernel.
+        operands = (lhs, rhs) if wide == lhs else (wide, rhs, lhs)
+        core = resized(op, self._values, operands=operands, results=(result,), geometry=shape)
         return [*before, core, *after]
 
     def _filter(self, op: Op, shape: Convolution, value: int, before: list[Op]) -> int:
@@ -94,7 +96,7 @@ class ConvolutionRewriter:
         return padded, replace(shape, in_spatial=tuple(spatial), padding=even)
 
     def _widened(self, op: Op, shape: Convolution, value: int, before: list[Op]) -> int:
-        """The input with its channels padded to what tensor cores load: cuDNN does that itself, in its workspace."""
+        """The input with its channels padded to what tensor cores load: every cuDNN call does it anew, in its workspace."""
         tensor = self._values.tensors[value]
         labels = shape.layout.partition(",")[0]
         channels = labels.index("b" if _is_filter_gradient(shape) else "f")
@@ -102,7 +104,9 @@ class ConvolutionRewriter:
         if not few or max(shape.feature_groups, shape.batch_groups) > 1 or DTYPE_BITS[tensor.dtype] != 16:
             return value
         sizes = (*tensor.shape[:channels], CHANNELS, *tensor.shape[channels + 1 :])
-        return self._once(op, OpKind.CUSTOM, value, ("channels",), before, sizes)
+        wide = self._values.new(sizes, tensor.dtype)
+        before.append(moved(op, OpKind.CUSTOM, "cudnn.pad", value, wide, self._values))
+        return wide
 
     def _sliced(self, op: Op, shape: Convolution, padding: Padding, result: int, after: list[Op]) -> int:
         labels = shape.layout.partition("->")[2]
@@ -124,7 +128,7 @@ class ConvolutionRewriter:
             tensor = self._values.tensors[value]
             found = self._values.new(sizes or tuple(reversed(tensor.shape)), tensor.dtype)
             self._made[(value, *key)] = found
-            name = {OpKind.TRANSPOSE: "stablehlo.transpose", OpKind.MOVE: "stablehlo.pad"}.get(kind, "cudnn.pad")
+            name = "stablehlo.transpose" if kind is OpKind.TRANSPOSE else "stablehlo.pad"
             before.append(moved(op, kind, name, value, found, self._values))
         return found
 

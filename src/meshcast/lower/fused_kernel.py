@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
-from meshcast.workload.graph import Attention, Op, OpKind, Tensor
+from meshcast.workload.graph import Attention, Indexed, Op, OpKind, Tensor
 
 _KINDS = {
     OpKind.GEMM: KernelKind.GEMM,
@@ -61,6 +61,7 @@ def fused_kernel(
     read: dict[int, float] = {}
     matrix = vector = transcendentals = 0.0
     guessed = False
+    picked: Indexed | None = None
     geometry, kind = cost.geometry, _KINDS.get(cost.kind, KernelKind.LOOP_FUSION)
     by_dtype: dict[str, float] = {}
     matrix_dtype = ""
@@ -80,6 +81,8 @@ def fused_kernel(
             geometry, kind = work.geometry, KernelKind.REDUCTION
         elif work.kind is OpKind.GEMM:
             geometry, kind, matrix_dtype = work.geometry, KernelKind.GEMM, work.dtype
+        elif work.kind is OpKind.GATHER and op is not root and isinstance(work.geometry, Indexed):
+            picked = work.geometry
     if isinstance(geometry, Attention):
         kind = KernelKind.ATTENTION
     elif kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
@@ -105,6 +108,7 @@ def fused_kernel(
         writes=tuple([value for op, _ in roots for value in op.results]),
         updates=targets,
         geometry=geometry,
+        picked=picked,
         ops=tuple([op.name for op, _ in members]),
         location=root.location,
         recomputed=root.recomputed,
@@ -143,6 +147,7 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         flags=first.flags | second.flags,
         writes=(*first.writes, *second.writes),
         geometry=reduction.geometry if reduction else first.geometry or second.geometry,
+        picked=first.picked or second.picked,
         ops=(*first.ops, *second.ops),
         location=first.location,
         recomputed=first.recomputed and second.recomputed,

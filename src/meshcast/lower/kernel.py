@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 from meshcast.display import Rows, shown
 from meshcast.mesh import Mesh
 from meshcast.units import format_bytes
-from meshcast.workload.graph import Collective, Geometry, Tensor
+from meshcast.workload.graph import Collective, Geometry, Indexed, Tensor
 from meshcast.workload.workload import Workload
+
+Lowering = Literal["modelled", "compiled", "given"]
 
 
 class KernelKind(StrEnum):
@@ -35,6 +38,7 @@ class KernelKind(StrEnum):
 # What copies are made of: a kernel of nothing else, one of the first two among it, moves parts of buffers as they are.
 _COPIED = frozenset(
     {
+        "copy",
         "dynamic_slice",
         "concatenate",
         "slice",
@@ -87,6 +91,14 @@ class CostKey:
         return isinstance(other, CostKey) and self._hash == other._hash and self._parts == other._parts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recency:
+    """Bytes moved between the last use of what a kernel touches and the kernel itself (`lower.recency`)."""
+
+    reads: tuple[tuple[int, int], ...] = ()  # (age, bytes of that age)
+    written: int = 0  # age of the result's buffer
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
     """One launch. Bytes are what it must move to and from memory once; FLOPs are per engine."""
@@ -104,9 +116,11 @@ class Kernel:
     writes: tuple[int, ...] = ()
     updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
     geometry: Geometry | None = None
+    picked: Indexed | None = None  # a gather among its ops, where `geometry` is another's
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
-    # See `flags_of`; also `cold`: reads what no cache can hold yet, and `blocking`: a collective that compute waits for.
+    # See `flags_of`; also `cold`: reads another part in every turn of its loop; `blocking`: compute waits for it.
     flags: frozenset[str] = frozenset()
+    recency: Recency | None = None  # where it is not known, everything was just touched
     ops: tuple[str, ...] = ()
     location: str = ""
     recomputed: bool = False
@@ -122,7 +136,8 @@ class Kernel:
         """Everything but names, values and places."""
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
-            self.written_bytes, self.geometry, self.elements, self.flags, bool(self.updates), self.guessed,
+            self.written_bytes, self.geometry, self.picked, self.elements, self.flags, bool(self.updates), self.guessed,
+            self.recency,
         )  # fmt: skip
 
     @property
@@ -176,6 +191,16 @@ class Schedule:
                     yield from body.walk(count)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledMemory:
+    """Bytes of one device's buffers as the compiler assigned them."""
+
+    arguments: int
+    outputs: int
+    temporaries: int
+    aliased: int
+
+
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredProgram:
@@ -185,7 +210,9 @@ class LoweredProgram:
     backend: str
     schedule: Schedule
     tensors: tuple[Tensor, ...] = field(repr=False)
-    lowering: str = "modelled"  # or `given`: a compiler's own kernels, in the order it scheduled them
+    # `modelled`: by rules of ours; `compiled`: by the real compiler; `given`: the program came compiled.
+    lowering: Lowering = "modelled"
+    memory: CompiledMemory | None = None
 
     @property
     def mesh(self) -> Mesh:
@@ -202,6 +229,7 @@ class LoweredProgram:
         return [
             ("program", self.workload.name),
             ("backend", self.backend),
+            ("lowering", self.lowering),
             ("launches", f"{self.kernel_count:,} in a step"),
             *((f"  {kind}", f"{count:,}") for kind, count in sorted(launches.items(), key=lambda item: -item[1])),
             ("memory traffic", format_bytes(moved)),

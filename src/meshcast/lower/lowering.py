@@ -15,12 +15,13 @@ from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
+from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.scheduled import lower_scheduled
 from meshcast.lower.siblings import merge_siblings
-from meshcast.workload.graph import Block, Op, OpKind
+from meshcast.workload.graph import Attention, Block, Op, OpKind
 from meshcast.workload.workload import Workload
 
 BACKENDS = ("xla-gpu", "xla-tpu", "none")  # "none": every op a kernel of its own
@@ -45,7 +46,7 @@ def lower(workload: Workload, *, backend: str = "xla-gpu", given: bool = True) -
     values = Values(workload.tensors)
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
-    schedule = lowering.block(workload.body, writable=frozenset(donated))
+    schedule = with_recency(lowering.block(workload.body, writable=frozenset(donated)), values.tensors)
     return LoweredProgram(workload=workload, backend=backend, schedule=schedule, tensors=tuple(values.tensors))
 
 
@@ -60,6 +61,7 @@ class _Lowering:
         self._looped = False  # inside a loop's body
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
         self._transposed: set[int] = set()  # values that are another's transpose and lie in memory as that one
+        self._calls: set[int] = set()  # results of attention calls, which come in the order of the call's layout
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
 
     def block(self, block: Block, writable: frozenset[int]) -> Schedule:
@@ -99,6 +101,8 @@ class _Lowering:
     def _alias(self, op: Op, kept: set[int], readers: dict[int, list[OpKind]]) -> bool:
         """True when the op moves nothing: its result is another name for its operand's buffer."""
         kind = op.cost.kind
+        if isinstance(op.cost.geometry, Attention):
+            self._calls.update(op.results)
         if kind is OpKind.TRANSPOSE and self._fuse:
             # Libraries take either operand layout; anyone else needs the bytes in their new order.
             result = op.results[0]
@@ -106,6 +110,7 @@ class _Lowering:
                 self._buffer[result] = self._matrices[op.operands[0]]
                 return True
             free = result not in kept and result in readers and _LIBRARY.issuperset(readers[result])
+            free = free or (self._gpu and op.operands[0] in self._calls)
             if free and result in self._matrices:
                 self._transposed.add(result)
         elif kind is OpKind.REDUCE and self._fuse:

@@ -21,6 +21,7 @@ from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
+from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
 from meshcast.workload.graph import Block, Launch, Op, OpKind
 from meshcast.workload.reader import ReadOptions, read_workload
@@ -47,19 +48,27 @@ def lower_hlo(
     return lower_scheduled(workload, backend=backend)
 
 
-def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu") -> LoweredProgram:
-    """The kernels of a compiled program, one a launch."""
-    lowering = _Scheduled(workload, library=backend == "xla-gpu")
-    schedule = lowering.block(workload.body)
+def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool = True) -> LoweredProgram:
+    """The kernels of a compiled program, one a launch.
+
+    Args:
+        workload: A program with launches.
+        backend: Whose compiler it was.
+        tuned: Whether products are what an autotuner chose; False: a Triton fusion of a product alone would, once
+            timed, become the library's call more often than not, and gets its memset.
+    """
+    lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned)
+    schedule = with_recency(lowering.block(workload.body), workload.tensors)
     return LoweredProgram(
         workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors, lowering="given"
     )
 
 
 class _Scheduled:
-    def __init__(self, workload: Workload, *, library: bool) -> None:
+    def __init__(self, workload: Workload, *, library: bool, tuned: bool) -> None:
         self._tensors = workload.tensors
         self._library = library  # whether products are cuBLAS's and cuDNN's
+        self._tuned = tuned
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
         self._looped = False
 
@@ -108,7 +117,7 @@ class _Scheduled:
             name=launch.name,
         )
         kernel = self._flagged(kernel, launch)
-        if self._library and not launch.fusion and clears_first(kernel):
+        if self._library and not (launch.fusion and self._tuned) and clears_first(kernel):
             yield memset(kernel)
         yield kernel
 

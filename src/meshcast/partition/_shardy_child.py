@@ -7,10 +7,11 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.mlir import ir, make_context, sdy, to_bytecode
+from meshcast.capture.mlir import ir, make_context, to_bytecode
 from meshcast.capture.program import entry_function
 from meshcast.child import serve
 from meshcast.partition.inline import inline_calls
+from meshcast.partition.meshes import resize_meshes
 from meshcast.partition.rewrites import (
     merge_equal_reshards,
     reassociate_all_reduces,
@@ -37,7 +38,7 @@ def partition_module(data: bytes, mesh: Mapping[str, int] | None, *, optimise: b
     with context, ir.Location.unknown():
         module = ir.Module.parse(data)
         if mesh:
-            _resize_meshes(module, mesh)
+            resize_meshes(module, mesh)
         _run(module, ["func.func(stablehlo-legalize-composite-to-call)"])
         inline_calls(module, entry_function(module, where="program"))
         scans_to_windows(module)
@@ -55,22 +56,6 @@ def partition_module(data: bytes, mesh: Mapping[str, int] | None, *, optimise: b
 def _run(module: Any, stages: Sequence[str]) -> None:
     for stage in stages:
         passmanager.PassManager.parse(f"builtin.module({stage})").run(module.operation)
-
-
-def _resize_meshes(module: Any, sizes: Mapping[str, int]) -> None:
-    """Gives every mesh of the module new axis sizes: types are global, so any mesh with these axes will do."""
-    total = 1
-    for op in module.body.operations:
-        if op.operation.name != "sdy.mesh":
-            continue
-        axes = [sdy.MeshAxisAttr(a) for a in sdy.MeshAttr(op.operation.attributes["mesh"]).axes]
-        resized = [sdy.MeshAxisAttr.get(a.name, sizes.get(a.name, a.size)) for a in axes]
-        op.operation.attributes["mesh"] = sdy.MeshAttr.get(resized)
-        count = 1
-        for axis in resized:
-            count *= axis.size
-        total = max(total, count)
-    module.operation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), total)
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:

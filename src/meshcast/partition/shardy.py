@@ -14,10 +14,10 @@ from dataclasses import replace
 from meshcast.capture import mlir
 from meshcast.capture.program import Program, module_mesh
 from meshcast.child import Child, ChildCrashedError, ChildFailedError
-from meshcast.errors import MeshcastError, UnsupportedError, UsageError, nearest
-from meshcast.mesh import Mesh
+from meshcast.errors import MeshcastError, UnsupportedError
 from meshcast.partition.divisibility import check_divisible
 from meshcast.partition.flatten import flatten
+from meshcast.partition.meshes import is_sharded, target_mesh
 
 _child = Child("meshcast.partition._shardy_child")
 
@@ -30,26 +30,8 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
         mesh: Axis sizes that replace the program's own; unnamed axes keep theirs.
         optimise: Merge collectives as XLA's later passes do; False stops where XLA's partitioner itself stops.
     """
-    if mesh and program.partitioned:
-        raise UsageError(
-            "the program is partitioned already: its mesh is fixed",
-            where="--mesh",
-            fix="override it before partitioning",
-        )
-    if mesh and not program.mesh.axes:
-        raise UsageError(
-            "the program is not sharded: it has no mesh to override",
-            where="--mesh",
-            fix="capture it with shardings over an AbstractMesh; --devices N runs N copies of it",
-        )
-    if mesh and _has_manual_regions(program):
-        raise UsageError(
-            "the program has shard_map regions, whose local shapes are written for its own mesh",
-            where="--mesh",
-            fix=f"capture it over the mesh you want (it has {program.mesh})",
-        )
-    target = _resized(program, mesh)
-    if program.partitioned or not _is_sharded(program):
+    target = target_mesh(program, mesh)
+    if program.partitioned or not is_sharded(program):
         return program if program.partitioned else flatten(program)
     if target.size == 1:
         return flatten(replace(program, mesh=target))
@@ -67,32 +49,6 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
         ) from None
     module = mlir.parse(data, where=program.name)
     return replace(program, module=module, mesh=module_mesh(module), partitioned=True)
-
-
-def _is_sharded(program: Program) -> bool:
-    return any(op.operation.name == "sdy.mesh" for op in program.module.body.operations)
-
-
-def _has_manual_regions(program: Program) -> bool:
-    pending = [block for op in program.module.body.operations for region in op.regions for block in region.blocks]
-    while pending:
-        for view in pending.pop().operations:
-            if view.operation.name == "sdy.manual_computation":
-                return True
-            pending.extend(block for region in view.operation.regions for block in region.blocks)
-    return False
-
-
-def _resized(program: Program, mesh: Mapping[str, int] | None) -> Mesh:
-    if not mesh:
-        return program.mesh
-    known = program.mesh.sizes
-    for axis in mesh:
-        if axis not in known:
-            raise UsageError(
-                f"the program's mesh ({program.mesh}) has no axis {axis!r}", where="--mesh", fix=nearest(axis, known)
-            )
-    return Mesh(axes=tuple((name, mesh.get(name, size)) for name, size in program.mesh.axes))
 
 
 def _refusal(message: str, where: str) -> MeshcastError:

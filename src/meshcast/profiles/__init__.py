@@ -1,1 +1,1 @@
-"""Measured kernels, from files and packages."""
+"""Measured kernels: the file that `meshcast calibrate --profile` writes, and the silicon tables of a package."""

@@ -99,6 +99,7 @@ class Prediction:
     kernels: int
     communication_s: float | None
     provenance: Provenance
+    lowering: str = "modelled"  # or `compiled`, by the real compiler; or `given`, as the program came
     levers: tuple[Lever, ...] = ()
     top_kernels: tuple[KernelShare, ...] = field(default=(), repr=False)
     collectives: tuple[CollectiveShare, ...] = field(default=(), repr=False)
@@ -122,6 +123,7 @@ class Prediction:
             "target": {"name": self.name, "sha256": self.sha256, "devices": self.devices, "mesh": self.mesh},
             "on": {"device": self.device, "cluster": self.cluster},
             "fidelity": self.fidelity,
+            "lowering": self.lowering,
             "network": self.network,
             "feasible": self.feasible,
             "infeasible": problem,

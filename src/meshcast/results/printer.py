@@ -30,6 +30,7 @@ MFU_DEFINITION = "matrix FLOPs without recomputation / (step time x dense peak)"
 FIDELITY_NOTES = {
     "roofline": "a speed-of-light bound: its interval opens upwards only",
 }
+LOWERING_NOTES = {"compiled": ", XLA's own kernels", "given": ", kernels as given"}
 _ASCII = str.maketrans({BAR: "#", "…": "~"})
 
 Rows = Sequence[tuple[str, ...]]
@@ -209,9 +210,10 @@ def _headline(prediction: Prediction) -> Section:
         low, high = prediction.interval_s
         interval = f"between {format_time(low)} and {format_time(high)}"
     note = FIDELITY_NOTES.get(prediction.fidelity, "")
+    basis = prediction.fidelity + LOWERING_NOTES.get(prediction.lowering, "")
     return Section(
         title=_subject(prediction),
-        rows=[("step time", format_time(prediction.step_time_s), interval, f"({prediction.fidelity})")],
+        rows=[("step time", format_time(prediction.step_time_s), interval, f"({basis})")],
         columns=columns("", "", "", ""),
         note=f"{prediction.fidelity} is {note}" if note else "",
         emphasis=True,

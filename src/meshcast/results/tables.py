@@ -151,7 +151,9 @@ def print_kernels(run: Run, limit: int) -> None:
     rows = [_kernel_row(run, group[0][0], sum(count for _, count in group), step or 1.0) for group in groups]
     heads = columns("~kernel", ">count", ">FLOPs", ">bytes", ">time", ">of step", "bound", "?location")
     launches = f"{run.lowered.kernel_count:,} kernels in {format_time(step)} on a {run.device.name}"
-    note = f"FLOPs, bytes and time are of all launches of a row; fidelity {run.fidelity}"
+    note = (
+        f"FLOPs, bytes and time are of all launches of a row; fidelity {run.fidelity}, lowering {run.lowered.lowering}"
+    )
     section = Section(title=f"{run.workload.name}: {launches}", columns=heads, rows=rows, note=note)
     print_sections([capped(section, limit)])
 
@@ -252,6 +254,7 @@ def kernels_json(run: Run) -> dict[str, Any]:
         "sha256": run.workload.sha256,
         "on": {"device": run.device.name, "cluster": run.cluster.name if run.devices > 1 else None},
         "fidelity": run.fidelity,
+        "lowering": run.lowered.lowering,
         "launches": run.lowered.kernel_count,
         "kernels": [_kernel_json(run, kernel, count) for kernel, count in run.lowered.schedule.walk()],
         "warnings": [*run.workload.warnings, *run.notes, *run.kernels.warnings],

@@ -8,7 +8,8 @@ assignment makes them:
   needed or is not ours to overwrite, and a value the loop only passes through is never copied;
 - a carried value and the next iteration's, unless the old one is still read when the new one is written: then the new
   one has a buffer of its own until the iteration ends;
-- an elementwise pass and an operand of the same size that dies there.
+- an elementwise pass and an operand of the same size that dies there, if that is all its kernel returned: XLA looks for
+  the operand's own instruction, which a library call's or a multi-output fusion's tuple hides.
 
 An output that takes a donated argument's memory has to wait until nobody reads the argument any more: if it is written
 before, it lives in a buffer of its own until the end, and is copied then. Buffers of loop bodies and branches live
@@ -20,7 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from meshcast.hardware import Device
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.simulate.scratch import is_library_call, scratch_bytes
 from meshcast.workload.graph import Tensor
 
 
@@ -35,21 +38,26 @@ class Buffer:
     output: bool = False  # held as an output with memory of its own: that is free until `start`
 
 
-def lifetimes(schedule: Schedule, tensors: Sequence[Tensor], aliases: Mapping[int, int]) -> list[Buffer]:
+def lifetimes(
+    schedule: Schedule, tensors: Sequence[Tensor], aliases: Mapping[int, int], device: Device | None = None
+) -> list[Buffer]:
     """Every buffer of a program. Moments count steps, those of bodies included.
 
     Args:
         schedule: The program's steps in launch order.
         tensors: Types of all values.
         aliases: Output values to the donated arguments whose memory they take.
+        device: Whose libraries' scratch is counted; without it, none is.
     """
-    return _Lifetimes(tensors, aliases).program(schedule)
+    return _Lifetimes(tensors, aliases, device).program(schedule)
 
 
 class _Lifetimes:
-    def __init__(self, tensors: Sequence[Tensor], aliases: Mapping[int, int]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], aliases: Mapping[int, int], device: Device | None) -> None:
         self._tensors = tensors
         self._aliases = aliases
+        self._device = device
+        self._single: set[int] = set()  # values that are all their kernel returns: others may be written over them
         self._now = 0
         self._buffers: list[Buffer] = []
 
@@ -86,6 +94,8 @@ class _Lifetimes:
                     self._block(body, frozenset(), frozenset(body.outputs))
                     ends.append(self._now)
                 self._now = max(ends, default=entered)
+            elif self._device is not None:
+                self._scratch(step, self._device)
             dying = {v for v in step.reads if last[v] == index and v in live}
             donors = self._donors(step, dying, live)
             for value in step.writes:
@@ -103,6 +113,13 @@ class _Lifetimes:
             if value in live:
                 live[value].end = self._now
         return live
+
+    def _scratch(self, kernel: Kernel, device: Device) -> None:
+        """What a kernel needs while it runs; and whether its result can be written over later."""
+        if size := scratch_bytes(kernel, device):
+            self._buffers.append(Buffer(size, self._now, self._now))
+        if len(kernel.writes) == 1 and not is_library_call(kernel, device):
+            self._single.update(kernel.writes)
 
     def _donors(self, step: Step, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:
         """The buffers that a step's results are written into, where those exist already."""
@@ -124,7 +141,8 @@ class _Lifetimes:
             return {}
         size = self._tensors[step.writes[0]].bytes
         for value in step.reads:
-            if value in dying and not live[value].held and live[value].size == size:
+            shared = self._device is None or value in self._single
+            if shared and value in dying and not live[value].held and live[value].size == size:
                 return {step.writes[0]: live[value]}
         return {}
 

@@ -52,7 +52,7 @@ class Simulator:
     """A lowered program, planned once, to be run with any number of different times."""
 
     def __init__(self, lowered: LoweredProgram) -> None:
-        self._plan = plan(lowered.schedule)
+        self._plan = plan(lowered.schedule, reorder=lowered.lowering == "modelled")
 
     def run(self, kernels: KernelTimes, communication: CommunicationTime) -> Timeline:
         """The timeline of one rank."""

@@ -39,29 +39,35 @@ class BlockPlan:
     nominal: float  # bytes
 
 
-def plan(schedule: Schedule) -> BlockPlan:
-    """The plan of a block and of everything inside it."""
+def plan(schedule: Schedule, *, reorder: bool = True) -> BlockPlan:
+    """The plan of a block and of everything inside it.
+
+    Args:
+        schedule: Steps in program order.
+        reorder: Whether a scheduler may still move them; a compiler's own schedule stays as it is.
+    """
     steps = schedule.steps
-    bodies = tuple(_bodies(step) for step in steps)
+    bodies = tuple(_bodies(step, reorder) for step in steps)
     communicates = any(isinstance(step, Kernel) and step.collective is not None for step in steps)
     nominal = [_nominal(step, inner) for step, inner in zip(steps, bodies, strict=True)]
     program_order = tuple(range(len(steps)))
     before: tuple[tuple[int, ...], ...] = ()
     orders: tuple[tuple[int, ...], ...] = (program_order,)
     if communicates:
-        before = _dependencies(steps)
+        before = _dependencies(steps, issued=not reorder)
         sent = [c.sent_bytes if isinstance(s, Kernel) and (c := s.collective) else 0.0 for s in steps]
-        weighed = ([n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS)
-        orders = tuple(dict.fromkeys(_list_schedule(steps, costs, before) for costs in weighed))
+        if reorder:
+            weighed = ([n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS)
+            orders = tuple(dict.fromkeys(_list_schedule(steps, costs, before) for costs in weighed))
     return BlockPlan(
         steps=steps, bodies=bodies, before=before, orders=orders, communicates=communicates, nominal=sum(nominal)
     )
 
 
-def _bodies(step: Step) -> tuple[BlockPlan, ...]:
+def _bodies(step: Step, reorder: bool) -> tuple[BlockPlan, ...]:
     if isinstance(step, LoopStep):
-        return (plan(step.body),)
-    return tuple(plan(body) for body in step.bodies) if isinstance(step, BranchStep) else ()
+        return (plan(step.body, reorder=reorder),)
+    return tuple(plan(body, reorder=reorder) for body in step.bodies) if isinstance(step, BranchStep) else ()
 
 
 def _nominal(step: Step, bodies: Sequence[BlockPlan]) -> float:
@@ -73,12 +79,16 @@ def _nominal(step: Step, bodies: Sequence[BlockPlan]) -> float:
     return trips * max((body.nominal for body in bodies), default=0.0)
 
 
-def _dependencies(steps: tuple[Step, ...]) -> tuple[tuple[int, ...], ...]:
+def _dependencies(steps: tuple[Step, ...], *, issued: bool = False) -> tuple[tuple[int, ...], ...]:
     """For each step, the earlier steps it waits for: writers of what it reads, and readers of what it overwrites.
 
-    The second kind is for in-place updates, which must not touch a buffer while a collective still sends from it. All
+    The second kind is for in-place updates, which must not touch a buffer while a collective still sends from it. In a
+    compiler's own schedule (`issued`) a collective also waits for the compute stream to reach its place, and what comes
+    after a `blocking` one waits for that. All
     lead forward in program order, so there is no cycle, and no time enters: starts stay monotone in durations.
     """
+    computed: int | None = None  # the latest step of the compute stream
+    blocked: int | None = None  # the latest blocking collective
     producer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     before: list[tuple[int, ...]] = []
@@ -87,6 +97,14 @@ def _dependencies(steps: tuple[Step, ...]) -> tuple[tuple[int, ...], ...]:
         waits = {producer[value] for value in (*step.reads, *overwritten) if value in producer}
         for value in overwritten:
             waits.update(readers.get(value, ()))
+        if blocked is not None:
+            waits.add(blocked)
+        if not (isinstance(step, Kernel) and step.collective is not None):
+            computed = index
+        elif issued:
+            if computed is not None:
+                waits.add(computed)
+            blocked = index if "blocking" in step.flags else blocked
         before.append(tuple(sorted(waits)))
         for value in step.reads:
             readers.setdefault(value, []).append(index)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshcast.display import Rows, shown
+from meshcast.hardware import Device
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.simulate.buffers import Buffer, lifetimes
 from meshcast.units import format_bytes
@@ -41,18 +42,30 @@ class MemoryUse:
         ]
 
 
-def peak_memory(lowered: LoweredProgram) -> MemoryUse:
-    """The step's memory on one device."""
+def peak_memory(lowered: LoweredProgram, device: Device | None = None) -> MemoryUse:
+    """The step's memory on one device: the compiler's own figures where it ran, else by liveness.
+
+    Without a device, that of the values alone, without libraries' scratch.
+    """
     tensors, schedule = lowered.tensors, lowered.schedule
     roles: dict[str, int] = {}
     for value, argument in zip(schedule.inputs, lowered.workload.arguments, strict=False):
         roles[argument.role.value] = roles.get(argument.role.value, 0) + tensors[value].bytes
+    if (known := lowered.memory) is not None:
+        return MemoryUse(
+            peak=known.arguments + known.outputs + known.temporaries - known.aliased,
+            arguments=known.arguments,
+            outputs=known.outputs,
+            temporaries=known.temporaries,
+            aliased=known.aliased,
+            by_role=roles,
+        )
     arguments = sum(tensors[value].bytes for value in schedule.inputs)
     outputs = sum(tensors[value].bytes for value in schedule.outputs)
     aliases = _aliases(lowered)
     aliased = sum(tensors[value].bytes for value in aliases.values())
     by_value = {schedule.outputs[position]: value for position, value in aliases.items()}
-    temporaries = _live_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value)))
+    temporaries = _live_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value, device)))
     return MemoryUse(
         peak=arguments + outputs + temporaries - aliased,
         arguments=arguments,

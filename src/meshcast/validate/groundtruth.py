@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 from meshcast.errors import InputError, UsageError, nearest
 
+_SKEW = re.compile(r"-z(\d+(?:\.\d+)?)$")
 # Programs of one op: timed by `busy_us`, since below some 40 us `wall_us` measures the host's dispatch. All others are
 # whole models, timed by `wall_us`.
 ONE_OP_GROUPS = frozenset(
@@ -39,6 +41,7 @@ class MeasuredProgram:
     wall_us: float | None
     memory_bytes: int | None  # arguments + outputs + temporaries - aliased
     energy: MeasuredEnergy | None
+    indices: str | None = None  # how gather and scatter indices were spread, where the row says so: `zipf:1.05`
 
     @property
     def whole_model(self) -> bool:
@@ -140,7 +143,21 @@ def _row(data: dict[str, Any], folder: Path, where: str) -> MeasuredProgram:
         wall_us=_positive(data, "wall_us", where),
         memory_bytes=_memory(memory, where) if memory is not None else None,
         energy=_energy(energy, where) if energy is not None else None,
+        indices=_indices(data, identifier, where),
     )
+
+
+def _indices(data: dict[str, Any], identifier: str, where: str) -> str | None:
+    """`meta.zipf`, or the name's ending `-zSKEW` where a whole model has no `meta`: the exponent, 0 for uniform."""
+    meta = data.get("meta")
+    skew = meta.get("zipf") if isinstance(meta, dict) else None
+    if skew is None and (named := _SKEW.search(identifier)):
+        skew = float(named[1])
+    if skew is None:
+        return None
+    if isinstance(skew, bool) or not isinstance(skew, int | float) or not 0 <= skew < math.inf:
+        raise InputError(f"meta.zipf is {skew!r}, not an exponent of 0 or more", where=where)
+    return f"zipf:{skew:g}" if skew else "uniform"
 
 
 def _program(folder: Path, identifier: str) -> Path:

@@ -6,7 +6,7 @@ import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -112,6 +112,7 @@ def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, 
         MeshcastError: the options are wrong for every program, e.g. an unknown device.
     """
     idle = idle_watts(resolve(options.on).device)
+    _ = options.index_skew  # a misspelt spread is the caller's mistake too
     if options.fidelity != "auto":
         load_estimator(options.fidelity)  # a misspelt one is the caller's mistake, not a failure of every row
     one = partial(validate_program, options=options, idle=idle)
@@ -141,8 +142,9 @@ def validate_program(program: MeasuredProgram, options: Options, idle: float) ->
         return failed(why=f"unmeasured: no {program.time_name}")
     try:
         # Times were measured on short runs of a cool card, energies on long runs under the power cap.
-        prediction = predict(program.path, options, clocks="burst")
-        long_run = predict(program.path, options, clocks="sustained") if program.energy else prediction
+        told = replace(options, indices=program.indices or options.indices)
+        prediction = predict(program.path, told, clocks="burst")
+        long_run = predict(program.path, told, clocks="sustained") if program.energy else prediction
     except MeshcastError as error:
         return failed(why=f"{error.code}: {error.where + ': ' if error.where else ''}{error.message}")
     except Exception as error:  # a bug of ours: named in the row like any other failure, with the place it happened at

@@ -142,13 +142,17 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexed:
-    """A gather or scatter: `count` slices of `slice_shape` each, picked by indices from `table`."""
+    """A gather or scatter: `count` slices of `slice_shape` each, picked by indices from `table`.
+
+    Indices are spread evenly, or by a Zipf law of exponent `skew`: the slice of rank r is picked as often as `r^-skew`.
+    """
 
     table: Tensor
     slice_shape: tuple[int, ...]
     count: int
     unique: bool = False
     is_sorted: bool = False
+    skew: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ class ReadOptions:
 
     trip_counts: Mapping[str, int] = field(default_factory=dict)  # by loop label; "*" for every unknown one
     approximate: bool = False  # cost unknown custom calls by their bytes instead of refusing
+    skew: float = 0.0  # exponent of the Zipf law that gather and scatter indices follow; 0: uniform
 
 
 def read_workload(program: Program, options: ReadOptions | None = None) -> Workload:
@@ -198,7 +199,9 @@ class _Reader:
             self._emit(name, cost, operands, results, location, ops)
             return
         where = self._where(location, scope)
-        reading = OpReading(name=name, operands=takes, results=gives, op=operation, location=where)
+        reading = OpReading(
+            name=name, operands=takes, results=gives, op=operation, location=where, skew=self._options.skew
+        )
         for implied in self._collectives.implied(reading, operands, results, self._shardings):
             operands = (*operands, self._emit_halo(implied, operands, location, ops))
         copied = name == "stablehlo.transpose" and "meshcast.copy" in operation.attributes

@@ -18,6 +18,7 @@ class OpReading:
     results: tuple[Tensor, ...]
     op: Any  # jaxlib.mlir.ir.Operation; untyped because its stubs are
     location: str = ""
+    skew: float = 0.0  # exponent of the Zipf law of gather and scatter indices
 
 
 Rule = Callable[[OpReading], Cost]

@@ -33,7 +33,7 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     products = kernel.matrix_flops * waste / (rate.flops * machine.boost * p.flash_share)
     exponentials = kernel.transcendentals * waste * p.flash_exp / transcendental_rate(machine.device)
     compute = (products + exponentials) / busy
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * width(shape.dtype)
     cleared = traffic(0, operand * (p.flash_backward_passes if shape.backward else 1.0), machine)
     return Work(

@@ -51,6 +51,7 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
         width=element,
         read=kernel.read_bytes,
         written=kernel.written_bytes,
+        recency=kernel.recency,
         peak=rate.flops * (p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0),
     )
     return replace(product_time(product, machine), matrix_joules=joules)
@@ -64,7 +65,7 @@ def _per_group(shape: Convolution) -> float:
 
 def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
     """One input channel per group: no reuse for tensor cores, multiply-adds on the CUDA cores."""
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     issued = shape.macs * machine.parameters.depthwise_instructions
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + machine.overlapped(moved.seconds, compute)

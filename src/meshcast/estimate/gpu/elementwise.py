@@ -10,7 +10,7 @@ from __future__ import annotations
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
-from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel import Kernel, Recency
 from meshcast.workload.graph import DTYPE_BITS
 
 BLOCK = 128
@@ -40,8 +40,9 @@ def instructions(kernel: Kernel, machine: Machine) -> float:
 
 
 def loop(
-    elements: float, read: float, written: float, issued: float, machine: Machine, *, bounded: bool = True
-) -> Work:
+    elements: float, read: float, written: float, issued: float, machine: Machine, *, bounded: bool = True,
+    recency: Recency | None = None,
+) -> Work:  # fmt: skip
     """A loop over `elements` results.
 
     Args:
@@ -51,8 +52,9 @@ def loop(
         issued: Thread instructions.
         machine: The GPU.
         bounded: Whether a block per 512 results has to be started; not for copies.
+        recency: What was moved since the last use of those bytes.
     """
-    moved = traffic(read, written, machine)
+    moved = traffic(read, written, machine, recency=recency)
     started = blocks(elements, machine) / machine.block_rate if bounded else 0.0
     compute = issued / machine.instruction_rate
     time = machine.launch + machine.overlapped(moved.seconds, started, compute)
@@ -65,13 +67,14 @@ def loop_fusion(kernel: Kernel, machine: Machine) -> Work:
     """An elementwise fusion, or any movement of data in one pass."""
     copied = "copy" in kernel.flags  # which the block rate does not bound
     issued = 0.0 if copied else instructions(kernel, machine)
-    return loop(output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine, bounded=not copied)
+    elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
+    return loop(elements, read, written, issued, machine, bounded=not copied, recency=kernel.recency)
 
 
-def transpose(elements: float, width: float, machine: Machine) -> Work:
+def transpose(elements: float, width: float, machine: Machine, recency: Recency | None = None) -> Work:
     """A transpose through tiles in shared memory; elements of one byte are moved one by one, uncoalesced."""
     p = machine.parameters
-    moved = traffic(elements * width, elements * width, machine, efficiency=1 - p.transpose_loss)
+    moved = traffic(elements * width, elements * width, machine, efficiency=1 - p.transpose_loss, recency=recency)
     started = blocks(elements, machine) / machine.block_rate
     single = elements / (p.byte_transpose * machine.sms * machine.clock) if width <= 1 else 0.0
     time = machine.launch + machine.overlapped(moved.seconds, started, single)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -68,8 +67,6 @@ class GpuAnalytical:
     def _work(self, kernel: Kernel, machine: Machine) -> Work:
         if not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops):
             return Work(time=machine.launch)  # tensors without elements
-        if "cold" in kernel.flags:
-            machine = replace(machine, cold_cache=True)
         return _MODELS[kernel.kind](kernel, machine)
 
     def _machine(self, device: Device) -> Machine:

@@ -1,6 +1,6 @@
-"""Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR --on h200 [--write FILE]`.
+"""Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR... --on h200 [--write FILE]`.
 
-Reads a folder of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash
+Reads folders of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash
 of their names), stage by stage, and reports the other half. Each stage moves a few parameters, one at a time by
 shrinking factors, to lower the mean `|log(predicted / measured)|` of its groups. Parameters that no stage names keep
 the value in `Parameters` and are marked as set by hand in the file; energy parameters are fitted to all one-op energy
@@ -49,7 +49,13 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("reduction_cycles", "column_step_cycles", "second_stage"),
     ),
     (("sort",), ("sort_instructions", "top_k_instructions", "scan_passes")),
-    (("embedding",), ("gather_instructions", "atomics_per_sm_cycle")),
+    (
+        ("embedding",),
+        (
+            "gather_instructions", "atomics_per_sm_cycle", "compare_swap_cost", "hot_line_cycles", "hot_overlap",
+            "slice_deviations", "picked_cache", "picked_bandwidth",
+        ),
+    ),
     (
         ("gemm",),
         (
@@ -93,7 +99,8 @@ def read_samples(folder: Path, device: Device) -> list[Sample]:
         if row["group"] not in GROUPS or not row.get("busy_us"):
             continue
         program = load(folder / "programs" / f"{row['id']}.mlir.gz", CaptureOptions(platform="cuda"))
-        lowered = lower(read_workload(partition(program), ReadOptions()), backend="xla-gpu")
+        skew = float((row.get("meta") or {}).get("zipf", 0.0))
+        lowered = lower(read_workload(partition(program), ReadOptions(skew=skew)), backend="xla-gpu")
         kernels, counts = zip(*[(k, n) for k, n in lowered.schedule.walk() if k.collective is None], strict=True)
         energy = row.get("energy")
         samples.append(
@@ -173,31 +180,21 @@ def search(start: Parameters, names: Sequence[str], cost: Callable[[Parameters],
     return best
 
 
-def fit(
-    samples: Sequence[Sample],
-    calls: Sequence[Sample],
-    device: Device,
-    start: Parameters,
-    only: frozenset[str] = frozenset(),
-) -> Parameters:
-    """All stages, twice: what a later one changes may move an earlier optimum.
+def fit_stages(samples: Sequence[Sample], device: Device, start: Parameters, only: Sequence[str]) -> Parameters:
+    """The stages of some groups alone; everything else stays as it was."""
+    parameters = start
+    for groups, names in STAGES:
+        rows = [s for s in samples if s.fitted and s.group in groups]
+        if rows and not set(groups).isdisjoint(only):
+            parameters = search(parameters, names, lambda p, rows=rows: loss(rows, p, device))  # type: ignore[misc]
+    return parameters
 
-    Args:
-        samples: One-op programs.
-        calls: Library calls of fused attention.
-        device: What they were measured on.
-        start: Where the search begins.
-        only: Groups whose stages alone are fitted; none: every stage, energies and attention too.
-    """
+
+def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
+    """All stages, twice: what a later one changes may move an earlier optimum."""
     parameters = start
     for _ in range(2):
-        for groups, names in STAGES:
-            chosen = [s for s in samples if s.fitted and s.group in groups]
-            if not chosen or (only and only.isdisjoint(groups)):
-                continue
-            parameters = search(parameters, names, lambda p, rows=chosen: loss(rows, p, device))  # type: ignore[misc]
-        if only:
-            continue
+        parameters = fit_stages(samples, device, parameters, tuple(GROUPS))
         parameters = search(parameters, POWER, lambda p: energy_loss(samples, p, device))
         rows = [s for s in calls if s.fitted]
         parameters = search(parameters, FLASH, lambda p, rows=rows: loss(rows, p, device))  # type: ignore[misc]
@@ -252,24 +249,26 @@ def to_toml(parameters: Parameters, bounds: dict[str, tuple[float, float]], prov
 def main() -> None:
     """Fits, reports and, if asked, writes."""
     parser = argparse.ArgumentParser(prog="python -m meshcast.estimate.gpu.fit", description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", metavar="DIR", type=Path, nargs="+")
     parser.add_argument("--on", default="h200")
     parser.add_argument(
         "--write", type=Path, help="where to write the parameters, e.g. src/meshcast/estimate/data/gpu.toml"
     )
     parser.add_argument(
-        "--only", nargs="+", choices=GROUPS, default=[], help="fit these groups' stages, from the shipped parameters on"
+        "--only",
+        action="append",
+        choices=sorted(GROUPS),
+        help="fit only this group's stage, from the shipped parameters",
     )
     parser.add_argument("--report", action="store_true", help="only report the shipped parameters")
     given = parser.parse_args()
     device = resolve(given.on).device
-    samples = read_samples(given.folder, device)
-    start = shipped_calibration().parameters if given.only else Parameters()
-    parameters = (
-        shipped_calibration().parameters
-        if given.report
-        else fit(samples, library_attention(samples), device, start, frozenset(given.only))
-    )
+    samples = [sample for folder in given.folders for sample in read_samples(folder, device)]
+    parameters = shipped_calibration().parameters
+    if given.only and not given.report:
+        parameters = fit_stages(samples, device, parameters, given.only)
+    elif not given.report:
+        parameters = fit(samples, library_attention(samples), device, Parameters())
     lines = report(samples, parameters, device)
     print("\n".join(lines))
     if given.write:

@@ -39,6 +39,7 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
         width=element,
         read=kernel.read_bytes,
         written=kernel.written_bytes,
+        recency=kernel.recency,
         peak=rate.flops * _aligned(shape, machine),
     )
     if shape.groups > 1:

@@ -1,8 +1,15 @@
-"""Gathers and scatters: 32-byte sectors of uniformly picked rows, atomic updates.
+"""Gathers and scatters: 32-byte sectors of picked rows, atomic updates.
 
-A gather is a loop over its results that reads whole sectors; a table that fits in L2 is served from there. A scatter
-with an addition updates each element by an atomic in L2; types that the hardware cannot add atomically (2 bytes) take a
-compare-and-swap loop.
+A gather is a loop over its results that reads whole sectors; what L2 still holds of them is served from there
+(`picks.py`). A scatter with an addition updates each element by an atomic in L2; types that the hardware cannot add
+atomically (2 bytes) take a compare-and-swap loop. Updates of a line take turns in the L2 slice that holds it, so three
+things bound them:
+ - all together, `even = elements / rate`, when every slice has the same share;
+ - the busiest slice, `even + z * turn * sqrt(chunks * sum(n_r^2) / slices)`, as rows fall on slices by a hash and come
+   `n_r` times each; `slices = rate of lines * turn`;
+ - the hottest row alone, `hot = max(n_r) * turn`.
+`t = launch + |busiest, hot|_p`, joined with the memory's time. Seen on an H200 (`data/measured/h200-scatters`): a line of
+128 bytes takes 2.3 ns a turn, two neighbouring ones share a slice, and the chunks of a longer row fall on about six.
 """
 
 from __future__ import annotations
@@ -12,19 +19,14 @@ import math
 from meshcast.estimate.gpu.elementwise import blocks, loop, loop_fusion
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import hit_share
+from meshcast.estimate.gpu.picks import Picks, missed_bytes, picks_of, row_bytes
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import DTYPE_BITS, Indexed
 
-SECTOR = 32
-
-
-def _sectors(shape: Indexed) -> tuple[float, float]:
-    """(elements, bytes in whole sectors) of all picked slices; a slice's row is what is contiguous."""
-    element = DTYPE_BITS[shape.table.dtype] / 8
-    row = (shape.slice_shape[-1] if shape.slice_shape else 1) * element
-    elements = float(shape.count * math.prod(shape.slice_shape))
-    rows = elements * element / row if row else 0.0
-    return elements, rows * math.ceil(row / SECTOR) * SECTOR
+LINE = 128  # bytes; a warp's 32 atomics on 4-byte elements
+LANES = 32
+SLICE_LINES = 2  # neighbouring lines in one L2 slice
+ROW_SLICES = 6  # slices that the chunks of a long row spread over
 
 
 def gather(kernel: Kernel, machine: Machine) -> Work:
@@ -32,9 +34,10 @@ def gather(kernel: Kernel, machine: Machine) -> Work:
     shape = kernel.geometry
     if not isinstance(shape, Indexed):
         return loop_fusion(kernel, machine)
-    elements, fetched = _sectors(shape)
-    touched = min(fetched, float(shape.table.bytes))
-    read = touched if hit_share(touched, kernel.written_bytes, machine) else max(fetched, touched)
+    rows, row = row_bytes(shape)
+    elements = float(shape.count * math.prod(shape.slice_shape))
+    touched = min(rows * row, float(shape.table.bytes))
+    read = touched if hit_share(touched, kernel.written_bytes, machine) else max(missed_bytes(shape, machine), touched)
     return loop(elements, read, kernel.written_bytes, 0.0, machine)
 
 
@@ -44,14 +47,27 @@ def scatter(kernel: Kernel, machine: Machine) -> Work:
     if not isinstance(shape, Indexed):
         return loop_fusion(kernel, machine)
     p = machine.parameters
-    elements, touched = _sectors(shape)
-    touched = min(touched, float(shape.table.bytes))
-    small = DTYPE_BITS[shape.table.dtype] < 32
-    atomics = (
-        elements * (p.compare_swap_cost if small else 1.0) / (p.atomics_per_sm_cycle * machine.sms * machine.clock)
-    )
-    dram = 2 * touched * (1 - hit_share(touched, touched, machine))
+    elements = float(shape.count * math.prod(shape.slice_shape))
+    _, row = row_bytes(shape)
+    slower = p.compare_swap_cost if DTYPE_BITS[shape.table.dtype] < 32 else 1.0
+    atomics = _in_turns(elements, picks_of(shape), row, slower, machine)
+    dram = 2 * missed_bytes(shape, machine)
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     started = blocks(elements, machine) / machine.block_rate
     time = machine.launch + machine.overlapped(max(atomics, started), memory)
     return Work(time=time, compute=atomics, memory=memory, dram_bytes=dram)
+
+
+def _in_turns(elements: float, picks: Picks, row: float, slower: float, machine: Machine) -> float:
+    """Seconds of atomic updates: even work, what the busiest slice has beyond it, and the hottest row's turns."""
+    p = machine.parameters
+    per_cycle = p.atomics_per_sm_cycle * machine.sms
+    slices = max(1.0, per_cycle / LANES * p.hot_line_cycles)
+    lines = row / LINE
+    chunks = math.ceil(lines / SLICE_LINES)
+    # A part of a line takes half of a turn and its part of the other half.
+    turn = (min(lines, SLICE_LINES) if lines >= 1 else (1 + lines) / 2) * p.hot_line_cycles
+    busiest = elements / per_cycle + p.slice_deviations * turn * math.sqrt(chunks * picks.squares / slices)
+    hot = picks.hottest * turn * max(1.0, 1 + (chunks - 2) / ROW_SLICES)
+    cycles = (busiest**p.hot_overlap + hot**p.hot_overlap) ** (1 / p.hot_overlap)
+    return float(cycles * slower / machine.clock)

@@ -1,9 +1,10 @@
 """Memory: HBM by the mix of reads and writes, L2 for what stayed there since the last run.
 
 HBM: `bandwidth * (r - w * written / moved)`: turning the bus around costs, so that copies run slower than sums.
-L2: the whole footprint hits up to a share of the capacity, nothing above another one, linearly in between: the H200's
-two partitions keep copies of each other's lines, and a cyclic sweep evicts what it will need next. A cache in one part
-holds more of its capacity (`Device.cache_reach`).
+L2: what a kernel touches hits as long as its footprint and what was moved since the last use of those bytes stay within a
+share of the capacity, not at all above another one, linearly in between: the H200's two partitions keep copies of each
+other's lines, and a cyclic sweep evicts what it will need next. A cache in one part holds more of its capacity
+(`Device.cache_reach`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from meshcast.estimate.gpu.machine import Machine
 from meshcast.hardware.device import REACH_OF_TWO_PARTS
+from meshcast.lower.kernel import Recency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,24 +24,42 @@ class Traffic:
     dram_bytes: float
 
 
-def hit_share(read: float, written: float, machine: Machine) -> float:
-    """The share of a kernel's bytes that L2 still holds; a written line takes more room, as it waits to be evicted."""
+def hit_share(read: float, written: float, machine: Machine, recency: Recency | None = None) -> float:
+    """The share of a kernel's bytes that L2 still holds; a written line takes more room, as it waits to be evicted.
+
+    Args:
+        read: Bytes.
+        written: Bytes.
+        machine: The GPU.
+        recency: What was moved since the last use of those bytes; nothing by default.
+    """
     if machine.cold_cache:
         return 0.0
     p, device = machine.parameters, machine.device
     capacity = device.cache_reach / REACH_OF_TWO_PARTS  # the shares were fitted on an H200, whose cache has two
     footprint = read + p.cache_written * written
     full, none = p.cache_full * capacity, max(p.cache_none, p.cache_full * 1.01) * capacity
-    return min(1.0, max(0.0, (none - footprint) / (none - full)))
+
+    def held(age: float) -> float:
+        return min(1.0, max(0.0, (none - footprint - age) / (none - full)))
+
+    warm = held(0.0)
+    if recency is None or not warm or not (read + written):
+        return warm
+    known = sum(size for _, size in recency.reads)
+    reads = sum(size * held(age) for age, size in recency.reads) / known if known else warm
+    return (read * reads + written * held(recency.written)) / (read + written)
 
 
-def traffic(read: float, written: float, machine: Machine, *, efficiency: float = 1.0) -> Traffic:
+def traffic(
+    read: float, written: float, machine: Machine, *, efficiency: float = 1.0, recency: Recency | None = None
+) -> Traffic:
     """Bytes read and written once, streaming."""
     moved = read + written
     if not moved:
         return Traffic(seconds=0.0, dram_bytes=0.0)
     p = machine.parameters
-    hits = hit_share(read, written, machine)
+    hits = hit_share(read, written, machine, recency)
     dram = machine.device.memory_bandwidth * (p.hbm_read - p.hbm_write_loss * written / moved) * efficiency
     seconds = moved * (hits / machine.cache_bandwidth + (1 - hits) / dram)
     return Traffic(seconds=seconds, dram_bytes=moved * (1 - hits))

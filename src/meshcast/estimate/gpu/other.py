@@ -32,10 +32,10 @@ def other(kernel: Kernel, machine: Machine) -> Work:
     issued = instructions(kernel, machine)
     if isinstance(shape, Window):
         issued = elements * math.prod(shape.window) * machine.parameters.window_instructions
-    return loop(elements, kernel.read_bytes, kernel.written_bytes, issued, machine)
+    return loop(elements, kernel.read_bytes, kernel.written_bytes, issued, machine, recency=kernel.recency)
 
 
 def transpose(kernel: Kernel, machine: Machine) -> Work:
     """A transpose on its own."""
     element = DTYPE_BITS.get(kernel.dtype, 32) / 8
-    return tiled(kernel.written_bytes / element, element, machine)
+    return tiled(kernel.written_bytes / element, element, machine, kernel.recency)

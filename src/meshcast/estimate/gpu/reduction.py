@@ -16,7 +16,8 @@ import math
 
 from meshcast.estimate.gpu.elementwise import blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import Machine, Work
-from meshcast.estimate.gpu.memory import hit_share, traffic
+from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.picks import missed_bytes
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Reduction
 
@@ -47,7 +48,7 @@ def _start(machine: Machine) -> float:
 
 
 def _streaming(kernel: Kernel, machine: Machine) -> Work:
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     issued = instructions(kernel, machine)
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
@@ -74,7 +75,7 @@ def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> 
 
 def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machine) -> Work:
     p = machine.parameters
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     per_element = (kernel.vector_flops + kernel.transcendentals) / elements
     start = p.row_start * min(1.0, elements / rows / PROGRAM)
     issued = (elements + rows * start) * per_element * p.row_instructions
@@ -86,18 +87,17 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machin
 def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
     """Rows picked from a table and summed: every element's address is computed, then HBM serves what L2 has not."""
     if elements <= output_elements(kernel) * 1.01:
-        moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+        moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
         started = blocks(output_elements(kernel), machine) / machine.block_rate
         time = machine.launch + machine.overlapped(moved.seconds, started)
         return Work(time=time, compute=started, memory=moved.seconds, dram_bytes=moved.dram_bytes)
     p = machine.parameters
     issued = elements * p.gather_instructions
-    touched = kernel.read_bytes + kernel.written_bytes
-    dram = touched * (1 - hit_share(kernel.read_bytes, kernel.written_bytes, machine))
-    memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
+    dram = missed_bytes(kernel.picked, machine) if kernel.picked else kernel.read_bytes + kernel.written_bytes
+    memory = dram / (machine.device.memory_bandwidth * p.picked_bandwidth)
     compute = issued / machine.instruction_rate
     return Work(
-        time=machine.launch + compute + memory, compute=compute, memory=memory, dram_bytes=dram, instructions=issued
+        time=_start(machine) + compute + memory, compute=compute, memory=memory, dram_bytes=dram, instructions=issued
     )
 
 

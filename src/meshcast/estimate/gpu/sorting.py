@@ -16,7 +16,7 @@ RADIX_BITS = 8
 def sort(kernel: Kernel, machine: Machine) -> Work:
     """Sorted rows, or the largest of each row."""
     shape = kernel.geometry
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine)
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     if not isinstance(shape, SortGeometry):
         return Work(time=machine.launch + moved.seconds, memory=moved.seconds, dram_bytes=moved.dram_bytes)
     p = machine.parameters

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from meshcast.estimate.gpu.elementwise import loop
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
+from meshcast.lower.kernel import Recency
 
 Array = npt.NDArray[np.float64]
 STEP_BYTES = 128
@@ -50,6 +51,7 @@ class Product:
     written: float
     peak: float  # FLOP/s of the matrix engine by the data sheet, less what this product cannot use
     split: bool = True
+    recency: Recency | None = None
 
 
 @functools.cache
@@ -76,7 +78,7 @@ def product_time(product: Product, machine: Machine) -> Work:
     generation = machine.generation
     fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
     step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
-    stages = np.clip(generation.shared_bytes / ((bm + bn) * STEP_BYTES), 2, MOST_STAGES)
+    stages = np.clip(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2, MOST_STAGES)
     step = np.maximum(step, p.load_cycles / stages)
     waves = np.ceil(tiles / machine.sms)
     # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
@@ -90,7 +92,7 @@ def product_time(product: Product, machine: Machine) -> Work:
     fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
 
     results = product.batch * product.m * product.n
-    once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream)
+    once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream, recency=product.recency)
     partial = np.where(splits > 1, splits * results * 4 / machine.cache_bandwidth, 0.0)
     stored = once.seconds * product.written / max(1.0, product.read + product.written) / waves
     moved = once.seconds + partial - stored

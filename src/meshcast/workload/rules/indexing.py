@@ -78,6 +78,7 @@ def _gathered(reading: OpReading, slice_shape: tuple[int, ...]) -> Cost:
             slice_shape=slice_shape,
             count=result.elements // max(1, math.prod(slice_shape)),
             is_sorted=flag(reading.op, "indices_are_sorted"),
+            skew=reading.skew,
         ),
     )
 
@@ -103,6 +104,7 @@ def _scatter(reading: OpReading) -> Cost:
             count=elements // max(1, math.prod(slice_shape)),
             unique=flag(reading.op, "unique_indices"),
             is_sorted=flag(reading.op, "indices_are_sorted"),
+            skew=reading.skew,
         ),
     )
 

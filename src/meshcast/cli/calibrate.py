@@ -1,0 +1,162 @@
+"""`meshcast calibrate`: measures a device, and lowers what was measured again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+
+if TYPE_CHECKING:
+    from meshcast.calibrate.request import Outcome, Request
+    from meshcast.calibrate.session import Progress
+
+INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
+Step = Callable[[int, int, str], None]
+
+
+def calibrate_command(
+    profile: Annotated[bool, typer.Option("--profile", help="Measure the device that JAX finds.")] = False,
+    relower: Annotated[
+        Path | None, typer.Option("--relower", metavar="FILE", help="Put our kernels of today beside a profile's rows.")
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Print the ids of the probes, in order, and leave.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="NAME.profile.jsonl.gz; goes on with it if it is there."),
+    ] = None,
+    on: Annotated[str | None, typer.Option("--on", metavar="NAME", help="What to call the device.")] = None,
+    minutes: Annotated[float, typer.Option("--minutes", help="Stop measuring after this long.")] = 8.5,
+    families: Annotated[str, typer.Option("--families", help="Only these, separated by commas.")] = "",
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first probes.", min=1)] = None,
+    keep_hlo: Annotated[
+        Path | None, typer.Option("--keep-hlo", metavar="DIR", help="Keep the optimized HLO of what has many kernels.")
+    ] = None,
+    device_file: Annotated[
+        Path | None,
+        typer.Option("--device-file", metavar="FILE", help="Where to write a device that the catalogue lacks."),
+    ] = None,
+    json: flags.Json = False,
+) -> None:
+    """Measures some 2,500 small programs on the device that JAX finds, for the profiled fidelity.
+
+    Ctrl-C leaves what is done in the file; the same command goes on from there.
+    """
+    from meshcast.calibrate.suite import suite
+    from meshcast.errors import UsageError
+
+    chosen = tuple(filter(None, (name.strip() for name in families.split(","))))
+    if sum((profile, relower is not None, listing)) != 1:
+        raise UsageError(
+            "say what to do", where="meshcast calibrate", fix="give one of --profile, --relower FILE and --list"
+        )
+    if listing:
+        for item in suite(chosen)[:limit]:
+            typer.echo(item.id)
+    elif relower is not None:
+        _relower(relower, json)
+    else:
+        from meshcast.calibrate.request import Request
+
+        request = Request(out=output, minutes=minutes, families=chosen, limit=limit, name=on, keep_hlo=keep_hlo)
+        _profile(request, device_file, json)
+
+
+def _profile(request: Request, device_file: Path | None, json: bool) -> None:
+    from meshcast.calibrate.device_file import write_device_file
+    from meshcast.calibrate.relower import relower_file
+    from meshcast.calibrate.request import run_request
+    from meshcast.cli.app import emit_json
+    from meshcast.hardware import device_names
+
+    with _progress("probes") as step:
+
+        def listen(progress: Progress) -> None:
+            note = f"{progress.stage}, {progress.failed} failed" if progress.failed else progress.stage
+            step(progress.done, progress.total, note)
+
+        try:
+            outcome = run_request(request, listen)
+        except KeyboardInterrupt:
+            print("meshcast: interrupted: what is done is kept, the same command goes on from there", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+    with _progress("lowered") as step:
+        _, not_lowered = relower_file(outcome.path, lambda done, total: step(done, total, ""))
+    written = device_file
+    if written is None and outcome.header.device not in device_names():
+        written = outcome.path.parent / f"{outcome.header.device}.toml"
+    if written is not None:
+        write_device_file(written, outcome.backend, outcome.header)
+    if json:
+        emit_json(_outcome_json(outcome, not_lowered, written))
+        return
+    typer.echo(outcome.text())
+    if not_lowered:
+        typer.echo(f"{not_lowered} of them could not be lowered; their rows say why")
+    if written is not None:
+        typer.echo(f"{written}: the device, as measured")
+
+
+def _outcome_json(outcome: Outcome, not_lowered: int, device_file: Path | None) -> dict[str, object]:
+    return {
+        "schema": "meshcast.calibration/1",
+        "file": str(outcome.path),
+        "device": outcome.header.device,
+        "rows": outcome.rows,
+        "failed": outcome.failed,
+        "by_clock": outcome.by_clock,
+        "not_lowered": not_lowered,
+        "left": outcome.left,
+        "device_file": str(device_file) if device_file else None,
+    }
+
+
+def _relower(path: Path, json: bool) -> None:
+    from meshcast.calibrate.relower import relower_file
+    from meshcast.cli.app import emit_json
+
+    with _progress("lowered") as step:
+        rows, failed = relower_file(path, lambda done, total: step(done, total, ""))
+    if json:
+        emit_json({"schema": "meshcast.calibration/1", "file": str(path), "rows": rows, "not_lowered": failed})
+    else:
+        typer.echo(f"{path}: {rows} rows, {failed} could not be lowered")
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Step]:
+    """A bar on stderr where a person is watching, else a line whenever the note changes and at every tenth."""
+    if not sys.stderr.isatty():
+        yield _lines(what)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, note="")
+        yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
+
+
+def _lines(what: str) -> Step:
+    last = ("", -1)
+
+    def step(done: int, total: int, note: str) -> None:
+        nonlocal last
+        now = (note, 10 * done // max(1, total))
+        if now != last:
+            print(f"{what}: {done}/{total} {note}".rstrip(), file=sys.stderr, flush=True)
+            last = now
+
+    return step

@@ -1,0 +1,42 @@
+"""Which lowering a program gets: modelled by our rules, compiled by the real compiler, or as it came."""
+
+from __future__ import annotations
+
+from meshcast.capture.program import Program
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Lowering
+from meshcast.lower.xla_gpu import why_not
+
+LOWERINGS = ("auto", "modelled", "compiled")
+
+
+def choose_lowering(asked: str, program: Program, device: Device, *, prefer_compiled: bool) -> Lowering:
+    """The lowering of a program on a device.
+
+    Args:
+        asked: One of `LOWERINGS`. `auto`: a program that came compiled stays as it is; else see `prefer_compiled`.
+        program: The captured program.
+        device: What it runs on.
+        prefer_compiled: Whether `auto` takes the compiler where it is installed and knows the device.
+
+    Raises:
+        UsageError: There is no such lowering.
+        UnsupportedError: The compiler is asked for and cannot be had.
+    """
+    if asked not in LOWERINGS:
+        raise UsageError(f"no lowering {asked!r}", where="--lowering", fix="one of " + ", ".join(LOWERINGS))
+    if asked == "modelled":
+        return "modelled"
+    if "meshcast.scheduled" in program.module.operation.attributes:
+        return "given"
+    if asked == "auto" and not prefer_compiled:
+        return "modelled"
+    why = why_not(program, device)
+    if why is None:
+        return "compiled"
+    if asked == "compiled":
+        raise UnsupportedError(
+            f"the compiled lowering cannot be had: {why}", where=program.name, fix="use --lowering modelled"
+        )
+    return "modelled"

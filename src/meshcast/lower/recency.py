@@ -1,0 +1,119 @@
+"""How much memory traffic lies between a kernel and the last use of what it reads: whether a cache can still hold it.
+
+The schedule is walked in launch order with a count of the bytes moved so far; a value's age is what was moved since it was
+last touched. Programs and loops are taken in their steady state: the walk starts from the end of a run before, and a
+body is aged in its second turn. What a kernel writes has the age of the same buffer's last use.
+Which age fits in a cache is the estimator's business: nothing here knows a size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Recency, Schedule, Step
+from meshcast.workload.graph import Tensor
+
+NEVER = 1 << 34  # an age beyond any cache: also that of what was never touched
+LEAST = 1 << 18  # ages below are none
+
+
+def with_recency(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
+    """The schedule with every kernel's `recency`."""
+    walk = _Walk(tensors=tensors)
+    walk.pass_over(schedule)
+    return walk.aged(schedule)
+
+
+def rounded_age(age: float) -> int:
+    """An age to half an octave, so that equal kernels of different layers stay equal."""
+    if age < LEAST:
+        return 0
+    return NEVER if age >= NEVER else round(2 ** (round(2 * math.log2(age)) / 2))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    tensors: Sequence[Tensor]
+    now: float = 0.0  # bytes moved so far
+    last: dict[int, float] = field(default_factory=dict)  # when a value was last touched, by the same count
+
+    def pass_over(self, schedule: Schedule) -> None:
+        """Moves on without recording."""
+        for step in schedule.steps:
+            self._visit(step)
+
+    def aged(self, schedule: Schedule) -> Schedule:
+        """Moves on and gives the steps their ages."""
+        return replace(schedule, steps=tuple([self._aged(step) for step in schedule.steps]))
+
+    def _visit(self, step: Step) -> None:
+        if isinstance(step, Kernel):
+            self._touch(step)
+        elif isinstance(step, LoopStep):
+            self._loop(step)
+        else:
+            for body in step.bodies:
+                self.pass_over(body)
+            self._written(step.writes)
+
+    def _aged(self, step: Step) -> Step:
+        if isinstance(step, Kernel):
+            recency = self._recency(step)
+            self._touch(step)
+            return replace(step, recency=recency)
+        if isinstance(step, LoopStep):
+            return replace(step, body=self._loop(step))
+        bodies = tuple([self.aged(body) for body in step.bodies])
+        self._written(step.writes)
+        return BranchStep(bodies=bodies, reads=step.reads, writes=step.writes)
+
+    def _loop(self, step: LoopStep) -> Schedule:
+        """A loop's body, aged in its second turn."""
+        body = step.body
+        for inside, outside in zip(body.inputs, step.reads, strict=False):
+            self._same(inside, outside)
+        started = self.now
+        self.pass_over(body)
+        turn = self.now - started
+        for inside, carried in zip(body.inputs, body.outputs, strict=False):
+            self._same(inside, carried)
+        second = self.now
+        aged = self.aged(body)
+        rest = max(0, step.trips - 2) * turn
+        self.now += rest
+        for value, touched in self.last.items():
+            if touched > second:
+                self.last[value] = touched + rest
+        for result, carried in zip(step.writes, body.outputs, strict=False):
+            self._same(result, carried)
+        return aged
+
+    def _same(self, value: int, other: int) -> None:
+        """Two names of one buffer."""
+        if other in self.last:
+            self.last[value] = self.last[other]
+
+    def _touch(self, kernel: Kernel) -> None:
+        self.now += kernel.read_bytes + kernel.written_bytes
+        for values in (kernel.reads, kernel.writes, kernel.updates):
+            self._written(values)
+
+    def _written(self, values: Sequence[int]) -> None:
+        for value in values:
+            self.last[value] = self.now
+
+    def _age(self, value: int) -> int:
+        return rounded_age(self.now - self.last.get(value, -math.inf))
+
+    def _recency(self, kernel: Kernel) -> Recency | None:
+        """Nothing where everything was just touched."""
+        stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
+        ages: dict[int, int] = {}
+        for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
+            if size:
+                age = NEVER if stepped and size < self.tensors[value].bytes else self._age(value)
+                ages[age] = ages.get(age, 0) + size
+        written = max((self._age(value) for value in kernel.writes), default=0)
+        return Recency(reads=tuple(sorted(ages.items())), written=written) if written or any(ages) else None

@@ -1,0 +1,70 @@
+"""Where XLA:GPU splits a product's K into parts that are added up afterwards.
+
+A pass before autotuning decides (splitk_rewriter.cc), by a cost in units of its own: for `s` parts, tiles of 128 x 128
+and `waves = max(1, tiles / slots)`, it weighs `max(flops of a tile * waves * c, bytes * m)` and, for `s > 1`, a launch and
+the bytes of the sum, `l + (partial + result) * r`. The least cost wins. The weights, per generation, are XLA's own
+(openxla/xla at 0c1ab89); so is that partial sums lie in the accumulator's type. All 71 products of the open ground
+truth that XLA keeps as such are split as this says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from meshcast.workload.graph import DTYPE_BITS, Gemm
+
+TILE = 128
+PARTS = tuple(1 << power for power in range(12))
+ACCUMULATED_BYTES = 4  # f32 and i32; f64 has its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitWeights:
+    """What a unit of work costs in the rewriter's own scale; a tile's FLOP costs 100."""
+
+    memory: float
+    summed: float
+    launch: float
+
+
+_WEIGHTS = {
+    "Hopper": SplitWeights(memory=0.194136, summed=193.1384, launch=4.36e7),
+    "Blackwell": SplitWeights(memory=0.0848863, summed=189.711, launch=1.21563e8),
+}
+_OLDER = SplitWeights(memory=0.0666955, summed=467.815, launch=5.65307e7)
+_FLOP = 100.0
+
+
+def partial_bytes(shape: Gemm, parts: int) -> int:
+    """Bytes of the partial results that wait to be added up."""
+    return parts * shape.batch * shape.m * shape.n * _accumulated(shape) if parts > 1 else 0
+
+
+def split_parts(shape: Gemm, cores: int, architecture: str) -> int:
+    """Into how many parts K is split on a GPU of `cores` SMs; 1: not at all."""
+    if "i32" in (shape.lhs_dtype, shape.rhs_dtype) or not shape.batch * shape.m * shape.n * shape.k:
+        return 1
+    weights = _WEIGHTS.get(architecture, _OLDER)
+    return min(PARTS, key=lambda parts: _cost(shape, parts, cores, weights))
+
+
+def _cost(shape: Gemm, parts: int, cores: int, weights: SplitWeights) -> float:
+    rows, columns = min(shape.m, TILE), min(shape.n, TILE)
+    tiles = parts * shape.batch * math.ceil(shape.m / TILE) * math.ceil(shape.n / TILE)
+    waves = max(1.0, tiles * rows * columns / (cores * TILE * TILE))
+    compute = 2 * rows * columns * math.ceil(shape.k / parts) * waves * _FLOP
+    results = shape.batch * shape.m * shape.n
+    width = _bytes(shape.out_dtype)
+    read = shape.batch * shape.k * (shape.m * _bytes(shape.lhs_dtype) + shape.n * _bytes(shape.rhs_dtype))
+    partial = partial_bytes(shape, parts)
+    whole = max(compute, (read + (partial or results * width)) * weights.memory)
+    return whole + (weights.launch + (partial + results * width) * weights.summed if partial else 0.0)
+
+
+def _bytes(dtype: str) -> float:
+    return DTYPE_BITS.get(dtype, 32) / 8
+
+
+def _accumulated(shape: Gemm) -> int:
+    return 8 if shape.out_dtype == "f64" else ACCUMULATED_BYTES

@@ -1,0 +1,117 @@
+"""The child process that holds XLA's CUDA compiler: 200 MB of native code that may abort, and must not abort ours.
+
+No GPU, driver or CUDA runtime is needed, and no `jax`: the plugin is loaded by jaxlib, a topology made from the target's
+description, and programs compiled for that.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxlib import _jax, xla_client
+from jaxlib.mlir import passmanager
+
+from meshcast.capture.mlir import ir, make_context
+from meshcast.child import serve
+from meshcast.partition.rewrites import scans_to_windows
+
+PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
+TOOLKITS = ("nvidia.cuda_nvcc", "nvidia.cu13")
+
+
+@functools.cache
+def _plugin() -> Any:
+    """The compiler, loaded once."""
+    for name in PLUGINS:
+        library = _folder(name)
+        if library is not None and (library / "xla_cuda_plugin.so").is_file():
+            found = xla_client.load_pjrt_plugin_dynamically("cuda", str(library / "xla_cuda_plugin.so"))
+            xla_client.initialize_pjrt_plugin("cuda")
+            return found
+    raise RuntimeError("no XLA CUDA plugin is installed")
+
+
+def _folder(package: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
+    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return Path(locations[0]) if locations else None
+
+
+def compile_module(data: bytes, *, target: str, topology: str, devices: int, flags: Mapping[str, str]) -> bytes:
+    """JSON of the optimised, scheduled HLO of one device's program, and what its buffers take."""
+    described: Any = xla_client.make_c_api_device_topology(_plugin(), "", target_config=target, topology=topology)
+    topology_devices = described._make_compile_only_devices()
+    client: Any = topology_devices[0].client
+    listed = _jax.DeviceList(tuple(topology_devices[:devices]))
+    options = _options(devices, flags)
+    with make_context(), ir.Location.unknown():
+        module: Any = ir.Module.parse(data)
+        try:
+            found = client.compile(module, listed, options)
+        except Exception as error:
+            if "Failed to serialize StableHLO" not in str(error):
+                raise
+            _spell_out(module)
+            found = client.compile(module, listed, options)
+    memory = found.get_compiled_memory_stats()
+    return json.dumps(
+        {
+            "hlo": found.hlo_modules()[0].to_string(),
+            "arguments": memory.argument_size_in_bytes,
+            "outputs": memory.output_size_in_bytes,
+            "temporaries": memory.temp_size_in_bytes,
+            "aliased": memory.alias_size_in_bytes,
+        }
+    ).encode()
+
+
+def _spell_out(module: Any) -> None:
+    """What a newer JAX writes and this compiler's format lacks, in older terms: scans and composites."""
+    scans_to_windows(module)
+    passmanager.PassManager.parse("builtin.module(func.func(stablehlo-legalize-composite-to-call))").run(
+        module.operation
+    )
+
+
+def _options(devices: int, flags: Mapping[str, str]) -> Any:
+    """One program over all devices, Shardy first, as `jax.jit` asks for."""
+    options: Any = xla_client.CompileOptions()
+    build = options.executable_build_options
+    assignment = xla_client.DeviceAssignment.create(np.arange(devices).reshape(1, devices))
+    options.num_replicas = build.num_replicas = 1
+    options.num_partitions = build.num_partitions = devices
+    options.device_assignment = build.device_assignment = assignment
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    build.allow_spmd_sharding_propagation_to_parameters = [True]
+    build.allow_spmd_sharding_propagation_to_output = [True]
+    toolkit = next((found for name in TOOLKITS if (found := _folder(name)) is not None), None)
+    if toolkit is not None:  # libdevice and ptxas; a CUDA toolkit in its usual place is found without
+        build.debug_options.xla_gpu_cuda_data_dir = str(toolkit)
+    options.env_option_overrides = list(flags.items())
+    return options
+
+
+def answer(request: dict[str, Any], data: bytes) -> bytes:
+    """One request: target description, topology, number of devices, flags; and the module's bytecode."""
+    return compile_module(
+        data,
+        target=request["target"],
+        topology=request["topology"],
+        devices=request["devices"],
+        flags=request["flags"],
+    )
+
+
+if __name__ == "__main__":
+    serve(answer)

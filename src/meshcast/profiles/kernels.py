@@ -1,0 +1,125 @@
+"""Kernels as JSON: everything a kernel's cost depends on, in few characters, and back."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from meshcast.errors import InputError, UnsupportedError
+from meshcast.lower.kernel import Kernel, KernelKind, Recency
+from meshcast.workload.graph import (
+    Attention,
+    Convolution,
+    Gemm,
+    Geometry,
+    Indexed,
+    Reduction,
+    SortGeometry,
+    Tensor,
+    Window,
+)
+
+# By the name they have in a file.
+GEOMETRIES: dict[str, type[Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention]] = {
+    "gemm": Gemm,
+    "convolution": Convolution,
+    "reduction": Reduction,
+    "indexed": Indexed,
+    "window": Window,
+    "sort": SortGeometry,
+    "attention": Attention,
+}
+_NAMES = {cls: name for name, cls in GEOMETRIES.items()}
+# Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
+LEFT_OUT = frozenset({"reads", "operand_bytes", "writes", "location", "recomputed"})
+_SHAPED = frozenset(
+    {"kind", "updates", "geometry", "picked", "flags", "ops", "recency"}
+)  # written in a form of their own
+_PLAIN = tuple(f.name for f in fields(Kernel) if f.name not in LEFT_OUT | _SHAPED)
+_DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.default is not MISSING}
+
+
+def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
+    """A kernel without what has its default; `updates` only says whether there are any.
+
+    Raises:
+        UnsupportedError: It is a collective, whose cost is the network's.
+    """
+    found: dict[str, Any] = {"kind": kernel.kind.value}
+    for name in _PLAIN:
+        value = getattr(kernel, name)
+        if name not in _DEFAULTS or value != _DEFAULTS[name]:
+            found[name] = int(value) if isinstance(value, float) and value.is_integer() else value
+    if kernel.updates:
+        found["updates"] = True
+    if kernel.flags:
+        found["flags"] = sorted(kernel.flags)
+    if kernel.ops:
+        found["ops"] = list(kernel.ops)
+    if kernel.geometry is not None:
+        found["geometry"] = _geometry_to_json(kernel.geometry)
+    if kernel.picked is not None:
+        found["picked"] = _geometry_to_json(kernel.picked)
+    if kernel.recency is not None:
+        found["recency"] = [kernel.recency.reads, kernel.recency.written]
+    return found
+
+
+def _geometry_to_json(geometry: Geometry) -> dict[str, Any]:
+    name = _NAMES.get(type(geometry))  # type: ignore[arg-type]
+    if name is None:
+        raise UnsupportedError(f"a profile has no place for a {type(geometry).__name__.lower()}")
+    values = {f.name: getattr(geometry, f.name) for f in fields(geometry)}
+    if isinstance(geometry, Indexed):
+        values["table"] = [geometry.table.shape, geometry.table.dtype]
+    return {"is": name, **values}
+
+
+def kernel_from_json(value: dict[str, Any]) -> Kernel:
+    """What `kernel_to_json` wrote: a kernel with an equal `cost_key`.
+
+    Raises:
+        InputError: It has a field that kernels do not have: another version wrote it.
+    """
+    rest = dict(value)
+    try:
+        return Kernel(
+            kind=KernelKind(rest.pop("kind")),
+            updates=(0,) if rest.pop("updates", False) else (),
+            flags=frozenset(rest.pop("flags", ())),
+            ops=tuple(rest.pop("ops", ())),
+            geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
+            picked=_picked(rest.pop("picked")) if "picked" in rest else None,
+            recency=_recency(rest.pop("recency")) if "recency" in rest else None,
+            name=rest.pop("name", ""),
+            **rest,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"a kernel that this version cannot read: {error}", fix="lower it again: meshcast calibrate --relower FILE"
+        ) from error
+
+
+def _picked(value: dict[str, Any]) -> Indexed:
+    found = _geometry_from_json(value)
+    if not isinstance(found, Indexed):
+        raise ValueError(f"{value['is']!r} picks nothing")
+    return found
+
+
+def _recency(value: list[Any]) -> Recency:
+    reads, written = value
+    return Recency(reads=_tuples(reads), written=written)
+
+
+def _geometry_from_json(value: dict[str, Any]) -> Geometry:
+    rest = {name: _tuples(item) for name, item in value.items() if name != "is"}
+    if value["is"] == "indexed":
+        shape, dtype = rest["table"]
+        rest["table"] = Tensor(shape, dtype)
+    return GEOMETRIES[value["is"]](**rest)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as the tuples they were."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

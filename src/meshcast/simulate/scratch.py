@@ -1,0 +1,91 @@
+"""Memory that a kernel needs besides its operands and results: library workspaces, partial sums, transposed operands.
+
+XLA gives every call of a library a workspace as a further result, alive while the call runs:
+ - cuBLAS: 32 MiB from Hopper on, 4 MiB before (matmul_utils / gemm_rewriter.cc);
+ - cuDNN attention, backward: dQ in f32 and a row sum per query;
+ - cuDNN convolutions: what `lower/convolutions.py` pads there.
+A product whose K is split has its partial sums (`lower/splits.py`), a product of bytes that are not K-major a transposed
+copy, a small vector-matrix product its single products. Sorts work on a copy.
+
+Whether a product goes to cuBLAS or stays XLA's own Triton kernel is found out by timing both. What the ground truth shows
+of it, and what is taken here: small products, few rows, and rows that are not a multiple of 16 bytes, stay with Triton; f32
+(TF32) and 1-byte products go to cuBLAS; of the others those with a large result or a long K, where its clusters and
+persistent tiles tell, and those whose 128 x 128 tiles leave SMs idle. It is right for 76 of the 81 measured products.
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.estimate.gpu.gemm import ALIGNMENT, width
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.products import is_summed
+from meshcast.lower.splits import TILE, partial_bytes, split_parts
+from meshcast.workload.graph import Attention, Convolution, Gemm, SortGeometry
+
+WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
+WORKSPACE_BEFORE = 4 * 2**20
+FEW_ROWS = 64
+SMALL_PRODUCT, SMALL_BYTE_PRODUCT = 2**29, 2**33  # multiply-adds; of 1-byte operands
+LARGE_RESULT = 16_000_000  # elements
+LONG_K, SHORT_K = 7000, 1000
+FILLED = 0.95  # share of the SMs that tiles keep busy
+
+
+def scratch_bytes(kernel: Kernel, device: Device) -> int:
+    """Bytes that a kernel needs while it runs, beyond its operands and results."""
+    if device.kind != "gpu":
+        return 0
+    match kernel.geometry:
+        case Gemm() as shape if kernel.kind is KernelKind.GEMM:
+            return _product(kernel, shape, device)
+        case Attention() as shape if shape.backward:
+            rows = shape.batch * shape.heads * shape.q_len
+            return 4 * rows * (shape.head_dim + 1)
+        case SortGeometry(top=None):
+            return kernel.written_bytes
+    return 0
+
+
+def is_library_call(kernel: Kernel, device: Device) -> bool:
+    """Whether a kernel is a library's: its result comes with a workspace, and nobody can be written over it."""
+    if isinstance(kernel.geometry, Gemm):
+        return calls_cublas(kernel, kernel.geometry, device)
+    return isinstance(kernel.geometry, Convolution | Attention)
+
+
+def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
+    """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not."""
+    if kernel.vector_flops or device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape):
+        return False
+    element = width(shape.lhs_dtype)
+    lhs = (shape.k if shape.lhs_contracting_minor else shape.m) * element
+    rhs = (shape.k if shape.rhs_contracting_minor else shape.n) * width(shape.rhs_dtype)
+    if min(shape.m, shape.n) < FEW_ROWS or lhs % ALIGNMENT or rhs % ALIGNMENT:
+        return False
+    results = shape.batch * shape.m * shape.n
+    if results * shape.k < (SMALL_BYTE_PRODUCT if element < 2 else SMALL_PRODUCT):
+        return False
+    if element != 2 or results >= LARGE_RESULT or shape.k >= LONG_K:
+        return True
+    if shape.k < SHORT_K:
+        return False
+    parts = split_parts(shape, device.cores, device.architecture)
+    tiles = parts * shape.batch * math.ceil(shape.m / TILE) * math.ceil(shape.n / TILE)
+    return min(shape.m, shape.n) > TILE and tiles < FILLED * math.ceil(tiles / device.cores) * device.cores
+
+
+def _product(kernel: Kernel, shape: Gemm, device: Device) -> int:
+    if is_summed(shape):
+        return int(shape.batch * shape.m * shape.n * shape.k * width(shape.lhs_dtype))
+    parts = split_parts(shape, device.cores, device.architecture)
+    partial = partial_bytes(shape, parts)
+    if not calls_cublas(kernel, shape, device):
+        return partial
+    workspace = WORKSPACE if device.architecture in ("Hopper", "Blackwell") else WORKSPACE_BEFORE
+    if width(shape.lhs_dtype) > 1:
+        return partial + workspace
+    transposed = 0 if shape.lhs_contracting_minor else shape.batch * shape.m * shape.k
+    transposed += 0 if shape.rhs_contracting_minor else shape.batch * shape.k * shape.n
+    return partial + workspace + transposed

@@ -1,0 +1,107 @@
+"""What kernels need besides their values: workspaces, partial sums, copies; numbers from measured programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshcast.hardware import load_device
+from meshcast.lower import Kernel, KernelKind
+from meshcast.lower.splits import PARTS, partial_bytes, split_parts
+from meshcast.simulate.memory import peak_memory
+from meshcast.simulate.scratch import is_library_call, scratch_bytes
+from meshcast.workload.graph import Attention, Gemm, SortGeometry
+from tests.simulate.schedules import program, schedule
+
+H200, A100, TPU = (load_device(name) for name in ("h200", "a100-sxm-80gb", "tpu-v5e"))
+MIB = 2**20
+
+
+def product(m: int, n: int, k: int, dtype: str = "bf16", out: str = "", batch: int = 1) -> Gemm:
+    return Gemm(
+        batch=batch, m=m, n=n, k=k, lhs_dtype=dtype, rhs_dtype=dtype, out_dtype=out or dtype,
+        lhs_contracting_minor=True, rhs_contracting_minor=False,
+    )  # fmt: skip
+
+
+def kernel(shape: Gemm, **more: object) -> Kernel:
+    fields: dict[str, object] = {"dtype": shape.lhs_dtype, "matrix_flops": 1.0, "geometry": shape}
+    return Kernel(name="gemm", kind=KernelKind.GEMM, **(fields | more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ((256, 256, 256), 4), ((1024, 1024, 1024), 1), ((16, 4096, 4096), 8), ((16, 11008, 4096), 4),
+        ((128, 11008, 4096), 2), ((64, 64, 65536), 128), ((512, 2048, 8192), 2), ((16, 32000, 4096), 1),
+    ],
+)  # fmt: skip
+def test_k_is_split_as_on_an_h200(sizes: tuple[int, int, int], parts: int) -> None:
+    assert split_parts(product(*sizes), H200.cores, H200.architecture) == parts
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    m=st.integers(1, 4096),
+    n=st.integers(1, 4096),
+    k=st.integers(1, 65536),
+    architecture=st.sampled_from(["Hopper", "Ampere"]),
+)
+def test_any_product_is_split_into_a_power_of_two(m: int, n: int, k: int, architecture: str) -> None:
+    assert split_parts(product(m, n, k), 132, architecture) in PARTS
+    assert partial_bytes(product(m, n, k), 1) == 0
+
+
+def test_a_split_product_holds_its_partial_sums_in_f32() -> None:
+    assert scratch_bytes(kernel(product(16, 4096, 4096)), H200) == 8 * 16 * 4096 * 4
+
+
+def test_cublas_has_a_workspace_by_generation_and_tritons_kernels_none() -> None:
+    large = kernel(product(8192, 8192, 8192))
+    assert scratch_bytes(large, H200) == 32 * MIB
+    assert scratch_bytes(large, A100) == 4 * MIB
+    assert scratch_bytes(large, TPU) == 0
+    assert scratch_bytes(replace(large, vector_flops=1.0), H200) == 0  # with an epilogue of XLA's own
+    assert scratch_bytes(kernel(product(2048, 2048, 2048)), H200) == 0
+
+
+def test_byte_products_transpose_what_is_not_k_major() -> None:
+    assert scratch_bytes(kernel(product(2048, 11008, 4096, "i8", "i32")), H200) == 32 * MIB + 11008 * 4096
+
+
+def test_a_small_vector_product_writes_its_products() -> None:
+    assert scratch_bytes(kernel(product(1, 3072, 768)), H200) == 3072 * 768 * 2
+
+
+def test_attention_accumulates_dq_in_f32_and_sorts_work_on_a_copy() -> None:
+    shape = Attention(
+        batch=1, heads=32, kv_heads=32, q_len=4096, kv_len=4096, head_dim=128, dtype="bf16", causal=True, backward=True
+    )
+    backward = Kernel(name="attention", kind=KernelKind.ATTENTION, dtype="bf16", geometry=shape)
+    assert scratch_bytes(backward, H200) == 32 * 4096 * 128 * 4 + 32 * 4096 * 4
+    assert scratch_bytes(replace(backward, geometry=replace(shape, backward=False)), H200) == 0
+    rows = SortGeometry(length=1024, batch=1024, operands=1)
+    sort = Kernel(name="sort", kind=KernelKind.SORT, dtype="f32", written_bytes=4 * MIB, geometry=rows)
+    assert scratch_bytes(sort, H200) == 4 * MIB
+
+
+def test_nothing_is_written_over_a_library_calls_result() -> None:
+    library, triton = kernel(product(8192, 8192, 8192)), kernel(product(2048, 2048, 2048))
+    assert is_library_call(library, H200)
+    assert not is_library_call(triton, H200)
+
+    def temporaries(first: Kernel) -> int:
+        steps = [
+            replace(first, reads=(0,), writes=(1,)),
+            Kernel(name="relu", kind=KernelKind.LOOP_FUSION, dtype="bf16", reads=(1,), writes=(2,)),
+            replace(first, reads=(2,), writes=(3,)),
+        ]
+        return peak_memory(program(schedule(steps, [0], [3])), H200).temporaries
+
+    # The pass reuses a Triton product's buffer; beside cuBLAS's it needs its own, and that is less than the workspace.
+    value = program(schedule([], [0], [0])).tensors[0].bytes
+    assert temporaries(triton) == value
+    assert temporaries(library) == 32 * MIB + value

@@ -80,6 +80,12 @@ def test_quantisation_is_taken_away_and_rows_of_little_else_are_left_out(root: P
     assert found.seconds[f8] == pytest.approx([110e-6 - 8e-6 - 2e-6])
 
 
+def test_how_much_quantisation_a_row_may_hold_can_be_chosen(root: Path) -> None:
+    """The small product: 12 us, of which 8 are quantisation."""
+    found = products("h200", root=root, most_quantisation=0.7)
+    assert found.seconds[found.dtype == "f8E4M3FN"] == pytest.approx([100e-6, 4e-6])
+
+
 def test_types_that_no_program_can_ask_for_and_failed_rows_are_left_out(root: Path) -> None:
     assert sorted(products("h200", root=root).dtype.tolist()) == ["bf16", "bf16", "f8E4M3FN"]
 
@@ -130,10 +136,12 @@ def test_an_attention_kernel_counts_half_of_the_scores_under_a_causal_mask(root:
     assert kernel.read_bytes == 2 * 8 * 1024 * 128 * (32 + 2 * 8)
 
 
-def test_weights_that_take_turns_are_cold(root: Path) -> None:
-    """4096 x 4096 in bf16 is 32 MiB: two copies sweep 64 MiB, more than a part of the H200's L2 of 60 MiB holds."""
+def test_weights_that_take_turns_grow_old(root: Path) -> None:
+    """4096 x 4096 in bf16 is 32 MiB, of which two copies exceed the H200's 60 MiB of L2; in f8 it takes four."""
     calls = list(product_kernels(H200, products("h200", root=root)))
-    assert [(c.calls, "cold" in c.kernel.flags) for c in calls] == [(24, True), (48, True)]
+    recencies = [c.kernel.recency for c in calls]
+    assert [c.calls for c in calls] == [24, 48]
+    assert [r.reads[1] for r in recencies if r is not None] == [(32 * MIB, 32 * MIB), (48 * MIB, 16 * MIB)]
     assert calls[0].run_seconds == pytest.approx(24 * 14.7e-6)
     assert weight_copies("trtllm", 4 * MIB, 60 * MIB) == 5  # 20 MiB in all, which stay
     assert weight_copies("vllm", 2**30, 60 * MIB) == 6

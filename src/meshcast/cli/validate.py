@@ -22,7 +22,7 @@ Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)]
-SILICON_DEVICES = ("h200", "h100-sxm", "a100-sxm-80gb", "b200", "l40s")
+SILICON_DEVICES = ("h200", "h100-sxm", "a100-sxm-80gb", "b200", "l40s", "gb200", "gb300")
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
@@ -155,6 +155,12 @@ def silicon_command(
     fidelity: Annotated[
         str, typer.Option("--fidelity", help="An estimator; auto: analytical, which has not read the tables.")
     ] = "auto",
+    framework: Annotated[
+        str | None, typer.Option("--framework", help="Whose tables: trtllm, vllm, sglang; by default the plainest.")
+    ] = None,
+    quantisation: Annotated[
+        float, typer.Option("--quantisation", help="Share of an f8 row that quantisation may take.", min=0, max=1)
+    ] = 0.25,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
     json: flags.Json = False,
 ) -> None:
@@ -166,7 +172,14 @@ def silicon_command(
     from meshcast.validate.silicon import validate_silicon
     from meshcast.validate.silicon_page import SiliconSummary, print_silicon, silicon_page
 
-    asked = validate_silicon(_names(on), ops=_names(ops), sample=sample, fidelity=fidelity)
+    asked = validate_silicon(
+        _names(on),
+        ops=_names(ops),
+        sample=sample,
+        fidelity=fidelity,
+        framework=framework,
+        most_quantisation=quantisation,
+    )
     rows = []
     for row in asked:
         rows.append(row)
@@ -175,6 +188,7 @@ def silicon_command(
     summary = SiliconSummary(rows=tuple(rows))
     if markdown is not None:
         command = f"meshcast validate silicon --on {on} --ops {ops} --sample {sample} --fidelity {fidelity}"
+        command += f" --quantisation {quantisation:g}" + (f" --framework {framework}" if framework else "")
         _write(markdown, silicon_page(summary, command=command, page=markdown))
     if json:
         emit_json(summary.to_json())

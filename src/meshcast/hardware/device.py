@@ -15,6 +15,11 @@ Kind = Literal["gpu", "tpu", "cpu"]
 # Operand types that peaks are given for; f8, f6 and f4 stand for all formats of that width.
 DTYPES = ("f64", "f32", "tf32", "bf16", "f16", "f8", "f6", "f4", "i32", "i8", "i4")
 
+# The share of a cache that a cyclic sweep of reads may span with half of them hitting, by the cache's parts: an L40's L2 is
+# one part, those of A100, H100 and H200 are two, which begin to miss at 0.7 (gpu-benches, gpu-l2-cache,
+# https://github.com/te42kyfo/gpu-benches).
+REACH_OF_ONE_PART, REACH_OF_TWO_PARTS = 1.05, 0.85
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -68,7 +73,7 @@ class Device:
         clock_hz: The highest (boost) clock.
         peak_clock_hz: The clock at which the peaks hold; vendors quote some of them below the highest clock.
         cache_bytes: The cache shared by all cores next to memory: L2, Infinity Cache, VMEM or CMEM.
-        cache_partitions: Parts of that cache that each keep their own copy of what their cores read; 1 where all share it.
+        cache_partitions: Parts of that cache, each next to some of the cores; 1 where all are as near.
         launch_latency_s: Fixed cost of one kernel on the device, apart from its work.
         idle_watts: Power drawn by a card that is on and does nothing; None where it was not measured.
         energy: Measured energy per FLOP and byte; None where it was not measured.
@@ -116,6 +121,11 @@ class Device:
             ("cores", f"{self.cores} at {self.clock_hz / 1e9:.2f} GHz"),
             ("power", f"{self.tdp_watts:.0f} W"),
         ]
+
+    @property
+    def cache_reach(self) -> float:
+        """Bytes that can be read again and again with half of the reads hitting the cache."""
+        return self.cache_bytes * (REACH_OF_ONE_PART if self.cache_partitions == 1 else REACH_OF_TWO_PARTS)
 
     def matrix_peak(self, dtype: str) -> float:
         """Dense FLOP/s of the matrix engine on `dtype` operands.

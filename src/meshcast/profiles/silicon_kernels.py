@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshcast.hardware import Device, load_device
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.products import is_summed
 from meshcast.profiles.silicon_tables import Attentions, Measured, Products, attentions, products
 from meshcast.workload.graph import DTYPE_BITS, Attention, Gemm, Tensor
 from meshcast.workload.rules.attention import FORWARD_VECTOR_FLOPS, attended
 
 REPLAYS = 12  # of a captured graph: three calls and three replays to warm up, then six that are timed
-# A sweep over copies that together are this many times as large as a part of the cache finds next to nothing in it.
-SWEEP = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +50,18 @@ def silicon_kernels(device: str | Device, root: Path | None = None) -> list[tupl
 
 
 def product_kernels(device: Device, rows: Products) -> Iterator[SiliconKernel]:
-    """Products as kernels, `cold` where copies of the weights swept the cache; none of those that XLA does not leave to
-    a library.
+    """Products as kernels, weights as old as their copies make them; none of those that XLA does not leave to a library.
 
     Args:
         device: What they were measured on.
         rows: The products.
     """
-    part = device.cache_bytes / device.cache_partitions
     for m, n, k, dtype, seconds in zip(
         rows.m.tolist(), rows.n.tolist(), rows.k.tolist(), rows.dtype.tolist(), rows.seconds.tolist(), strict=True
     ):
         weights = n * k * DTYPE_BITS[dtype] // 8
         copies = weight_copies(rows.source.framework, weights, device.cache_bytes)
-        kernel = product_kernel(m, n, k, dtype, cold=copies * weights > SWEEP * part)
+        kernel = product_kernel(m, n, k, dtype, age=(copies - 1) * weights)
         assert isinstance(kernel.geometry, Gemm)
         if not is_summed(kernel.geometry):
             yield SiliconKernel(kernel=kernel, seconds=seconds, calls=REPLAYS * copies, source=rows.source)
@@ -76,8 +72,16 @@ def weight_copies(framework: str, weights: int, cache: float) -> int:
     return max(1, min(5, math.ceil(cache / weights))) if framework == "trtllm" else 6
 
 
-def product_kernel(m: int, n: int, k: int, dtype: str, *, cold: bool = False) -> Kernel:
-    """The kernel of `x @ w.T` with `x` of `m x k`, `w` of `n x k`; f8 operands give bf16."""
+def product_kernel(m: int, n: int, k: int, dtype: str, *, age: int = 0) -> Kernel:
+    """The kernel of `x @ w.T` with `x` of `m x k`, `w` of `n x k`; f8 operands give bf16.
+
+    Args:
+        m: Rows.
+        n: Columns.
+        k: Length of the sums.
+        dtype: Of the operands.
+        age: Bytes moved since the weights were last read; the activations and the result's buffer were just used.
+    """
     out = dtype if dtype in ("bf16", "f16") else "bf16"
     lhs, rhs, result = (Tensor((m, k), dtype), Tensor((n, k), dtype), Tensor((m, n), out))
     geometry = Gemm(
@@ -101,7 +105,7 @@ def product_kernel(m: int, n: int, k: int, dtype: str, *, cold: bool = False) ->
         operand_bytes=(lhs.bytes, rhs.bytes),
         geometry=geometry,
         elements=result.elements,
-        flags=frozenset({"cold"}) if cold else frozenset(),
+        recency=Recency(reads=((0, lhs.bytes), (age, rhs.bytes))) if age else None,
     )
 
 

@@ -84,12 +84,15 @@ class Collectives:
 Columns = TypeVar("Columns", Products, Attentions, Collectives)
 
 
-def products(device: str, framework: str = "trtllm", root: Path | None = None) -> Products:
+def products(
+    device: str, framework: str = "trtllm", root: Path | None = None, *, most_quantisation: float = MOST_QUANTISATION
+) -> Products:
     """Matrix products; the quantisation of fp8 operands is taken away.
 
     Args:
         device: A device of the catalogue.
         framework: `trtllm`, `vllm` or `sglang`.
+        most_quantisation: The share of its latency that a row's quantisation may take.
         root: The folder of all systems; the installed package's by default.
 
     Raises:
@@ -111,7 +114,7 @@ def products(device: str, framework: str = "trtllm", root: Path | None = None) -
     if quantised.any():
         spent = _quantisation(rows, device, framework, root)
         left = np.where(quantised, rows.seconds - spent, rows.seconds)
-        rows = _only(replace(rows, seconds=left), left >= (1 - MOST_QUANTISATION) * rows.seconds)
+        rows = _only(replace(rows, seconds=left), (left > 0) & (left >= (1 - most_quantisation) * rows.seconds))
     return replace(rows, dtype=_renamed(rows.dtype, PRODUCT_DTYPES))
 
 

@@ -21,7 +21,7 @@ from meshcast.estimate.estimator import Clocks, Estimates
 from meshcast.estimate.power import settled_clock
 from meshcast.hardware import Device, resolve
 from meshcast.profiles.silicon_kernels import SiliconKernel, attention_kernels, product_kernels
-from meshcast.profiles.silicon_tables import attentions, products
+from meshcast.profiles.silicon_tables import MOST_QUANTISATION, attentions, products
 from meshcast.validate.programs import Row
 from meshcast.workload.graph import Attention, Gemm
 
@@ -60,6 +60,8 @@ def validate_silicon(
     ops: Sequence[str] = ("gemm",),
     sample: int = 500,
     fidelity: str = "auto",
+    framework: str | None = None,
+    most_quantisation: float = MOST_QUANTISATION,
     root: Path | None = None,
 ) -> Iterator[SiliconRow]:
     """Rows of a sample of each device's tables, per op and type.
@@ -69,12 +71,15 @@ def validate_silicon(
         ops: Some of `OPS`.
         sample: Rows per device, op and type, shared out evenly among sizes; where a size has fewer, there are fewer.
         fidelity: An estimator; `auto` is `analytical`, since `profiled` may have read these very tables.
+        framework: Whose tables; by default those that hold the least besides the op (`profiles.silicon`).
+        most_quantisation: The share of its latency that the quantisation of an f8 product's operand may take.
         root: The tables' folder; the installed package's by default.
 
     Raises:
         UnsupportedError: the tables are not installed, or there are none of a device.
         UsageError: an unknown op or estimator.
     """
+    read = partial(_calls, framework=framework, most_quantisation=most_quantisation, root=root)
     for op in ops:
         if op not in OPS:
             raise UsageError(f"no op {op!r} among the silicon tables", where="--ops", fix=nearest(op, OPS))
@@ -82,19 +87,22 @@ def validate_silicon(
     for name in devices:
         device = resolve(name).device
         for op in ops:
-            for label, calls in _calls(device, op, root):
+            for label, calls in read(device, op):
                 for row, call in _judge(f"{device.name} {label}", sampled(calls, sample), device, estimator):
                     source = str(call.source)
                     yield SiliconRow(row=row, device=device.name, op=op, size=size_of(call), source=source)
 
 
-def _calls(device: Device, op: str, root: Path | None) -> Iterator[tuple[str, list[SiliconKernel]]]:
+def _calls(
+    device: Device, op: str, *, framework: str | None, most_quantisation: float, root: Path | None
+) -> Iterator[tuple[str, list[SiliconKernel]]]:
     """Calls of an op by what they are called in the tables' groups."""
     if op == "gemm":
-        yield from _by_dtype("gemm", product_kernels(device, products(device.name, root=root)))
+        rows = products(device.name, framework or "trtllm", root, most_quantisation=most_quantisation)
+        yield from _by_dtype("gemm", product_kernels(device, rows))
         return
-    context = attentions(device.name, "context", root=root)
-    generation = attentions(device.name, "generation", root=root)
+    context = attentions(device.name, "context", framework or "sglang", root)
+    generation = attentions(device.name, "generation", framework or "sglang", root)
     yield from _by_dtype("context", attention_kernels(context))
     yield from _by_dtype("generation", attention_kernels(generation))
 

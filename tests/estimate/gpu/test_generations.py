@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.gpu import GpuAnalytical
-from meshcast.estimate.gpu.machine import GENERATIONS, Machine
+from meshcast.estimate.gpu.machine import Machine
 from meshcast.estimate.gpu.memory import hit_share
 from meshcast.estimate.gpu.parameters import shipped_calibration
 from meshcast.estimate.gpu.tiles import Product, product_time
@@ -59,8 +59,10 @@ def test_latencies_follow_the_clock() -> None:
 @settings(max_examples=40, deadline=None)
 def test_more_shared_memory_is_never_slower(m: int, n: int, k: int) -> None:
     ada = machine("l40s")
-    more = Machine(device=replace(ada.device, architecture="Ampere"), parameters=PARAMETERS)
-    assert GENERATIONS["Ampere"].shared_bytes > GENERATIONS["Ada Lovelace"].shared_bytes
+    assert ada.device.core is not None
+    assert ada.shared_bytes == 100 * 1024
+    core = replace(ada.device.core, shared_memory_bytes=164 * 1024)
+    more = Machine(device=replace(ada.device, core=core), parameters=PARAMETERS)
     wanted = product(m, n, k, 362e12)
     assert product_time(wanted, more).time <= product_time(wanted, ada).time * (1 + 1e-12)
 
@@ -79,12 +81,12 @@ def test_more_rows_and_a_longer_sum_are_never_much_faster(m: int, n: int, k: int
     assert product_time(product(m, n, 2 * k, 989e12), gpu).time >= 0.999 * time
 
 
-def test_a_cache_in_one_part_holds_twice_the_share() -> None:
+def test_a_cache_in_one_part_holds_more_of_its_capacity() -> None:
     h200 = machine("h200")
     whole = Machine(device=replace(h200.device, cache_partitions=1), parameters=PARAMETERS)
-    assert h200.device.cache_partitions == 2
-    assert hit_share(30 * MIB, 0, h200) == pytest.approx(hit_share(60 * MIB, 0, whole))
-    assert load_device("l40s").cache_partitions == 1
+    assert h200.device.cache_reach == pytest.approx(0.85 * 60 * MIB)
+    assert hit_share(0.85 * 40 * MIB, 0, h200) == pytest.approx(hit_share(1.05 * 40 * MIB, 0, whole))
+    assert load_device("l40s").cache_reach == pytest.approx(1.05 * 96 * MIB)
 
 
 def test_an_a100_keeps_its_clock_and_a_b200_does_not() -> None:
@@ -93,5 +95,9 @@ def test_an_a100_keeps_its_clock_and_a_b200_does_not() -> None:
     assert 0.6 < clock_share(load_device("b200"), "sustained") < clock_share(load_device("b200"), "burst") < 0.85
 
 
-def test_an_unknown_architecture_gets_the_least_shared_memory() -> None:
-    assert machine("mi300x").generation.shared_bytes <= min(g.shared_bytes for g in GENERATIONS.values())
+def test_a_device_without_facts_of_its_cores_gets_little_shared_memory_and_no_clusters() -> None:
+    amd = machine("mi300x")
+    assert amd.shared_bytes == 64 * 1024
+    assert not amd.generation.clusters
+    assert machine("h200").generation.clusters
+    assert machine("b200").generation.paired

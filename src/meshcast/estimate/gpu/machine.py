@@ -45,31 +45,29 @@ class Work:
         )
 
 
+# Shared memory of a core whose file does not say: AMD's compute units have 64 KiB of local data share (CDNA 3 white paper).
+SHARED_BYTES = 64 * 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What kernels of an architecture can do that its data sheets do not say in numbers per second.
+    """What kernels of an architecture can do that its data sheets do not say in numbers.
 
     Attributes:
-        shared_bytes: Shared memory of an SM (CUDA C++ Programming Guide, technical specifications per compute capability).
         clusters: Whether neighbouring blocks share what they fetch, by copies that run beside the arithmetic (thread
             block clusters and TMA, since Hopper).
         paired: Whether two SMs compute one tile, each holding one half of an operand for both (tcgen05 of Blackwell).
     """
 
-    shared_bytes: int
     clusters: bool = False
     paired: bool = False
 
 
 GENERATIONS = {
-    "Volta": Generation(shared_bytes=96 * 1024),
-    "Ampere": Generation(shared_bytes=164 * 1024),
-    "Ada Lovelace": Generation(shared_bytes=100 * 1024),
-    "Hopper": Generation(shared_bytes=228 * 1024, clusters=True),
-    "Blackwell": Generation(shared_bytes=228 * 1024, clusters=True, paired=True),
+    "Hopper": Generation(clusters=True),
+    "Blackwell": Generation(clusters=True, paired=True),
 }
-# AMD's compute units have 64 KiB of local data share (CDNA 3 white paper), and no clusters.
-OTHER_GENERATION = Generation(shared_bytes=64 * 1024)
+EARLIER = Generation()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +121,12 @@ class Machine:
     @cached_property
     def generation(self) -> Generation:
         """What kernels of this architecture can do."""
-        return GENERATIONS.get(self.device.architecture, OTHER_GENERATION)
+        return GENERATIONS.get(self.device.architecture, EARLIER)
+
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Shared memory of an SM."""
+        return self.device.core.shared_memory_bytes if self.device.core is not None else SHARED_BYTES
 
     @cached_property
     def cache_bandwidth(self) -> float:

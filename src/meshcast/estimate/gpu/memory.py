@@ -3,8 +3,8 @@
 HBM: `bandwidth * (r - w * written / moved)`: turning the bus around costs, so that copies run slower than sums.
 L2: what a kernel touches hits as long as its footprint and what was moved since the last use of those bytes stay within a
 share of the capacity, not at all above another one, linearly in between: the H200's two partitions keep copies of each
-other's lines, and a cyclic sweep evicts what it will need next. A cache in one part holds twice the share of its
-capacity.
+other's lines, and a cyclic sweep evicts what it will need next. A cache in one part holds more of its capacity
+(`Device.cache_reach`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.machine import Machine
+from meshcast.hardware.device import REACH_OF_TWO_PARTS
 from meshcast.lower.kernel import Recency
-
-CALIBRATED_PARTITIONS = 2  # of the H200, on which the shares were fitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ def hit_share(read: float, written: float, machine: Machine, recency: Recency | 
     if machine.cold_cache:
         return 0.0
     p, device = machine.parameters, machine.device
-    capacity = device.cache_bytes * CALIBRATED_PARTITIONS / device.cache_partitions
+    capacity = device.cache_reach / REACH_OF_TWO_PARTS  # the shares were fitted on an H200, whose cache has two
     footprint = read + p.cache_written * written
     full, none = p.cache_full * capacity, max(p.cache_none, p.cache_full * 1.01) * capacity
 

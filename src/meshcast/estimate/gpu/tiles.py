@@ -78,7 +78,7 @@ def product_time(product: Product, machine: Machine) -> Work:
     generation = machine.generation
     fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
     step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
-    stages = np.clip(generation.shared_bytes / ((bm + bn) * STEP_BYTES), 2, MOST_STAGES)
+    stages = np.clip(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2, MOST_STAGES)
     step = np.maximum(step, p.load_cycles / stages)
     waves = np.ceil(tiles / machine.sms)
     # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
+from meshcast.lower.rewriting import turns
 from meshcast.workload.graph import Attention, Indexed, Op, OpKind, Tensor
 
 _KINDS = {
@@ -92,7 +93,7 @@ def fused_kernel(
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
     targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
     flags = flags_of(op.name for op, _ in members)
-    if any(_turns(op, tensors) for op, _ in members):
+    if any(turns(op, tensors) for op, _ in members):
         flags |= {"turned"}
     return Kernel(
         name=name or f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
@@ -155,18 +156,6 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         recomputed=first.recomputed and second.recomputed,
         guessed=first.guessed or second.guessed,
     )
-
-
-def _turns(op: Op, tensors: Sequence[Tensor]) -> bool:
-    """Whether a transpose changes which of the dimensions that are not 1 is innermost."""
-    if op.cost.kind is not OpKind.TRANSPOSE or not op.cost.orders:
-        return False
-    sizes = tensors[op.results[0]].shape
-    order = op.cost.orders[0]
-    if len(order) != len(sizes):
-        return True
-    inner = next((d for d in range(len(sizes) - 1, -1, -1) if sizes[d] > 1), None)
-    return inner is not None and order[inner] != max(order[d] for d in range(len(sizes)) if sizes[d] > 1)
 
 
 def _dtype(root: Op, by_dtype: dict[str, float], tensors: Sequence[Tensor]) -> str:

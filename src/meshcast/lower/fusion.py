@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 
 from meshcast.lower.products import epilogue_fits, is_plain
+from meshcast.lower.rewriting import turns
 from meshcast.workload.graph import Op, OpKind, Reduction, Tensor
 
 # May be computed inside the kernel that consumes them.
@@ -134,8 +135,9 @@ class _Sweep:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
         if kind is OpKind.GENERATE:
             return True
-        if kind is OpKind.TRANSPOSE and any(self._ops[user].cost.kind is OpKind.REDUCE for user in users):
-            return False  # a reduction wants its input in order
+        reduced = any(self._ops[user].cost.kind is OpKind.REDUCE for user in users)
+        if kind is OpKind.TRANSPOSE and reduced and turns(op, self._tensors):
+            return False  # a reduction wants its rows in order
         unindexable = kind in _NOT_IN_ROWS or (kind is OpKind.SLICE and op.name.endswith("dynamic_slice"))
         if unindexable and not self._reductions.keys().isdisjoint(owners):
             return False

@@ -9,7 +9,7 @@ enters or leaves the program, or goes on to a loop with other wishes, is then tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.rewriting import Values, moved
@@ -133,3 +133,38 @@ def _alike(one: int, other: int, tensors: Sequence[Tensor]) -> bool:
 
 def _sizes(tensor: Tensor) -> tuple[int, ...]:
     return tuple([size for size in tensor.shape if size > 1])
+
+
+def with_laid_out_operands(ops: Sequence[Op], fixed: Set[int], values: Values, buffer: Mapping[int, int]) -> list[Op]:
+    """The ops with a transpose before each product whose operand lies otherwise than it wants, and cannot be helped.
+
+    An argument lies as it is written: a batched product that wants its dimensions in another order has it transposed
+    first, once for all products that want it so. What an op of the program computes is written as its reader wants it.
+
+    Args:
+        ops: Of a block, in order.
+        fixed: Values that lie as they are written.
+        values: Types, to which new values are added.
+        buffer: What a view's value shows.
+    """
+    if not fixed or not any(op.cost.orders for op in ops if op.cost.kind is OpKind.GEMM):
+        return list(ops)
+    turned: dict[tuple[int, Order], int] = {}
+    made: list[Op] = []
+    for op in ops:
+        if op.cost.kind is not OpKind.GEMM or not op.cost.orders:
+            made.append(op)
+            continue
+        operands = list(op.operands)
+        for position, (value, order) in enumerate(zip(op.operands, op.cost.orders, strict=False)):
+            tensor = values.tensors[value]
+            kept = tuple([dim for dim in order if tensor.shape[dim] > 1])
+            source = buffer.get(value, value)
+            if list(kept) == sorted(kept) or source not in fixed:
+                continue
+            if (source, kept) not in turned:
+                turned[source, kept] = values.new(tensor.shape, tensor.dtype)
+                made.append(_transpose(op, value, turned[source, kept], values))
+            operands[position] = turned[source, kept]
+        made.append(replace(op, operands=tuple(operands)))
+    return made

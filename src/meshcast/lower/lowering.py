@@ -10,7 +10,7 @@ from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
-from meshcast.lower.layouts import with_laid_out_loops
+from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.ordering import order_for_memory
@@ -75,7 +75,9 @@ class _Lowering:
                 readers.setdefault(value, []).append(op.cost.kind)
         ops = [op for op in live if not self._alias(op, kept, readers)]
         if self._gpu:
-            ops = self._rewritten(with_laid_out_loops(ops, block, self._values, kept), kept)
+            ops = with_laid_out_loops(ops, block, self._values, kept)
+            fixed = frozenset() if self._looped else frozenset(block.inputs)
+            ops = self._rewritten(with_laid_out_operands(ops, fixed, self._values, self._buffer), kept)
         buffer = self._buffer
         operands = [tuple([buffer.get(value, value) for value in op.operands]) for op in ops]
         outputs = tuple(buffer.get(value, value) for value in block.outputs)

@@ -49,3 +49,15 @@ def resized(op: Op, values: Values, *, operands: tuple[int, ...], results: tuple
         geometry=geometry,
     )
     return replace(op, cost=cost, operands=operands, results=results)
+
+
+def turns(op: Op, tensors: Sequence[Tensor]) -> bool:
+    """Whether a transpose changes which of the dimensions that are not 1 is innermost."""
+    if op.cost.kind is not OpKind.TRANSPOSE or not op.cost.orders:
+        return False
+    sizes = tensors[op.results[0]].shape
+    order = op.cost.orders[0]
+    if len(order) != len(sizes):
+        return True
+    inner = next((d for d in range(len(sizes) - 1, -1, -1) if sizes[d] > 1), None)
+    return inner is not None and order[inner] != max(order[d] for d in range(len(sizes)) if sizes[d] > 1)

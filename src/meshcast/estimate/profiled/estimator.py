@@ -52,8 +52,8 @@ class Profiled:
         assert known is not None
         groups: defaultdict[str, list[int]] = defaultdict(list)
         places = [place(kernel, device) for kernel in kernels]
-        for index, (family, _) in enumerate(places):
-            groups[family].append(index)
+        for index, (name, _) in enumerate(places):
+            groups[name].append(index)
         y, spread = np.zeros(len(kernels)), np.zeros(len(kernels))
         origin = list(base.origin)
         for name, members in groups.items():

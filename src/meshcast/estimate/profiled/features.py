@@ -21,7 +21,17 @@ CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic ma
 
 
 def place(kernel: Kernel, device: Device) -> Place:
-    """A kernel's family and its place there."""
+    """A kernel's family and its place there.
+
+    What mostly moves bytes is a family of its own where it runs alone, over and over: a program of one small kernel finds
+    all of its bytes where it left them, and clocks, caches and queues are at their best.
+    """
+    family, where = _place(kernel, device)
+    alone = kernel.recency is None and kernel.kind not in _COMPUTING
+    return (f"{family} alone" if alone else family), where
+
+
+def _place(kernel: Kernel, device: Device) -> Place:
     describe = _BY_GEOMETRY.get(type(kernel.geometry)) if kernel.kind in _BY_SHAPE else None
     if describe is not None:
         return describe(kernel, device)
@@ -55,7 +65,8 @@ def _gemm(kernel: Kernel, device: Device) -> Place:
         (g.k if g.rhs_contracting_minor else g.n) * _width(g.rhs_dtype),
     )
     out = g.n * _width(g.out_dtype)
-    family = f"gemm {catalogue_key(kernel.dtype)} {'' if g.precision == 'DEFAULT' else g.precision}".strip()
+    kind = "16-bit" if catalogue_key(kernel.dtype) in ("bf16", "f16") else catalogue_key(kernel.dtype)
+    family = f"gemm {kind} {'' if g.precision == 'DEFAULT' else g.precision}".strip()
     elements = g.batch * g.m * g.n
     return family, (
         log2(g.m),
@@ -187,6 +198,7 @@ def _reduction(kernel: Kernel, device: Device) -> Place:
     return family, (*_streamed(kernel, device), log2(reduced), log2(total / max(1, reduced)), log2(inner))
 
 
+_COMPUTING = frozenset({KernelKind.GEMM, KernelKind.CONVOLUTION, KernelKind.ATTENTION})
 _BY_SHAPE = frozenset(
     {
         KernelKind.GEMM,

@@ -3,27 +3,35 @@
 With `y = log(measured / reference)` at places `x` of one family, and the covariance `s^2 exp(-|x - x'| / l)` plus the variance `n`
 of a single measurement, a kernel's `y` is the conditional mean given its `NEIGHBOURS` nearest measured ones (Rasmussen and
 Williams, "Gaussian Processes for Machine Learning", 2006, equations 2.25 and 2.26; neighbours as in Vecchia's
-approximation). `l` and `n` are those with the least absolute error over folds of whole probes; the interval is the
-conditional deviation times the quantile of |error| / deviation over the same folds (split conformal prediction), so that it
-covers what it says on probes that were left out.
+approximation). Far from everything measured it falls back to the reference, or to the family's median ratio.
+
+Rows come from two kinds of programs: those that users run (`common`) and probes, which also try what nobody runs. `l`, `n`, the
+mean, and how much less a probe's row says (`n` times a factor) are those with the least absolute error on common rows
+over folds of whole programs, on all rows where there are few common ones. The interval is the conditional deviation times
+the quantile of |error| / deviation over the same folds (split conformal prediction), so that it covers what it says on
+programs that were left out.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from meshcast.estimate.estimator import Array
 
 NEIGHBOURS = 48
 COVERED = 0.9  # of the rows that were left out, by their intervals
 FOLDS = 5
-LENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0)
-NOISES = (0.001, 0.003, 0.01, 0.03)
+LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
+NOISES = (0.002, 0.01, 0.03)
+FACTORS = (1.0, 4.0, 16.0, 100.0)  # a probe's variance over a common row's
 FEWEST = 12  # rows below which nothing is fitted: the defaults stay
+FEWEST_COMMON = 3  # common rows that are judged by alone
 LARGEST_Y = 2.5  # beyond a factor of 12 it is another kernel, not another speed
 
 
@@ -33,6 +41,7 @@ class Family:
 
     places: Array  # [rows, features]
     y: Array  # log(measured / reference)
+    doubt: Array  # variance of each row's measurement, in units of `noise`
     length: float = 4.0
     noise: float = 0.01
     signal: float = 0.05  # s^2
@@ -61,7 +70,7 @@ def predict(family: Family, queries: Array) -> Answers:
     places = family.places[chosen]  # [queries, count, features]
     between = np.linalg.norm(places[:, :, None, :] - places[:, None, :, :], axis=-1)
     covariance = family.signal * np.exp(-between / family.length)
-    covariance[:, np.arange(count), np.arange(count)] += family.noise
+    covariance[:, np.arange(count), np.arange(count)] += family.noise * family.doubt[chosen]
     towards = family.signal * np.exp(-near / family.length)
     known = family.y[chosen] - family.mean
     solved = np.linalg.solve(covariance, np.stack([known, towards], axis=-1))
@@ -71,54 +80,62 @@ def predict(family: Family, queries: Array) -> Answers:
     return Answers(y=y, deviation=np.sqrt(variance), nearest=near.min(axis=1))
 
 
-def fit(places: Sequence[Sequence[float]], y: Sequence[float], probes: Sequence[str]) -> Family:
-    """A family from rows: the length and noise with the least error over folds of probes.
+def fit(
+    places: Sequence[Sequence[float]], y: Sequence[float], programs: Sequence[str], common: Sequence[bool]
+) -> Family:
+    """A family from rows, with the settings that have the least error over folds of programs.
 
     Args:
         places: Of each row.
         y: Its log ratio.
-        probes: Where it was measured: rows of one probe are left out together.
+        programs: Where it was measured: rows of one program are left out together.
+        common: Whether that is a program as users run them.
     """
     values = np.clip(np.array(y, dtype=np.float64), -LARGEST_Y, LARGEST_Y)
+    usual = np.array(common, dtype=bool)
+    some = usual.sum() >= FEWEST_COMMON
     family = Family(
         places=np.array(places, dtype=np.float64),
         y=values,
-        mean=float(np.median(values)),
-        signal=max(0.01, float(np.var(values))),
+        doubt=np.where(usual, 1.0, FACTORS[-1] if some else 1.0),
+        mean=0.0,
+        signal=max(0.01, float(np.var(values[usual] if usual.sum() >= FEWEST else values))),
     )
-    folds = np.array([hashlib.sha256(probe.encode()).digest()[0] % FOLDS for probe in probes])
+    folds = np.array([hashlib.sha256(program.encode()).digest()[0] % FOLDS for program in programs])
     if len(family) < FEWEST or len(set(folds)) < 2:
         return family
+    judged = usual if some else np.ones(len(values), dtype=bool)
+    mixed = bool(usual.any() and not usual.all())
     best, least = family, np.inf
-    for length in LENGTHS:
-        for noise in NOISES:
-            trial = replace(family, length=length, noise=noise)
-            error = float(np.mean(np.abs(_left_out(trial, folds)[0])))
-            if error < least:
-                best, least = trial, error
-    errors, deviations = _left_out(best, folds)
+    for length, noise, factor, mean in itertools.product(
+        LENGTHS, NOISES, FACTORS if mixed else (1.0,), (0.0, float(np.median(values)))
+    ):
+        doubt = np.where(usual, 1.0, factor)
+        trial = replace(family, length=length, noise=noise, doubt=doubt, mean=mean)
+        error = float(np.mean(np.abs(_left_out(trial, folds, judged)[0])))
+        if error < least:
+            best, least = trial, error
+    errors, deviations = _left_out(best, folds, judged)
     return replace(best, quantile=float(np.quantile(np.abs(errors) / deviations, COVERED)))
 
 
-def left_out_errors(family: Family, probes: Sequence[str]) -> Array:
-    """Each row's error when the probes of its fold are left out."""
-    folds = np.array([hashlib.sha256(probe.encode()).digest()[0] % FOLDS for probe in probes])
-    return _left_out(family, folds)[0]
-
-
-def _left_out(family: Family, folds: Array) -> tuple[Array, Array]:
-    """(errors, deviations) of all rows, each predicted without its fold."""
-    errors, deviations = family.y - family.mean, np.full(len(family), np.sqrt(family.signal + family.noise))
+def _left_out(family: Family, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+    """(errors, deviations) of the judged rows, each predicted without its fold."""
+    errors = family.y - family.mean
+    deviations = np.full(len(family), np.sqrt(family.signal + family.noise))
     for fold in range(FOLDS):
         out = folds == fold
-        if not out.any() or out.all():
+        asked = out & judged
+        if not asked.any() or out.all():
             continue
-        answers = predict(replace(family, places=family.places[~out], y=family.y[~out]), family.places[out])
-        errors[out] = family.y[out] - answers.y
-        deviations[out] = answers.deviation
-    return errors, deviations
+        rest = replace(family, places=family.places[~out], y=family.y[~out], doubt=family.doubt[~out])
+        answers = predict(rest, family.places[asked])
+        errors[asked] = family.y[asked] - answers.y
+        deviations[asked] = answers.deviation
+    return errors[judged], deviations[judged]
 
 
 def _distances(queries: Array, places: Array) -> Array:
     squares = (queries**2).sum(1)[:, None] + (places**2).sum(1)[None, :] - 2 * queries @ places.T
-    return np.sqrt(np.maximum(squares, 0.0))
+    apart: Array = np.sqrt(np.maximum(squares, 0.0))
+    return apart

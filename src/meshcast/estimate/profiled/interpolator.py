@@ -8,7 +8,7 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel
 
 SCHEMA = "meshcast.interpolator/1"
-_NUMBERS = tuple(f.name for f in fields(Family) if f.name not in ("places", "y"))
+_NUMBERS = tuple(f.name for f in fields(Family) if f.name not in ("places", "y", "doubt"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,8 @@ class Row:
 
     kernel: Kernel
     seconds: float
-    probe: str
+    program: str
+    common: bool = False  # measured in a program as users run them, not in a probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Interpolator:
         for index, family in enumerate(self.families.values()):
             arrays[f"x{index}"] = family.places.astype(np.float32)
             arrays[f"y{index}"] = family.y.astype(np.float32)
+            arrays[f"d{index}"] = family.doubt.astype(np.float32)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
         path.write_bytes(buffer.getvalue())
@@ -75,7 +77,10 @@ def load(data: bytes, where: str) -> Interpolator:
                 raise InputError(f"not measured kernels: its schema is {header.get('schema')!r}", where=where)
             families = {
                 name: Family(
-                    places=arrays[f"x{index}"].astype(np.float64), y=arrays[f"y{index}"].astype(np.float64), **numbers
+                    places=arrays[f"x{index}"].astype(np.float64),
+                    y=arrays[f"y{index}"].astype(np.float64),
+                    doubt=arrays[f"d{index}"].astype(np.float64),
+                    **numbers,
                 )
                 for index, (name, numbers) in enumerate(header["families"].items())
             }
@@ -96,17 +101,17 @@ def reference_digest(device: Device) -> str:
 
 
 def build(rows: Iterable[Row], device: Device, sources: Iterable[str] = ()) -> Interpolator:
-    """Families fitted to measured kernels; a kernel that a probe launches often counts once."""
-    found = list({(row.probe, row.kernel.cost_key): row for row in rows if row.seconds > 0}.values())
-    reference = GpuAnalytical().estimate([row.kernel for row in found], device).time if found else []
-    grouped: defaultdict[str, list[tuple[tuple[float, ...], float, str]]] = defaultdict(list)
+    """Families fitted to measured kernels; a kernel that a program launches often counts once."""
+    found = list({(row.program, row.kernel.cost_key): row for row in rows if row.seconds > 0}.values())
+    reference = [float(t) for t in GpuAnalytical().estimate([row.kernel for row in found], device).time]
+    grouped: defaultdict[str, list[tuple[tuple[float, ...], float, str, bool]]] = defaultdict(list)
     for row, seconds in zip(found, reference, strict=True):
         family, where = place(row.kernel, device)
-        grouped[family].append((where, float(np.log(row.seconds / seconds)), row.probe))
+        grouped[family].append((where, float(np.log(row.seconds / seconds)), row.program, row.common))
     families = {}
     for name, members in sorted(grouped.items()):
-        places, y, probes = zip(*members, strict=True)
-        families[name] = fit(places, y, probes)
+        places, y, programs, common = zip(*members, strict=True)
+        families[name] = fit(places, y, programs, common)
     return Interpolator(
         device=device.name, families=families, reference=reference_digest(device), sources=tuple(sources)
     )
@@ -117,8 +122,3 @@ def shipped(device: str) -> Interpolator | None:
     """The measured kernels of a device that come with meshcast."""
     found = resources.files("meshcast.estimate").joinpath(f"data/{device}.kernels.npz")
     return load(found.read_bytes(), f"{device}.kernels.npz") if found.is_file() else None
-
-
-def refitted(interpolator: Interpolator, name: str, family: Family) -> Interpolator:
-    """The same with one family replaced."""
-    return replace(interpolator, families={**interpolator.families, name: family})

@@ -14,7 +14,7 @@ from meshcast.calibrate import measuring, session
 from meshcast.calibrate.backend import CATALOGUE_NAMES, Backend, device_name
 from meshcast.calibrate.compiling import pack, unpack
 from meshcast.calibrate.probe import parse
-from meshcast.calibrate.relower import lowered_row, relower_file
+from meshcast.calibrate.relower import Relowered, lowered_row, relower_file
 from meshcast.calibrate.session import Progress, measure, selected
 from meshcast.calibrate.suite import suite
 from meshcast.calibrate.tracing import Event, Trace
@@ -136,7 +136,7 @@ def test_rows_are_lowered_again(tmp_path: Path) -> None:
     journal.finish()
     with pytest.raises(InputError, match="not been lowered"):
         read_profile(path).measurements[0].kernels()
-    assert relower_file(path, lambda done, total: None) == (3, 1)
+    assert relower_file(path, lambda done, total: None) == Relowered(rows=3, not_lowered=1, paired=1)
     profile = read_profile(path)
     ((first, kernels),) = profile.lowered()
     assert first.seconds == 2e-6
@@ -162,7 +162,7 @@ def test_a_row_may_bring_its_program_along() -> None:
 
 def test_kept_hlo_is_one_file(tmp_path: Path) -> None:
     from meshcast.calibrate.compiling import Ready
-    from meshcast.calibrate.request import HLO_FILE, KeptHlo
+    from meshcast.calibrate.kept_hlo import HLO_FILE, KeptHlo, read_hlo
 
     class Compiled:
         def as_text(self) -> str:

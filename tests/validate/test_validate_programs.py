@@ -12,7 +12,7 @@ from meshcast.cli.validate import app
 from meshcast.errors import InputError, MeshcastError, UsageError
 from meshcast.pipeline import Options
 from meshcast.validate import programs as programs_module
-from meshcast.validate.groundtruth import read_measured_programs
+from meshcast.profiles.programs import read_measured_programs
 from meshcast.validate.programs import Row, validate_programs
 from meshcast.validate.summary import summarise
 

@@ -50,7 +50,7 @@ def programs_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.pipeline import Options
-    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.profiles.programs import read_measured_programs
     from meshcast.validate.markdown import accuracy_page
     from meshcast.validate.peers import read_peers
     from meshcast.validate.programs import validate_programs
@@ -95,7 +95,7 @@ def lowering_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.hardware import resolve
-    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.profiles.programs import read_measured_programs
     from meshcast.validate.lowering import LoweringSummary, print_lowering, validate_lowering
 
     device = resolve(on).device
@@ -124,7 +124,7 @@ def intervals_command(
 
     from meshcast.hardware import resolve
     from meshcast.pipeline import Options
-    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.profiles.programs import read_measured_programs
     from meshcast.validate.intervals import fit_intervals, interval_toml
     from meshcast.validate.programs import validate_programs
 

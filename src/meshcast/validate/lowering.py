@@ -21,7 +21,7 @@ from meshcast.errors import MeshcastError
 from meshcast.hardware import Device
 from meshcast.lower import KernelKind, LoweredProgram, lower, lower_hlo
 from meshcast.lower.xla_gpu import lower_compiled, why_not
-from meshcast.validate.groundtruth import MeasuredProgram
+from meshcast.profiles.programs import MeasuredProgram
 from meshcast.validate.programs import Pair
 from meshcast.validate.tables import Grid, print_grid, wide_console
 from meshcast.workload import read_workload

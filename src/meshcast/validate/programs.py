@@ -18,7 +18,7 @@ from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import resolve
 from meshcast.pipeline import Options, predict
 from meshcast.results import Prediction
-from meshcast.validate.groundtruth import MeasuredProgram
+from meshcast.profiles.programs import MeasuredProgram
 
 UNIT = "us"
 # Programs a worker takes at a time: large enough to hide the hand-over, small enough for rows to stream.

@@ -162,7 +162,7 @@ def test_a_row_may_bring_its_program_along() -> None:
 
 def test_kept_hlo_is_one_file(tmp_path: Path) -> None:
     from meshcast.calibrate.compiling import Ready
-    from meshcast.calibrate.kept_hlo import HLO_FILE, KeptHlo, read_hlo
+    from meshcast.calibrate.kept_hlo import HLO_FILE, KeptHlo
 
     class Compiled:
         def as_text(self) -> str:

@@ -58,7 +58,8 @@ def test_all_geometries_are_tried() -> None:
 def test_flags_updates_and_sizes_come_back() -> None:
     kernel = Kernel(
         name="fusion", kind=KernelKind.LOOP_FUSION, dtype="f32", vector_flops=2e12, transcendentals=3.0, read_bytes=8,
-        written_bytes=4, elements=5, flags=frozenset({"cold", "copy"}), updates=(17,), writes=(4, 9), guessed=True, ops=("add", "tanh"),
+        written_bytes=4, elements=5, flags=frozenset({"cold", "copy"}), updates=(17,), guessed=True, ops=("add", "tanh"),
+        writes=(4, 9),
     )  # fmt: skip
     again = _again(kernel)
     assert again.cost_key == kernel.cost_key

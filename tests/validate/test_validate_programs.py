@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from meshcast.cli.validate import app
 from meshcast.errors import InputError, MeshcastError, UsageError
 from meshcast.pipeline import Options
-from meshcast.validate import programs as programs_module
 from meshcast.profiles.programs import read_measured_programs
+from meshcast.validate import programs as programs_module
 from meshcast.validate.programs import Row, validate_programs
 from meshcast.validate.summary import summarise
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshcast.calibrate.compiling import unpack
 from meshcast.calibrate.kept_hlo import hlo_folder, read_hlo
-from meshcast.calibrate.pairing import paired_kernels
+from meshcast.calibrate.timed import timed_kernels
 from meshcast.calibrate.probe import parse
 from meshcast.calibrate.suite import build
 from meshcast.capture import Program, capture, from_bytes
@@ -60,7 +60,7 @@ def lowered_row(row: Row, backend: str, hlo: str | None = None) -> Row:
 def _paired(row: Row, kernels: Sequence[tuple[Kernel, int]], hlo: str | None) -> list[list[Any]]:
     """`[kernel, us]` of every kernel that has a time of its own; equal ones with equal times once."""
     found: dict[str, list[Any]] = {}
-    for kernel, seconds in paired_kernels(row.get("kernels", ()), kernels, hlo, row["busy_us"]):
+    for kernel, seconds in timed_kernels(row.get("kernels", ()), kernels, hlo, row["busy_us"]):
         pair = [kernel_to_json(kernel), round(seconds * 1e6, 4)]
         found[repr(pair)] = pair
     return list(found.values())

@@ -67,5 +67,3 @@ def run_request(request: Request, listen: Listener) -> Outcome:
         left=left,
         backend=backend,
     )
-
-

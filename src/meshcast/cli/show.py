@@ -18,6 +18,7 @@ def show_command(
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
     ] = False,
+    profile: flags.ProfileFlag = None,
     lowering: flags.LoweringFlag = "auto",
     limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
     dim: flags.Dims = None,
@@ -32,11 +33,12 @@ def show_command(
     from meshcast.errors import UsageError
     from meshcast.pipeline import local_program, prepare
 
-    if lowering != "auto" and not kernels:
-        raise UsageError("--lowering is about kernels", where="--lowering", fix="add --kernels")
+    for flag, given in (("--lowering", lowering != "auto"), ("--profile", profile is not None)):
+        if given and not kernels:
+            raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
     options = flags.options(
         on=on, mesh=mesh, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
-        indices=indices,
+        indices=indices, profile=profile,
         lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
     )  # fmt: skip
     if partitioned:

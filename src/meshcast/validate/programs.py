@@ -17,8 +17,8 @@ from meshcast.estimate import load_estimator
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import resolve
 from meshcast.pipeline import Options, predict
-from meshcast.results import Prediction
 from meshcast.profiles.programs import MeasuredProgram
+from meshcast.results import Prediction
 
 UNIT = "us"
 # Programs a worker takes at a time: large enough to hide the hand-over, small enough for rows to stream.

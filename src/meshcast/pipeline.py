@@ -58,7 +58,7 @@ def predict(target: str | Path | Program, options: Options | None = None, **over
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
     cluster = resolve(options.on)
-    estimators, told = _estimators(options, cluster.device)
+    estimators, told = chosen_estimators(options, cluster.device)
     if options.clocks not in get_args(Clocks):
         raise UsageError(f"no clocks {options.clocks!r}", where="--clocks", fix="one of " + ", ".join(get_args(Clocks)))
     if options.network not in NETWORKS:
@@ -142,8 +142,13 @@ def captured(
     return program, options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
 
 
-def _estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
-    """The chain that a fidelity stands for, and what the prediction should say about it."""
+def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
+    """The chain that a fidelity stands for on a device, and what the prediction should say about it.
+
+    Raises:
+        UsageError: There is no such fidelity, or the profile is not one for it or for the device.
+        UnsupportedError: Measured kernels are asked for, and there are none of the device.
+    """
     fidelity = options.fidelity
     # `compiled` is about the kernels: they are timed by the best estimator there is.
     names = AUTO_ORDER if fidelity in ("auto", "compiled") else (fidelity, *FALLBACKS.get(fidelity, ()))

@@ -12,9 +12,9 @@ from typing import Any
 
 from meshcast.calibrate.compiling import unpack
 from meshcast.calibrate.kept_hlo import hlo_folder, read_hlo
-from meshcast.calibrate.timed import timed_kernels
 from meshcast.calibrate.probe import parse
 from meshcast.calibrate.suite import build
+from meshcast.calibrate.timed import timed_kernels
 from meshcast.capture import Program, capture, from_bytes
 from meshcast.errors import MeshcastError
 from meshcast.lower import Kernel, lower

@@ -20,9 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.errors import InputError
-from meshcast.profiles.halves import is_fitted
-from meshcast.profiles.programs import ONE_OP_GROUPS
-from meshcast.validate.programs import Row
+from meshcast.validate.programs import Row, in_fit
 
 COVERAGE = 0.93
 # Smaller groups of a half are pooled: where every group weighs the same, a group of one row would decide alone.
@@ -102,11 +100,6 @@ def fit_intervals(rows: Sequence[Row], latency_us: float, *, coverage: float = C
         held_out_unweighted=float(held_out.inside(factor, launches, latency_us).mean()),
         width=float(np.exp(width)),
     )
-
-
-def in_fit(row: Row) -> bool:
-    """Whether a row is in the half that is fitted."""
-    return is_fitted(row.id, whole_model=row.group not in ONE_OP_GROUPS)
 
 
 def interval_toml(fit: IntervalFit, *, device: str, rows: int, date: str) -> str:

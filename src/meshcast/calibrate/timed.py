@@ -2,7 +2,8 @@
 
 Inside a CUDA graph the profiler calls every launch `command_buffer_N`, and the kernel has the name of the instruction
 with underscores for what no symbol may hold. Equal fusions share one kernel, whose name the HLO text notes beside each
-of them (`deduplicated_name`): their launches are summed, and every one is taken to last as long.
+of them (`deduplicated_name`), though some keep one of their own: the launches of all of them are summed, and every one is
+taken to last as long.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def instruction_launches(launches: Sequence[Launch], hlo: str) -> list[Launch]:
     """The launches under the instruction each belongs to, shared ones by how often each instruction runs."""
     shared: dict[str, str] = dict(_SHARED.findall(hlo))
 
-    def symbol(instruction: str) -> str:
-        return re.sub(r"[.-]", "_", shared.get(instruction, instruction))
+    def group(instruction: str) -> str:
+        return _symbol(shared.get(instruction, instruction))
 
     runs: defaultdict[str, int] = defaultdict(int)
     for kernel, count in lower_hlo(hlo).schedule.walk():
@@ -64,18 +65,23 @@ def instruction_launches(launches: Sequence[Launch], hlo: str) -> list[Launch]:
             runs[kernel.name] += count
     expected: defaultdict[str, int] = defaultdict(int)
     for name, count in runs.items():
-        expected[symbol(name)] += count
+        expected[group(name)] += count
+    of_symbol = {_symbol(name): group(name) for name in runs}
     measured: defaultdict[str, list[Launch]] = defaultdict(list)
     for launch in launches:
         inside = launch["hlo_op"].startswith(GRAPH)
-        measured[launch["kernel"] if inside else symbol(launch["hlo_op"])].append(launch)
+        measured[of_symbol.get(launch["kernel"], "") if inside else group(launch["hlo_op"])].append(launch)
     found: list[Launch] = []
     for name, count in runs.items():
-        here = measured.get(symbol(name), [])
+        here = measured.get(group(name), [])
         # A library launches what it likes for a call; a kernel of XLA's own runs as often as its instructions.
-        own = any(launch["kernel"] == symbol(name) for launch in here)
-        ratio = sum(launch["count"] for launch in here) / expected[symbol(name)]
+        own = any(launch["kernel"] in of_symbol for launch in here)
+        ratio = sum(launch["count"] for launch in here) / expected[group(name)]
         if here and (not own or COUNTS_AGREE[0] <= ratio <= COUNTS_AGREE[1]):
-            us = sum(launch["us"] for launch in here) * count / expected[symbol(name)]
-            found.append({"hlo_op": name, "kernel": symbol(name), "count": count, "us": us})
+            us = sum(launch["us"] for launch in here) * count / expected[group(name)]
+            found.append({"hlo_op": name, "kernel": group(name), "count": count, "us": us})
     return found
+
+
+def _symbol(instruction: str) -> str:
+    return re.sub(r"[.-]", "_", instruction)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
@@ -112,7 +112,7 @@ def _measured_on(name: str, device: Device, path: Path, notes: list[str]) -> Dev
     """
     if name == device.name:
         return device
-    if name not in device.bases:
+    if name not in _starts_from(device):
         raise UsageError(
             f"it was measured on {name}, not on {device.name}",
             where=str(path),
@@ -122,6 +122,16 @@ def _measured_on(name: str, device: Device, path: Path, notes: list[str]) -> Dev
         f"kernels were measured on {name}, which {device.name} starts from: carried over by the reference model"
     )
     return load_device(name) if name in device_names() else None
+
+
+def _starts_from(device: Device) -> Iterator[str]:
+    """What a device of the user's own was derived from, down to the catalogue's device, whose own base is another product."""
+    below = iter(device.bases)
+    name: str | None = device.name
+    while name is not None and name not in device_names():
+        name = next(below, None)
+        if name is not None:
+            yield name
 
 
 def _fitted(content: bytes, device: Device, rows: Callable[[], list[Row]], source: str) -> Interpolator:

@@ -49,7 +49,8 @@ def collect_program(program: MeasuredProgram) -> Collected:
     Raises:
         MeshcastError: It cannot be read or lowered.
     """
-    if not program.launches or program.busy_us is None:
+    timed = all("count" in launch and "us" in launch for launch in program.launches)
+    if not program.launches or not timed or program.busy_us is None:
         return Collected(program=program, why="no kernels were measured")
     if program.whole_model and program.optimized is None:
         return Collected(program=program, why="a whole model without its optimized HLO: its kernels have no names")
@@ -58,10 +59,10 @@ def collect_program(program: MeasuredProgram) -> Collected:
     modelled = [(k, n) for k, n in lower(workload, backend="xla-gpu").schedule.walk() if k.collective is None]
     hlo = _text(program.optimized) if program.optimized else None
     if program.whole_model and hlo is not None:
-        timed = timed_model(program.launches, modelled, hlo, program.busy_us)
+        found = timed_model(program.launches, modelled, hlo, program.busy_us)
     else:
-        timed = timed_kernels(program.launches, modelled, hlo, program.busy_us)
-    rows = tuple(Row(kernel=kernel, seconds=seconds, probe=program.id) for kernel, seconds in timed)
+        found = timed_kernels(program.launches, modelled, hlo, program.busy_us)
+    rows = tuple(Row(kernel=kernel, seconds=seconds, probe=program.id) for kernel, seconds in found)
     return Collected(program=program, rows=rows, why="" if rows else "several kernels that nothing tells apart")
 
 

@@ -14,7 +14,7 @@ RANKS = {
     for rank, names in enumerate(
         [
             ("version", "errors", "display"),
-            ("units", "mesh", "child"),
+            ("units", "mesh", "child", "cache"),
             ("hardware", "models"),
             ("capture",),
             ("partition",),

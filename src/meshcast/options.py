@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from meshcast.errors import UsageError
@@ -22,6 +23,7 @@ class Options:
     devices: int | None = None
     mesh: Mapping[str, int] | None = None
     fidelity: str = "auto"
+    profile: str | Path | None = None  # measured kernels of the device, a file, instead of the shipped ones
     network: str = "alpha-beta"
     partitioner: str = "shardy"
     lowering: str = "auto"

@@ -14,6 +14,8 @@ from meshcast.capture.target import CaptureOptions, load
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate import Estimator, load_estimator
 from meshcast.estimate.estimator import Clocks
+from meshcast.estimate.profiled import Profiled
+from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
 from meshcast.hardware import Device, resolve
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
@@ -31,7 +33,7 @@ NETWORKS = ("alpha-beta",)
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("profiled", "analytical", "roofline")
 # What answers where a fidelity has nothing: kernels that were not measured are modelled, and the provenance says so.
-FALLBACKS = {"profiled": ("analytical",)}
+FALLBACKS = {"profiled": ("analytical", "roofline")}
 
 
 def predict(target: str | Path | Program, options: Options | None = None, **overrides: object) -> Prediction:
@@ -56,7 +58,7 @@ def predict(target: str | Path | Program, options: Options | None = None, **over
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
     cluster = resolve(options.on)
-    estimators = _estimators(options.fidelity)
+    estimators, told = chosen_estimators(options, cluster.device)
     if options.clocks not in get_args(Clocks):
         raise UsageError(f"no clocks {options.clocks!r}", where="--clocks", fix="one of " + ", ".join(get_args(Clocks)))
     if options.network not in NETWORKS:
@@ -73,7 +75,7 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
         devices=devices,
         estimators=estimators,
         options=options,
-        notes=notes,
+        notes=(*told, *notes),
     )
 
 
@@ -142,10 +144,29 @@ def captured(
     return program, options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
 
 
-def _estimators(fidelity: str) -> tuple[Estimator, ...]:
+def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
+    """The chain that a fidelity stands for on a device, and what the prediction should say about it.
+
+    Raises:
+        UsageError: There is no such fidelity, or the profile is not one for it or for the device.
+        UnsupportedError: Measured kernels are asked for, and there are none of the device.
+    """
+    fidelity = options.fidelity
     # `compiled` is about the kernels: they are timed by the best estimator there is.
     names = AUTO_ORDER if fidelity in ("auto", "compiled") else (fidelity, *FALLBACKS.get(fidelity, ()))
-    return tuple(load_estimator(name) for name in names)
+    if options.profile is None:
+        if fidelity == "profiled" and measured_kernels(device) is None:
+            raise why_not_measured(device)
+        return tuple(load_estimator(name) for name in names), ()
+    if "profiled" not in names:
+        raise UsageError(
+            f"fidelity {fidelity!r} does not look at measured kernels",
+            where="--profile",
+            fix="use --fidelity profiled or auto",
+        )
+    given = given_kernels(Path(options.profile), device)
+    chosen = Profiled(lambda asked: given.interpolator if asked == device else None)
+    return tuple(chosen if name == "profiled" else load_estimator(name) for name in names), given.notes
 
 
 def _device_count(workload: Workload, asked: int | None) -> tuple[int, tuple[str, ...]]:

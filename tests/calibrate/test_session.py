@@ -14,7 +14,7 @@ from meshcast.calibrate import measuring, session
 from meshcast.calibrate.backend import CATALOGUE_NAMES, Backend, device_name
 from meshcast.calibrate.compiling import pack, unpack
 from meshcast.calibrate.probe import parse
-from meshcast.calibrate.relower import lowered_row, relower_file
+from meshcast.calibrate.relower import Relowered, lowered_row, relower_file
 from meshcast.calibrate.session import Progress, measure, selected
 from meshcast.calibrate.suite import suite
 from meshcast.calibrate.tracing import Event, Trace
@@ -22,6 +22,7 @@ from meshcast.errors import InputError, UnsupportedError
 from meshcast.hardware import device_names
 from meshcast.profiles.file import Header, Journal
 from meshcast.profiles.profile import read_profile
+from tests.calibrate.test_timed import HLO
 
 CPU = Backend(
     platform="cpu", kind="test", flops_per_s=1e10, bytes_per_s=1e10, memory_bytes=1e9, host_bytes=1e10, dispatch_s=1e-6
@@ -136,7 +137,7 @@ def test_rows_are_lowered_again(tmp_path: Path) -> None:
     journal.finish()
     with pytest.raises(InputError, match="not been lowered"):
         read_profile(path).measurements[0].kernels()
-    assert relower_file(path, lambda done, total: None) == (3, 1)
+    assert relower_file(path, lambda done, total: None) == Relowered(rows=3, not_lowered=1, paired=1)
     profile = read_profile(path)
     ((first, kernels),) = profile.lowered()
     assert first.seconds == 2e-6
@@ -162,7 +163,7 @@ def test_a_row_may_bring_its_program_along() -> None:
 
 def test_kept_hlo_is_one_file(tmp_path: Path) -> None:
     from meshcast.calibrate.compiling import Ready
-    from meshcast.calibrate.request import HLO_FILE, KeptHlo
+    from meshcast.calibrate.kept_hlo import HLO_FILE, KeptHlo, hlo_folder, read_hlo
 
     class Compiled:
         def as_text(self) -> str:
@@ -177,6 +178,29 @@ def test_kept_hlo_is_one_file(tmp_path: Path) -> None:
         keeper.add(ready, {"kernels": [{}, {}]})
     lines = gzip.decompress((tmp_path / "hlo" / HLO_FILE).read_bytes()).splitlines()
     assert [json.loads(line)["id"] for line in lines] == [item.id for item in PROBES[:2]]
+    assert read_hlo(tmp_path / "hlo", needed=True) == {item.id: "HloModule m" for item in PROBES[:2]}
+    assert read_hlo(tmp_path / "none", needed=False) == {}
+    with pytest.raises(InputError, match=HLO_FILE):
+        read_hlo(tmp_path / "none", needed=True)
+    assert hlo_folder(tmp_path / "h200.profile.jsonl.gz") == tmp_path / "h200.hlo"
+
+
+def test_kept_hlo_tells_kernels_apart(tmp_path: Path) -> None:
+    """A probe of several kernels has a time for each instruction that the profiler saw."""
+    path, probe = tmp_path / "a.profile.jsonl.gz", PROBES[3].id
+    seen = [
+        {"hlo_op": "neg-fusion", "kernel": "neg_fusion", "count": 1.0, "us": 2.0},
+        {"hlo_op": "exp.fusion", "kernel": "exp_fusion", "count": 1.0, "us": 5.0},
+    ]
+    journal = Journal(path, replace(HEADER, backend="gpu"))
+    journal.append([{"id": probe, "family": "elementwise", "busy_us": 9.0, "kernels": seen}])
+    journal.finish()
+    assert relower_file(path, lambda done, total: None).paired == 0
+    (tmp_path / "a.hlo").mkdir()
+    line = json.dumps({"id": probe, "hlo": HLO}) + "\n"
+    (tmp_path / "a.hlo" / "optimized.jsonl.gz").write_bytes(gzip.compress(line.encode()))
+    assert relower_file(path, lambda done, total: None).paired == 1
+    assert [seconds for _, seconds, _ in read_profile(path).timed_kernels()] == pytest.approx([2e-6, 5e-6])
 
 
 def test_devices_have_names() -> None:

@@ -41,6 +41,45 @@ def test_a_profile_with_its_device(
     assert "3 rows, 0 could not be lowered" in capsys.readouterr().out
 
 
+def test_a_cpus_profile_predicts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From measuring to predicting, as the guide says it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "mine.profile.jsonl.gz"
+    assert (
+        _meshcast(
+            monkeypatch,
+            "--profile",
+            "-o",
+            path,
+            "--on",
+            "my-cpu",
+            "--limit",
+            24,
+            "--families",
+            "gemm,elementwise",
+            "--json",
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["paired"] > 0
+    on = ("predict", "mlp-tiny", "--on", str(tmp_path / "my-cpu.toml"), "--fidelity", "profiled", "--json")
+    monkeypatch.setattr(sys, "argv", ["meshcast", *on, "--profile", str(path)])
+    with pytest.raises(SystemExit) as leaving:
+        run()
+    said = json.loads(capsys.readouterr().out)
+    assert leaving.value.code == 0
+    assert said["fidelity"] == "profiled"
+    assert said["step_time_s"] > 0
+    assert said["provenance"]["interpolated"] + said["provenance"]["extrapolated"] > 0
+    monkeypatch.setattr(sys, "argv", ["meshcast", *on])
+    with pytest.raises(SystemExit) as leaving:
+        run()
+    assert leaving.value.code == 4
+    assert "--profile FILE" in capsys.readouterr().err
+
+
 def test_ctrl_c_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,6 +108,7 @@ def test_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         (("--list", "--families", "gems"), "did you mean 'gemm'"),
         (("--profile", "--minutes", "0"), "--minutes"),
         (("--relower", "none.jsonl.gz"), "none.jsonl.gz"),
+        (("--list", "--hlo", "somewhere"), "--keep-hlo"),
         (("--profile", "--limit", "0"), "--limit"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from meshcast.cache import cache_folder
 from meshcast.capture.files import from_bytes
 from meshcast.capture.program import Program
 from meshcast.child import ChildCrashedError, ChildFailedError
@@ -128,7 +129,7 @@ class TestCompiling:
     def test_a_damaged_entry_counts_as_absent(self, program: Program, answering: Any) -> None:
         seen = answering(ANSWER, ANSWER)
         compiler.compile_program(program, H200)
-        (entry,) = cache.cache_folder().rglob("*.json.gz")
+        (entry,) = cache_folder(cache.FOLDER).rglob("*.json.gz")
         entry.write_bytes(entry.read_bytes()[:-20])
         compiler.compile_program(program, H200)
         assert len(seen) == 2
@@ -200,7 +201,7 @@ class TestRealCompiler:
         assert found.memory is not None
         assert found.memory.arguments == 2 * (512 * 256 + 256 * 128)
         assert sum(kernel.matrix_flops for kernel, _ in found.schedule.walk()) == 2 * 512 * 256 * 128
-        assert list(cache.cache_folder().rglob("*.json.gz"))
+        assert list(cache_folder(cache.FOLDER).rglob("*.json.gz"))
 
     def test_a_sharded_program_gets_its_collectives(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         from meshcast.cli.doctor import SHARDED_PRODUCT

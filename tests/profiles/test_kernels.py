@@ -59,18 +59,20 @@ def test_flags_updates_and_sizes_come_back() -> None:
     kernel = Kernel(
         name="fusion", kind=KernelKind.LOOP_FUSION, dtype="f32", vector_flops=2e12, transcendentals=3.0, read_bytes=8,
         written_bytes=4, elements=5, flags=frozenset({"cold", "copy"}), updates=(17,), guessed=True, ops=("add", "tanh"),
+        writes=(4, 9),
     )  # fmt: skip
     again = _again(kernel)
     assert again.cost_key == kernel.cost_key
     assert again.footprint_bytes == kernel.footprint_bytes
     assert again.ops == kernel.ops
+    assert len(again.writes) == 2
 
 
 def test_no_field_is_forgotten() -> None:
     """A new field of kernels must be written, or be said not to be a cost."""
     written = {
         "name", "kind", "dtype", "matrix_flops", "vector_flops", "transcendentals", "read_bytes", "written_bytes",
-        "updates", "geometry", "picked", "elements", "flags", "ops", "guessed", "recency",
+        "updates", "writes", "geometry", "picked", "elements", "flags", "ops", "guessed", "recency",
     }  # fmt: skip
     assert {field.name for field in fields(Kernel)} == written | LEFT_OUT
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from meshcast.cli.validate import app
 from meshcast.hardware import load_device
-from meshcast.validate.groundtruth import read_measured_programs
+from meshcast.profiles.programs import read_measured_programs
 from meshcast.validate.lowering import LoweringSummary, validate_lowering
 
 PROGRAM = """

@@ -5,8 +5,8 @@ import tomllib
 import pytest
 
 from meshcast.errors import InputError
-from meshcast.validate.intervals import fit_intervals, in_fit, interval_toml
-from meshcast.validate.programs import Row
+from meshcast.validate.intervals import fit_intervals, interval_toml
+from meshcast.validate.programs import Row, in_fit
 
 LATENCY_US = 1.0
 

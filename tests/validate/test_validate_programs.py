@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from meshcast.cli.validate import app
 from meshcast.errors import InputError, MeshcastError, UsageError
 from meshcast.pipeline import Options
+from meshcast.profiles.halves import is_fitted
+from meshcast.profiles.programs import read_measured_programs
 from meshcast.validate import programs as programs_module
-from meshcast.validate.groundtruth import read_measured_programs
 from meshcast.validate.programs import Row, validate_programs
 from meshcast.validate.summary import summarise
 
@@ -147,6 +148,25 @@ def test_json_lines_and_summary_follow_the_contract(folder: Path) -> None:
     assert summary["sustained"]["rows"] == 0  # the only row with an energy mostly waited for the host
     assert summary["below_speed_of_light"] == []
     assert summary["within_interval"] is not None
+
+
+def test_halves_apart(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    lines = command("programs", str(folder), "--fidelity", "roofline", "--halves", "--json", "--markdown", str(page))
+    halves = json.loads(lines[-1])["halves"]
+    assert list(halves) == ["fitted", "held_out"]
+    assert sum(half["rows"] for half in halves.values()) == 3
+    half = "fitted" if is_fitted("add") else "held_out"
+    assert halves[half]["groups"]["elementwise"]["geomean_error"] == pytest.approx(1.0)
+    assert "## Programs that nothing was calibrated on" in page.read_text()
+    assert "--fidelity roofline --halves --markdown" in page.read_text()
+    assert "held out: geomean error" in "\n".join(command("programs", str(folder), "--halves"))
+    assert "halves" not in json.loads(command("programs", str(folder), "--json")[-1])
+
+
+def test_a_wrong_profile_is_the_callers_mistake(folder: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        list(validate_programs(read_measured_programs(folder), Options(on="h200", profile="absent.npz")))
 
 
 def test_a_row_faster_than_light_is_listed(folder: Path) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from meshcast.calibrate.backend import Backend, describe, find_backend
-from meshcast.calibrate.compiling import Ready
+from meshcast.calibrate.kept_hlo import KeptHlo, hlo_folder
 from meshcast.calibrate.session import Listener, measure, selected
 from meshcast.calibrate.suite import suite
-from meshcast.errors import InputError, UsageError
+from meshcast.errors import UsageError
 from meshcast.profiles.file import Header, Journal
-
-HLO_FILE = "optimized.jsonl.gz"  # in the folder of `--keep-hlo`: a line a probe, {"id": ..., "hlo": ...}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +22,7 @@ class Request:
     families: tuple[str, ...] = ()
     limit: int | None = None
     name: str | None = None
-    keep_hlo: Path | None = None
+    keep_hlo: Path | None = None  # beside the result by default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +54,9 @@ def run_request(request: Request, listen: Listener) -> Outcome:
     path = request.out or Path(f"{header.device}.profile.jsonl.gz")
     journal = Journal(path, header)
     chosen = selected(probes, backend, limit=request.limit)
-    keeper = KeptHlo(request.keep_hlo) if request.keep_hlo else None
-    left = measure(
-        chosen, backend, journal, seconds=request.minutes * 60, listen=listen, keep=keeper.add if keeper else None
-    )
+    # Where the profiler shows no kernels there are none to tell apart.
+    keep = KeptHlo(request.keep_hlo or hlo_folder(path)).add if backend.platform != "cpu" else None
+    left = measure(chosen, backend, journal, seconds=request.minutes * 60, listen=listen, keep=keep)
     journal.finish()
     return Outcome(
         path=path,
@@ -73,22 +67,3 @@ def run_request(request: Request, listen: Listener) -> Outcome:
         left=left,
         backend=backend,
     )
-
-
-class KeptHlo:
-    """The optimized HLO of probes with several kernels: fused ones are told apart by their instructions' names."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error}", where=str(folder)) from error
-        self._path = folder / HLO_FILE
-
-    def add(self, item: Ready, row: dict[str, Any]) -> None:
-        """Keeps a probe's text: another member of the packed file."""
-        if len(row.get("kernels", ())) < 2:
-            return
-        line = json.dumps({"id": item.probe.id, "hlo": item.run.as_text()}) + "\n"
-        with self._path.open("ab") as file:
-            file.write(gzip.compress(line.encode(), mtime=0))

@@ -20,7 +20,16 @@ Fidelity = Annotated[
     str,
     typer.Option(
         "--fidelity",
-        help="roofline, analytical (GPUs), compiled (XLA's own kernels for CUDA GPUs), or auto: the best there is.",
+        help="roofline, analytical (GPUs), profiled (measured kernels), compiled (XLA's own kernels for CUDA GPUs), or "
+        "auto: the best there is.",
+    ),
+]
+ProfileFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        help="Measured kernels of the device: NAME.profile.jsonl.gz of meshcast calibrate, or the collector's NAME.npz.",
     ),
 ]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
@@ -105,6 +114,7 @@ def options(
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
     clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
+    profile: str | None = None,
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -116,6 +126,7 @@ def options(
         devices=devices,
         mesh=Mesh.parse(mesh).sizes if mesh is not None else None,
         fidelity=fidelity,
+        profile=profile,
         network=network,
         partitioner=partitioner,
         lowering=lowering,

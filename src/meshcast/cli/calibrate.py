@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ import typer
 from meshcast.cli import arguments as flags
 
 if TYPE_CHECKING:
+    from meshcast.calibrate.relower import Relowered
     from meshcast.calibrate.request import Outcome, Request
     from meshcast.calibrate.session import Progress
 
@@ -35,7 +37,11 @@ def calibrate_command(
     families: Annotated[str, typer.Option("--families", help="Only these, separated by commas.")] = "",
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first probes.", min=1)] = None,
     keep_hlo: Annotated[
-        Path | None, typer.Option("--keep-hlo", metavar="DIR", help="Keep the optimized HLO of what has many kernels.")
+        Path | None,
+        typer.Option("--keep-hlo", metavar="DIR", help="Where to keep the optimized HLO; NAME.hlo beside the file."),
+    ] = None,
+    hlo: Annotated[
+        Path | None, typer.Option("--hlo", metavar="DIR", help="With --relower: the folder of the optimized HLO.")
     ] = None,
     device_file: Annotated[
         Path | None,
@@ -55,11 +61,13 @@ def calibrate_command(
         raise UsageError(
             "say what to do", where="meshcast calibrate", fix="give one of --profile, --relower FILE and --list"
         )
+    if hlo is not None and relower is None:
+        raise UsageError("--hlo is for --relower", where="--hlo", fix="--keep-hlo DIR says where to keep it")
     if listing:
         for item in suite(chosen)[:limit]:
             typer.echo(item.id)
     elif relower is not None:
-        _relower(relower, json)
+        _relower(relower, hlo, json)
     else:
         from meshcast.calibrate.request import Request
 
@@ -86,23 +94,23 @@ def _profile(request: Request, device_file: Path | None, json: bool) -> None:
             print("meshcast: interrupted: what is done is kept, the same command goes on from there", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
     with _progress("lowered") as step:
-        _, not_lowered = relower_file(outcome.path, lambda done, total: step(done, total, ""))
+        relowered = relower_file(outcome.path, lambda done, total: step(done, total, ""), request.keep_hlo)
     written = device_file
     if written is None and outcome.header.device not in device_names():
         written = outcome.path.parent / f"{outcome.header.device}.toml"
     if written is not None:
         write_device_file(written, outcome.backend, outcome.header)
     if json:
-        emit_json(_outcome_json(outcome, not_lowered, written))
+        emit_json(_outcome_json(outcome, relowered, written))
         return
     typer.echo(outcome.text())
-    if not_lowered:
-        typer.echo(f"{not_lowered} of them could not be lowered; their rows say why")
+    if relowered.not_lowered:
+        typer.echo(f"{relowered.not_lowered} of them could not be lowered; their rows say why")
     if written is not None:
         typer.echo(f"{written}: the device, as measured")
 
 
-def _outcome_json(outcome: Outcome, not_lowered: int, device_file: Path | None) -> dict[str, object]:
+def _outcome_json(outcome: Outcome, relowered: Relowered, device_file: Path | None) -> dict[str, object]:
     return {
         "schema": "meshcast.calibration/1",
         "file": str(outcome.path),
@@ -110,22 +118,25 @@ def _outcome_json(outcome: Outcome, not_lowered: int, device_file: Path | None) 
         "rows": outcome.rows,
         "failed": outcome.failed,
         "by_clock": outcome.by_clock,
-        "not_lowered": not_lowered,
+        "not_lowered": relowered.not_lowered,
+        "paired": relowered.paired,
         "left": outcome.left,
         "device_file": str(device_file) if device_file else None,
     }
 
 
-def _relower(path: Path, json: bool) -> None:
+def _relower(path: Path, hlo: Path | None, json: bool) -> None:
     from meshcast.calibrate.relower import relower_file
     from meshcast.cli.app import emit_json
 
     with _progress("lowered") as step:
-        rows, failed = relower_file(path, lambda done, total: step(done, total, ""))
+        found = relower_file(path, lambda done, total: step(done, total, ""), hlo)
     if json:
-        emit_json({"schema": "meshcast.calibration/1", "file": str(path), "rows": rows, "not_lowered": failed})
+        emit_json({"schema": "meshcast.calibration/1", "file": str(path), **asdict(found)})
     else:
-        typer.echo(f"{path}: {rows} rows, {failed} could not be lowered")
+        typer.echo(
+            f"{path}: {found.rows} rows, {found.not_lowered} could not be lowered, {found.paired} have times of kernels"
+        )
 
 
 @contextmanager

@@ -19,6 +19,7 @@ def predict_command(
     devices: flags.Devices = None,
     mesh: flags.MeshText = None,
     fidelity: flags.Fidelity = "auto",
+    profile: flags.ProfileFlag = None,
     network: flags.Network = "alpha-beta",
     partitioner: flags.Partitioner = "shardy",
     lowering: flags.LoweringFlag = "auto",
@@ -40,7 +41,7 @@ def predict_command(
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
-        lowering=lowering,
+        lowering=lowering, profile=profile,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

@@ -20,6 +20,7 @@ def show_command(
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
     ] = False,
+    profile: flags.ProfileFlag = None,
     lowering: flags.LoweringFlag = "auto",
     explain: Annotated[
         int | None, typer.Option("--explain", help="With --kernels: the formula and numbers behind row N.", metavar="N")
@@ -37,13 +38,14 @@ def show_command(
     from meshcast.errors import UsageError
     from meshcast.pipeline import local_program, prepare
 
-    if lowering != "auto" and not kernels:
-        raise UsageError("--lowering is about kernels", where="--lowering", fix="add --kernels")
+    for flag, given in (("--lowering", lowering != "auto"), ("--profile", profile is not None)):
+        if given and not kernels:
+            raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
     if explain is not None and not kernels:
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
     options = flags.options(
         on=on, mesh=mesh, fidelity=fidelity, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
-        clocks=clocks, indices=indices,
+        clocks=clocks, indices=indices, profile=profile,
         lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
     )  # fmt: skip
     if partitioned:

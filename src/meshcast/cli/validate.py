@@ -31,8 +31,12 @@ def programs_command(
     folder: Folder,
     on: flags.On = "h200",
     fidelity: flags.Fidelity = "auto",
+    profile: flags.ProfileFlag = None,
     lowering: flags.LoweringFlag = "auto",
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
+    halves: Annotated[
+        bool, typer.Option("--halves", help="Also the half that fits are made on and the held-out one, apart.")
+    ] = False,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
     jobs: Jobs = 1,
     indices: flags.Indices = "uniform",
@@ -50,7 +54,7 @@ def programs_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.pipeline import Options
-    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.profiles.programs import read_measured_programs
     from meshcast.validate.markdown import accuracy_page
     from meshcast.validate.peers import read_peers
     from meshcast.validate.programs import validate_programs
@@ -62,16 +66,19 @@ def programs_command(
     rows: list[Row] = []
     interrupted = False
     try:
-        options = Options(on=on, fidelity=fidelity, indices=indices, lowering=lowering, levers=False)
+        options = Options(
+            on=on, fidelity=fidelity, profile=profile, indices=indices, lowering=lowering, levers=False
+        )  # fmt: skip
         for row in _progress(validate_programs(programs, options, jobs=jobs), len(programs)):
             rows.append(row)
             if json:
                 emit_json(row.to_json())
     except KeyboardInterrupt:
         interrupted = True
-    summary = summarise(rows, peers, not_run=len(programs) - len(rows))
+    summary = summarise(rows, peers, not_run=len(programs) - len(rows), halves=halves)
     if markdown is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
-        _write(markdown, accuracy_page(summary, folder=folder, on=on, fidelity=fidelity, page=markdown))
+        page = accuracy_page(summary, folder=folder, on=on, fidelity=fidelity, page=markdown, profile=profile)
+        _write(markdown, page)
     if json:
         emit_json(summary.to_json())
     else:
@@ -95,7 +102,7 @@ def lowering_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.hardware import resolve
-    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.profiles.programs import read_measured_programs
     from meshcast.validate.lowering import LoweringSummary, print_lowering, validate_lowering
 
     device = resolve(on).device
@@ -124,7 +131,7 @@ def intervals_command(
 
     from meshcast.hardware import resolve
     from meshcast.pipeline import Options
-    from meshcast.validate.groundtruth import read_measured_programs
+    from meshcast.profiles.programs import read_measured_programs
     from meshcast.validate.intervals import fit_intervals, interval_toml
     from meshcast.validate.programs import validate_programs
 

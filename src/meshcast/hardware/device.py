@@ -78,6 +78,7 @@ class Device:
         idle_watts: Power drawn by a card that is on and does nothing; None where it was not measured.
         energy: Measured energy per FLOP and byte; None where it was not measured.
         core: What compiling for the device takes; None where it is not given.
+        bases: Names of the devices that its file starts from, the nearest first.
         default_cluster: The catalogue's cluster of many such devices; None where there is none.
         facts: Every number of the file by dotted key ("matrix.bf16"), with its source.
     """
@@ -105,6 +106,7 @@ class Device:
     launch_latency_s: float
     energy: Energy | None = field(default=None, hash=False)
     core: Core | None = None
+    bases: tuple[str, ...] = field(default=(), repr=False)
     default_cluster: str | None = None
     notes: str = ""
     facts: Mapping[str, Fact] = field(hash=False, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -87,6 +87,7 @@ def device(doc: Document) -> Device:
         launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME, may_be_zero=True),
         energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
         core=_core(file) if file.names("core") else None,
+        bases=tuple(str(below.data.get("name")) for below in _below(doc)),
         # An empty name is how a file that has a base says that it has no cluster.
         default_cluster=file.text("default_cluster", default="") or None,
         notes=file.text("notes", default=""),
@@ -97,6 +98,13 @@ def device(doc: Document) -> Device:
         file.reject(("vector", "f32"), "missing key 'vector.f32': types without a rate of their own run at it")
     file.finish()
     return result
+
+
+def _below(doc: Document) -> Iterator[Document]:
+    """The documents that one is based on, the nearest first."""
+    while (base := doc.base) is not None:
+        yield base
+        doc = base
 
 
 def _core(file: Reader) -> Core:

@@ -31,16 +31,16 @@ GEOMETRIES: dict[str, type[Gemm | Convolution | Reduction | Indexed | Window | S
 }
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
-LEFT_OUT = frozenset({"reads", "operand_bytes", "writes", "location", "recomputed"})
+LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed"})
 _SHAPED = frozenset(
-    {"kind", "updates", "geometry", "picked", "flags", "ops", "recency"}
+    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "recency"}
 )  # written in a form of their own
 _PLAIN = tuple(f.name for f in fields(Kernel) if f.name not in LEFT_OUT | _SHAPED)
 _DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.default is not MISSING}
 
 
 def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
-    """A kernel without what has its default; `updates` only says whether there are any.
+    """A kernel without what has its default; of `writes` the number is kept, of `updates` whether there are any.
 
     Raises:
         UnsupportedError: It is a collective, whose cost is the network's.
@@ -50,6 +50,8 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
         value = getattr(kernel, name)
         if name not in _DEFAULTS or value != _DEFAULTS[name]:
             found[name] = int(value) if isinstance(value, float) and value.is_integer() else value
+    if kernel.writes:
+        found["writes"] = len(kernel.writes)
     if kernel.updates:
         found["updates"] = True
     if kernel.flags:
@@ -76,7 +78,7 @@ def _geometry_to_json(geometry: Geometry) -> dict[str, Any]:
 
 
 def kernel_from_json(value: dict[str, Any]) -> Kernel:
-    """What `kernel_to_json` wrote: a kernel with an equal `cost_key`.
+    """What `kernel_to_json` wrote: a kernel with an equal `cost_key` and as many results.
 
     Raises:
         InputError: It has a field that kernels do not have: another version wrote it.
@@ -85,6 +87,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
     try:
         return Kernel(
             kind=KernelKind(rest.pop("kind")),
+            writes=tuple(range(rest.pop("writes", 0))),
             updates=(0,) if rest.pop("updates", False) else (),
             flags=frozenset(rest.pop("flags", ())),
             ops=tuple(rest.pop("ops", ())),

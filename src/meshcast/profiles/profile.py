@@ -66,6 +66,24 @@ class Profile:
     measurements: tuple[Measurement, ...]
     failed: tuple[dict[str, Any], ...]  # rows of probes that did not run, with their error
 
+    def timed_kernels(self) -> list[tuple[Kernel, float, str]]:
+        """Every kernel that a time was put beside, with its seconds and the probe it was measured in.
+
+        Raises:
+            InputError: No row has any: the profile was lowered by an older version, or not at all.
+        """
+        found = [
+            (kernel_from_json(kernel), us * 1e-6, measurement.id)
+            for measurement in self.measurements
+            for kernel, us in measurement.row.get("paired", ())
+        ]
+        if not found:
+            raise InputError(
+                f"none of the {len(self.measurements)} probes has times beside kernels of ours",
+                fix="put them there with meshcast calibrate --relower FILE [--hlo DIR]",
+            )
+        return found
+
     def lowered(self) -> Iterator[tuple[Measurement, tuple[tuple[Kernel, int], ...]]]:
         """Measurements that have our kernels, with them."""
         for measurement in self.measurements:

@@ -12,7 +12,6 @@ finds it. Rows that ran faster than T are no business of the upper end, but coun
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.errors import InputError
-from meshcast.validate.groundtruth import ONE_OP_GROUPS
-from meshcast.validate.programs import Row
+from meshcast.validate.programs import Row, in_fit
 
 COVERAGE = 0.93
 # Smaller groups of a half are pooled: where every group weighs the same, a group of one row would decide alone.
@@ -102,15 +100,6 @@ def fit_intervals(rows: Sequence[Row], latency_us: float, *, coverage: float = C
         held_out_unweighted=float(held_out.inside(factor, launches, latency_us).mean()),
         width=float(np.exp(width)),
     )
-
-
-def in_fit(row: Row) -> bool:
-    """Whether a row is in the half that is fitted: by a hash of its id, or of a whole model's family.
-
-    The family is the name up to the first dash (`llama3` of `llama3-8b-...`): variants are too alike to be split.
-    """
-    name = row.id if row.group in ONE_OP_GROUPS else row.id.partition("-")[0]
-    return hashlib.sha256(name.encode()).digest()[0] % 2 == 0
 
 
 def interval_toml(fit: IntervalFit, *, device: str, rows: int, date: str) -> str:

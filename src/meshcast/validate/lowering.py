@@ -9,7 +9,6 @@ and copies included; bytes with what crosses the boundaries of the given kernels
 from __future__ import annotations
 
 import gzip
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from meshcast.errors import MeshcastError
 from meshcast.hardware import Device
 from meshcast.lower import KernelKind, LoweredProgram, lower, lower_hlo
 from meshcast.lower.xla_gpu import lower_compiled, why_not
-from meshcast.validate.groundtruth import MeasuredProgram
+from meshcast.profiles.programs import MeasuredProgram
 from meshcast.validate.programs import Pair
 from meshcast.validate.tables import Grid, print_grid, wide_console
 from meshcast.workload import read_workload
@@ -118,18 +117,10 @@ class LoweringSummary:
 
 def validate_lowering(folder: Path, programs: Sequence[MeasuredProgram], device: Device) -> Iterator[LoweringRow]:
     """A row for each program, in order; compiled for `device`."""
-    launches = measured_launches(folder)
     for program in programs:
+        launches = sum(float(launch.get("count", 0.0)) for launch in program.launches)
         optimized = folder / "programs" / f"{program.id}.opt.hlo.gz"
-        yield compare(program, launches.get(program.id, 0.0), optimized, device)
-
-
-def measured_launches(folder: Path) -> dict[str, float]:
-    """Launches per run of each measured program, by its id; the folder has been read as a ground truth before."""
-    packed, plain = folder / "measurements.jsonl.gz", folder / "measurements.jsonl"
-    text = gzip.decompress(packed.read_bytes()).decode() if packed.is_file() else plain.read_text()
-    rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    return {row["id"]: sum(float(kernel["count"]) for kernel in row.get("kernels") or ()) for row in rows}
+        yield compare(program, launches, optimized, device)
 
 
 def compare(program: MeasuredProgram, launches: float, optimized: Path, device: Device) -> LoweringRow:

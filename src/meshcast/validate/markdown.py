@@ -7,7 +7,15 @@ from pathlib import Path
 
 from meshcast.hardware import resolve
 from meshcast.validate.summary import Summary
-from meshcast.validate.tables import extra_grid, failed_grid, markdown_table, peer_grid, time_grid, worst_grid
+from meshcast.validate.tables import (
+    extra_grid,
+    failed_grid,
+    halves_grid,
+    markdown_table,
+    peer_grid,
+    time_grid,
+    worst_grid,
+)
 
 MEASURES = """\
 ## What the figures mean
@@ -29,6 +37,11 @@ _MEANING = """\
 One-op groups are held against the device's busy time, since the host cannot launch the smallest of them fast enough
 for a wall clock to see the device; whole models are held against wall time. Failed rows have no prediction: they
 are counted and named, and no other column includes them.
+"""
+
+_HALVES = """\
+The same rows in two halves, by a hash of their names; variants of a model share the half of their family. Parameters and
+measured kernels come from the fitted half alone: the other half is what any other program of its kind can expect.
 """
 
 _PEERS = """\
@@ -64,7 +77,9 @@ of its libraries.
 """
 
 
-def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str, page: Path) -> str:
+def accuracy_page(
+    summary: Summary, *, folder: Path, on: str, fidelity: str, page: Path, profile: str | None = None
+) -> str:
     """The page.
 
     Args:
@@ -73,18 +88,22 @@ def accuracy_page(summary: Summary, *, folder: Path, on: str, fidelity: str, pag
         on: The device predicted for, as asked.
         fidelity: The fidelity predicted at, as asked.
         page: The file this is written to, for the command that makes it again.
+        profile: The file of measured kernels, as asked.
     """
     place, target = (Path(os.path.relpath(path)).as_posix() for path in (folder, page))
     device = resolve(on).device
+    more = (f" --profile {profile}" if profile else "") + (" --halves" if summary.halves else "")
     total = summary.time.all
     parts = [
         f"# Accuracy: fidelity `{fidelity}` on {device.title}\n",
         f"{total.rows} measured StableHLO programs, {total.failed} without a prediction. This page is generated; "
         "to make it again, from the root of the repository:\n",
-        f"    meshcast validate programs {place} --on {on} --fidelity {fidelity} --markdown {target}\n",
+        f"    meshcast validate programs {place} --on {on} --fidelity {fidelity}{more} --markdown {target}\n",
         f"## Time\n\n{markdown_table(time_grid(summary))}",
         MEASURES + _MEANING,
     ]
+    if summary.halves:
+        parts.append(f"## Programs that nothing was calibrated on\n\n{markdown_table(halves_grid(summary))}\n{_HALVES}")
     if fidelity == "roofline":
         parts.append(_ROOFLINE)
     if summary.peers:

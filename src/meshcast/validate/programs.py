@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.errors import MeshcastError
-from meshcast.estimate import load_estimator
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import resolve
-from meshcast.pipeline import Options, predict
+from meshcast.pipeline import Options, chosen_estimators, predict
+from meshcast.profiles.halves import is_fitted
+from meshcast.profiles.programs import ONE_OP_GROUPS, MeasuredProgram
 from meshcast.results import Prediction
-from meshcast.validate.groundtruth import MeasuredProgram
 
 UNIT = "us"
 # Programs a worker takes at a time: large enough to hide the hand-over, small enough for rows to stream.
@@ -103,6 +103,11 @@ class Row:
         return line
 
 
+def in_fit(row: Row) -> bool:
+    """Whether a row is in the half that is fitted."""
+    return is_fitted(row.id, whole_model=row.group not in ONE_OP_GROUPS)
+
+
 def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, jobs: int = 1) -> Iterator[Row]:
     """A row for each program, in order, as soon as it is known.
 
@@ -114,10 +119,10 @@ def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, 
     Raises:
         MeshcastError: the options are wrong for every program, e.g. an unknown device.
     """
-    idle = idle_watts(resolve(options.on).device)
+    device = resolve(options.on).device
+    idle = idle_watts(device)
     _ = options.index_skew  # a misspelt spread is the caller's mistake too
-    if options.fidelity != "auto":
-        load_estimator(options.fidelity)  # a misspelt one is the caller's mistake, not a failure of every row
+    chosen_estimators(options, device)  # a misspelt one is the caller's mistake, not a failure of every row
     one = partial(validate_program, options=options, idle=idle)
     if jobs <= 1:
         yield from map(one, programs)

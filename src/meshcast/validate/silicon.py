@@ -2,7 +2,7 @@
 
 A row is a measured call. Predicted is what it takes in a run of the same calls without a pause: the kernel, and the gap to
 the next one, at the clock that the power cap leaves it: that of a short run, or of a long one where the run took longer than
-`SETTLES`.
+`estimate.profiled.silicon.SETTLES`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from meshcast.errors import UsageError, nearest
 from meshcast.estimate import Estimator, load_estimator
-from meshcast.estimate.estimator import Clocks, Estimates
-from meshcast.estimate.power import settled_clock
+from meshcast.estimate.estimator import Estimates
+from meshcast.estimate.profiled.silicon import slowed
 from meshcast.hardware import Device, resolve
 from meshcast.profiles.silicon_kernels import SiliconKernel, attention_kernels, product_kernels
 from meshcast.profiles.silicon_tables import MOST_QUANTISATION, attentions, products
@@ -26,9 +24,6 @@ from meshcast.validate.programs import Row
 from meshcast.workload.graph import Attention, Gemm
 
 OPS = ("gemm", "attention")
-# Seconds after which the power limiter has settled: on H200 and B200 the rate of large products falls between runs of
-# 20 and of 100 ms.
-SETTLES = 0.05
 # Upper ends in FLOP. Up to the first one a product is little but a launch.
 SIZES: tuple[tuple[str, float], ...] = (
     ("below 0.1 GFLOP", 1e8),
@@ -152,16 +147,10 @@ def _predicted(
     calls: Sequence[SiliconKernel], estimates: Estimates, device: Device
 ) -> Iterator[tuple[float, float, float]]:
     """Seconds from one call to the next, with their interval."""
-    once = np.ones(1)
     for index, call in enumerate(calls):
-        time, slowed = float(estimates.time[index]), 1.0
-        if estimates.draw is not None:
-            draw = estimates.draw.one(index)
-            clocks: Clocks = "sustained" if call.run_seconds > SETTLES else "burst"
-            share = settled_clock(draw, once, device, clocks, estimates.gap)
-            slowed = float(draw.times(share)[0]) / time
-        bounds = (time, float(estimates.low[index]), float(estimates.high[index]))
-        time, low, high = (seconds * slowed + estimates.gap for seconds in bounds)
+        slower = slowed(call, estimates, index, device)
+        bounds = (float(column[index]) for column in (estimates.time, estimates.low, estimates.high))
+        time, low, high = (seconds * slower + estimates.gap for seconds in bounds)
         yield time, low, high
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from meshcast.validate.measures import Measures, measure_groups
 from meshcast.validate.peers import PeerFigures
-from meshcast.validate.programs import Pair, Row
+from meshcast.validate.programs import Pair, Row, in_fit
 
 SCHEMA = "meshcast.validation/1"
 WORST = 5
+FITTED, HELD_OUT = "fitted", "held_out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class Summary:
     sustained: Comparison
     peers: Mapping[str, Comparison]
     not_run: int = 0
+    halves: Mapping[str, Comparison] = field(default_factory=dict)  # times by half, where that was asked for
 
     @property
     def failed(self) -> list[Row]:
@@ -75,16 +77,24 @@ class Summary:
             "sustained": self.sustained.to_json(),
             "peers": {name: peer.to_json() for name, peer in self.peers.items()},
             "not_run": self.not_run,
+            **({"halves": {name: half.to_json() for name, half in self.halves.items()}} if self.halves else {}),
         }
 
 
-def summarise(rows: Sequence[Row], peers: Mapping[str, PeerFigures] | None = None, *, not_run: int = 0) -> Summary:
+def summarise(
+    rows: Sequence[Row],
+    peers: Mapping[str, PeerFigures] | None = None,
+    *,
+    not_run: int = 0,
+    halves: bool = False,
+) -> Summary:
     """The summary of rows.
 
     Args:
         rows: Every row of the validation, failed ones too.
         peers: What others predict, by their name.
         not_run: Rows that were asked for but not reached (Ctrl-C).
+        halves: Also the two halves apart: the one that fits may be made on, and the one that is left for judging.
     """
     return Summary(
         rows=tuple(rows),
@@ -95,7 +105,15 @@ def summarise(rows: Sequence[Row], peers: Mapping[str, PeerFigures] | None = Non
         sustained=compare((row for row in rows if row.sustained), lambda row: row.sustained),
         peers={name: _peer(rows, figures) for name, figures in (peers or {}).items()},
         not_run=not_run,
+        halves=_halves(rows) if halves else {},
     )
+
+
+def _halves(rows: Sequence[Row]) -> dict[str, Comparison]:
+    return {
+        name: compare((row for row in rows if in_fit(row) is fitted), lambda row: row.time)
+        for name, fitted in ((FITTED, True), (HELD_OUT, False))
+    }
 
 
 def compare(rows: Iterable[Row], figure: Callable[[Row], Pair | None]) -> Comparison:

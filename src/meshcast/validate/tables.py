@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from meshcast.validate.measures import Measures
 from meshcast.validate.programs import UNIT, Row
-from meshcast.validate.summary import Comparison, Summary
+from meshcast.validate.summary import FITTED, HELD_OUT, Comparison, Summary
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _HEADER = ("group", "rows", "failed", "geomean error", "MAPE", "bias", "Spearman", "measured / predicted")
+_HALF = ("rows", "geomean error", "MAPE", "bias")
 PEER_TITLES = {"hespas": "hespas", "naive_a": "naive a", "naive_b": "naive b"}
 
 
@@ -33,6 +34,15 @@ def time_grid(summary: Summary) -> Grid:
     ]
     total = ("all", *_cells(summary.time.all), _percent(summary.within_interval()))
     return Grid(title="time", header=(*_HEADER, "in interval"), rows=(*rows, total))
+
+
+def halves_grid(summary: Summary) -> Grid:
+    """Errors of the predicted times on the half that fits may be made on, and on the other one."""
+    header = ("group", *(f"{half}: {what}" for half in ("fitted", "held out") for what in _HALF))
+    halves = [summary.halves[name] for name in (FITTED, HELD_OUT)]
+    rows = [(name, *(cell for half in halves for cell in _half(half.groups.get(name)))) for name in summary.time.groups]
+    total = ("all", *(cell for half in halves for cell in _half(half.all)))
+    return Grid(title="time by half", header=header, rows=(*rows, total))
 
 
 def peer_grid(summary: Summary) -> Grid:
@@ -70,6 +80,8 @@ def failed_grid(rows: Sequence[Row]) -> Grid:
 def grids(summary: Summary) -> list[Grid]:
     """Everything a validation prints, in order."""
     found = [time_grid(summary)]
+    if summary.halves:
+        found.append(halves_grid(summary))
     if summary.peers:
         found.append(peer_grid(summary))
     found.append(worst_grid("worst rows", summary.worst))
@@ -133,6 +145,17 @@ def _cells(measures: Measures) -> tuple[str, ...]:
         _percent(measures.bias, sign="+"),
         _number(measures.spearman),
         _number(measures.median_ratio),
+    )
+
+
+def _half(measures: Measures | None) -> tuple[str, ...]:
+    if measures is None:
+        return ("0", *("-" for _ in _HALF[1:]))
+    return (
+        str(measures.rows) + (f" ({measures.failed} failed)" if measures.failed else ""),
+        _percent(measures.geomean_error),
+        _percent(measures.mape),
+        _percent(measures.bias, sign="+"),
     )
 
 

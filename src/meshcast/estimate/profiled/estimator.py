@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from meshcast.estimate.estimator import Estimates, Origin, Support
-from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.profiled.features import place
 from meshcast.estimate.profiled.interpolation import predict
-from meshcast.estimate.profiled.interpolator import Interpolator, shipped
+from meshcast.estimate.profiled.interpolator import Interpolator
+from meshcast.estimate.profiled.reference import reference_model
+from meshcast.estimate.profiled.sources import measured_kernels
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel
@@ -25,31 +26,34 @@ class Profiled:
     """Measured kernels of a device; what lies between them is interpolated, with the interval that left-out rows had.
 
     Args:
-        find: Gives a device's measured kernels; the shipped ones by default.
+        find: Gives a device's measured kernels; by default what meshcast or an installed package has of it.
     """
 
     name = "profiled"
     fidelity = "profiled"
 
-    def __init__(self, find: Callable[[str], Interpolator | None] = shipped) -> None:
+    def __init__(self, find: Callable[[Device], Interpolator | None] = measured_kernels) -> None:
         self._find = find
-        self._reference = GpuAnalytical()
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Kernels of families that were measured on the device."""
-        known = self._find(device.name)
+        known = self._find(device)
         if known is None:
             return Support(level="no", reason=f"nothing was measured on {device.name}")
+        if kernel.collective is not None:
+            return Support(level="no", reason="collectives are timed by the network model")
         family, _ = place(kernel, device)
         if family not in known.families:
             return Support(level="no", reason=f"no {family} was measured on {device.name}")
-        return self._reference.supports(kernel, device)
+        return reference_model(device, known.fixed_s).supports(kernel, device)
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Interpolated times; what draws power and what limits a kernel is the reference model's word."""
-        base = self._reference.estimate(kernels, device)
-        known = self._find(device.name)
-        assert known is not None
+        known = self._find(device)
+        base = reference_model(device, known.fixed_s if known else 0.0).estimate(kernels, device)
+        if known is None:
+            assert not kernels, "kernels that are not supported"
+            return base
         groups: defaultdict[str, list[int]] = defaultdict(list)
         places = [place(kernel, device) for kernel in kernels]
         for index, (name, _) in enumerate(places):
@@ -68,12 +72,13 @@ class Profiled:
                 origin[i] = Origin.MEASURED if distance < SAME else Origin.EXTRAPOLATED if far else Origin.INTERPOLATED
         bound = Roofline().estimate(kernels, device)
         light = np.maximum(bound.compute_time / (device.clock_hz / device.peak_clock_hz), bound.memory_time)
+        if device.kind == "cpu":  # its rates are what programs reach, not bounds, and nearer caches are not in its file
+            light = np.zeros(len(kernels))
         time = np.maximum(base.time * np.exp(y), light)
         slower = time / np.maximum(base.time, 1e-12)
         compute = np.minimum(base.compute_time * slower, time)
         memory = np.minimum(base.memory_time * slower, time)
-        assert base.draw is not None
-        draw = replace(base.draw, time=time)
+        draw = replace(base.draw, time=time) if base.draw is not None else None
         return replace(
             base,
             time=time,
@@ -82,7 +87,7 @@ class Profiled:
             compute_time=compute,
             memory_time=memory,
             overhead=time - np.maximum(compute, memory),
-            energy=draw.joules(1.0),
+            energy=draw.joules(1.0) if draw is not None else base.energy,
             origin=tuple(origin),
             draw=draw,
         )

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import io
 import json
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -16,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from meshcast.errors import InputError
-from meshcast.estimate.gpu import GpuAnalytical
+from meshcast.estimate.gpu.parameters import shipped_calibration
 from meshcast.estimate.profiled.features import place
 from meshcast.estimate.profiled.interpolation import Family, fit
+from meshcast.estimate.profiled.reference import fixed_cost, reference_model
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel
 
@@ -44,14 +46,16 @@ class Interpolator:
     families: Mapping[str, Family]
     reference: str  # digest of the reference model that `y` is relative to
     sources: tuple[str, ...] = ()
+    fixed_s: float = 0.0  # of the reference model, where it has a fixed cost
 
-    def save(self, path: Path) -> None:
-        """Writes arrays and header into one file."""
+    def to_bytes(self) -> bytes:
+        """Arrays and header as one file."""
         header = {
             "schema": SCHEMA,
             "device": self.device,
             "reference": self.reference,
             "sources": self.sources,
+            "fixed_s": self.fixed_s,
             "families": {name: {n: getattr(f, n) for n in _NUMBERS} for name, f in self.families.items()},
         }
         arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
@@ -61,11 +65,22 @@ class Interpolator:
             arrays[f"d{index}"] = family.doubt.astype(np.float32)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
-        path.write_bytes(buffer.getvalue())
+        return buffer.getvalue()
+
+    def save(self, path: Path) -> None:
+        """Writes the file.
+
+        Raises:
+            InputError: It cannot be written.
+        """
+        try:
+            path.write_bytes(self.to_bytes())
+        except OSError as error:
+            raise InputError(f"cannot be written: {error}", where=str(path)) from error
 
 
 def load(data: bytes, where: str) -> Interpolator:
-    """What `save` wrote.
+    """What `to_bytes` gave.
 
     Raises:
         InputError: It is none of it.
@@ -84,26 +99,29 @@ def load(data: bytes, where: str) -> Interpolator:
                 )
                 for index, (name, numbers) in enumerate(header["families"].items())
             }
-    except (KeyError, ValueError, OSError, TypeError) as error:
+    except (KeyError, ValueError, OSError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"not measured kernels: {error}", where=where) from error
     return Interpolator(
         device=header["device"],
         families=families,
         reference=header["reference"],
         sources=tuple(header["sources"]),
+        fixed_s=float(header.get("fixed_s", 0.0)),
     )
 
 
 def reference_digest(device: Device) -> str:
     """Changes whenever times of the reference model could: its parameters and the device's facts."""
-    facts = repr((asdict(GpuAnalytical().calibration.parameters), device))
+    facts = repr((asdict(shipped_calibration().parameters), device))
     return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
 def build(rows: Iterable[Row], device: Device, sources: Iterable[str] = ()) -> Interpolator:
     """Families fitted to measured kernels; a kernel that a program launches often counts once."""
     found = list({(row.program, row.kernel.cost_key): row for row in rows if row.seconds > 0}.values())
-    reference = [float(t) for t in GpuAnalytical().estimate([row.kernel for row in found], device).time]
+    fixed = fixed_cost(device, [row.seconds for row in found])
+    model = reference_model(device, fixed)
+    reference = [float(t) for t in model.estimate([row.kernel for row in found], device).time]
     grouped: defaultdict[str, list[tuple[tuple[float, ...], float, str, bool]]] = defaultdict(list)
     for row, seconds in zip(found, reference, strict=True):
         family, where = place(row.kernel, device)
@@ -113,7 +131,11 @@ def build(rows: Iterable[Row], device: Device, sources: Iterable[str] = ()) -> I
         places, y, programs, common = zip(*members, strict=True)
         families[name] = fit(places, y, programs, common)
     return Interpolator(
-        device=device.name, families=families, reference=reference_digest(device), sources=tuple(sources)
+        device=device.name,
+        families=families,
+        reference=reference_digest(device),
+        sources=tuple(sources),
+        fixed_s=fixed,
     )
 
 

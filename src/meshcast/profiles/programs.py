@@ -7,8 +7,8 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class MeasuredProgram:
     memory_bytes: int | None  # arguments + outputs + temporaries - aliased
     energy: MeasuredEnergy | None
     indices: str | None = None  # how gather and scatter indices were spread, where the row says so: `zipf:1.05`
+    launches: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # per run: hlo_op, kernel, count, us
+    optimized: Path | None = None  # XLA's optimized HLO of it, where that was kept
 
     @property
     def whole_model(self) -> bool:
@@ -153,7 +155,20 @@ def _row(data: dict[str, Any], folder: Path, where: str) -> MeasuredProgram:
         memory_bytes=_memory(memory, where) if memory is not None else None,
         energy=_energy(energy, where) if energy is not None else None,
         indices=_indices(data, identifier, where),
+        launches=_launches(data, where),
+        optimized=optimized if (optimized := folder / "programs" / f"{identifier}.opt.hlo.gz").is_file() else None,
     )
+
+
+def _launches(data: dict[str, Any], where: str) -> tuple[Mapping[str, Any], ...]:
+    """What the profiler saw, per run; nothing where it was not asked."""
+    found = data.get("kernels") or ()
+    for launch in found:
+        if not isinstance(launch, dict) or not all(isinstance(launch.get(key), str) for key in ("hlo_op", "kernel")):
+            raise InputError(f"a kernel needs the texts hlo_op and kernel, not {launch!r}", where=where)
+        for key in ("count", "us"):
+            _positive(launch, key, where)
+    return tuple(found)
 
 
 def _indices(data: dict[str, Any], identifier: str, where: str) -> str | None:

@@ -1,0 +1,161 @@
+"""Where a device's measured kernels come from: what is shipped, the silicon tables, or a file of the user's own.
+
+Fitting takes seconds to a minute, so what was fitted is kept on disk under the hash of everything that made it: the
+measurements, this package's code and parameters, the device's facts.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata, resources
+from pathlib import Path
+
+from meshcast.cache import cache_folder, keep, kept
+from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
+from meshcast.estimate.profiled.interpolator import Interpolator, Row, build, load, reference_digest, shipped
+from meshcast.estimate.profiled.silicon import silicon_rows
+from meshcast.hardware import Device, device_names, load_device
+from meshcast.profiles import silicon
+from meshcast.profiles.profile import read_profile
+from meshcast.version import VERSION
+
+FOLDER = "profiled"
+COLLECT = "python -m meshcast.calibrate.collect OUT.npz --on DEVICE --profile FILE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Measured kernels of a file, and what a user of them should know."""
+
+    interpolator: Interpolator
+    notes: tuple[str, ...] = ()
+
+
+@functools.cache
+def measured_kernels(device: Device) -> Interpolator | None:
+    """What is known of a device without any file of the user's: the shipped kernels, else the silicon tables."""
+    found = shipped(device.name)
+    if found is not None or device.name not in silicon.SYSTEMS or not silicon.installed():
+        return found
+    package = f"{silicon.DISTRIBUTION} {metadata.version(silicon.DISTRIBUTION)}"
+    try:
+        return _fitted(package.encode(), device, lambda: silicon_rows(device), package)
+    except UnsupportedError:  # the package has nothing of this device, or not all tables
+        return None
+
+
+def why_not_measured(device: Device) -> UnsupportedError:
+    """What to say where nothing was measured on a device, and what to do about it."""
+    fixes = ["give a profile of it with --profile FILE (meshcast calibrate --profile measures one)"]
+    if device.name in silicon.SYSTEMS and not silicon.installed():
+        fixes.append(f"or install tables of it: {silicon.INSTALL}")
+    fixes.append("or use --fidelity auto")
+    return UnsupportedError(
+        f"nothing was measured on {device.name}: there is nothing to interpolate between",
+        where="--fidelity profiled",
+        fix=", ".join(fixes),
+    )
+
+
+def given_kernels(path: Path, device: Device) -> Given:
+    """The measured kernels of a file: what the collector wrote, or a profile, which is fitted when it is first used.
+
+    Args:
+        path: `NAME.npz` or `NAME.profile.jsonl[.gz]`.
+        device: What to predict for: the device that was measured, or one whose file starts from it.
+
+    Raises:
+        InputError: It cannot be read, or is neither of both.
+        UsageError: It was measured on another device.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), fix="give a .npz or .profile.jsonl.gz") from error
+    return _given(path, data, device)
+
+
+@functools.lru_cache(maxsize=8)
+def _given(path: Path, data: bytes, device: Device) -> Given:
+    notes: list[str] = []
+    if data[:2] == b"PK":  # a zip archive, which .npz is
+        found = load(data, str(path))
+        measured = _measured_on(found.device, device, path, notes)
+        if measured is not None and found.reference != reference_digest(measured):
+            notes.append(f"{path.name} is relative to another version of the reference model: collect it again")
+        return Given(interpolator=found, notes=tuple(notes))
+    profile = read_profile(path)
+    name = profile.header.device
+    measured = _measured_on(name, device, path, notes)
+    if measured is None:
+        raise UsageError(
+            f"{name} is a file that {device.name} starts from: the profile must be fitted on it first",
+            where=str(path),
+            fix=COLLECT,
+        )
+    try:
+        rows = [Row(kernel=k, seconds=s, program=probe) for k, s, probe in profile.timed_kernels()]
+    except MeshcastError as error:
+        raise InputError(error.message, where=error.where or str(path), fix=error.fix) from error
+    fitted = _fitted(hashlib.sha256(data).digest(), measured, lambda: rows, path.name)
+    return Given(interpolator=fitted, notes=tuple(notes))
+
+
+def _measured_on(name: str, device: Device, path: Path, notes: list[str]) -> Device | None:
+    """The device that was measured; None where it is one that only its own file knows.
+
+    Raises:
+        UsageError: It is neither the device asked for nor one that this starts from.
+    """
+    if name == device.name:
+        return device
+    if name not in _starts_from(device):
+        raise UsageError(
+            f"it was measured on {name}, not on {device.name}",
+            where=str(path),
+            fix=f"predict --on {name}, or on its device file; give {device.name} a profile of its own",
+        )
+    notes.append(
+        f"kernels were measured on {name}, which {device.name} starts from: carried over by the reference model"
+    )
+    return load_device(name) if name in device_names() else None
+
+
+def _starts_from(device: Device) -> Iterator[str]:
+    """What a device of the user's own was derived from, down to the catalogue's device, whose own base is another product."""
+    below = iter(device.bases)
+    name: str | None = device.name
+    while name is not None and name not in device_names():
+        name = next(below, None)
+        if name is not None:
+            yield name
+
+
+def _fitted(content: bytes, device: Device, rows: Callable[[], list[Row]], source: str) -> Interpolator:
+    """Families fitted to rows, or what an earlier run made of the same."""
+    made_from = (VERSION.encode(), code_digest(), reference_digest(device).encode(), content)
+    key = hashlib.sha256(b"\0".join(made_from)).hexdigest()
+    path = cache_folder(FOLDER) / f"{device.name}-{key[:24]}.npz"
+    data = kept(path)
+    if data is not None:
+        try:
+            return load(data, str(path))
+        except InputError:  # damaged: as if it were absent
+            pass
+    found = build(rows(), device, (source,))
+    keep(path, found.to_bytes())
+    return found
+
+
+@functools.cache
+def code_digest() -> bytes:
+    """Changes whenever the models do that measurements are put in relation to, or the way that they are."""
+    digest = hashlib.sha256()
+    for package in ("meshcast.estimate.profiled", "meshcast.estimate.gpu", "meshcast.estimate"):
+        for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
+            if file.name.endswith(".py"):
+                digest.update(file.read_bytes())
+    return digest.digest()

@@ -165,7 +165,7 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
             fix="use --fidelity profiled or auto",
         )
     given = given_kernels(Path(options.profile), device)
-    chosen = Profiled(lambda asked: given.interpolator if asked == device else None)
+    chosen = Profiled(lambda asked: given.interpolator if asked.name == device.name else None)
     return tuple(chosen if name == "profiled" else load_estimator(name) for name in names), given.notes
 
 

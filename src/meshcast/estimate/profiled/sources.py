@@ -14,7 +14,7 @@ from importlib import metadata, resources
 from pathlib import Path
 
 from meshcast.cache import cache_folder, keep, kept
-from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
+from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.estimate.profiled.interpolator import Interpolator, Row, build, load, reference_digest, shipped
 from meshcast.estimate.profiled.silicon import silicon_rows
 from meshcast.hardware import Device, device_names, load_device
@@ -96,11 +96,14 @@ def _given(path: Path, data: bytes, device: Device) -> Given:
             where=str(path),
             fix=COLLECT,
         )
-    try:
-        rows = [Row(kernel=k, seconds=s, program=probe) for k, s, probe in profile.timed_kernels()]
-    except MeshcastError as error:
-        raise InputError(error.message, where=error.where or str(path), fix=error.fix) from error
-    fitted = _fitted(hashlib.sha256(data).digest(), measured, lambda: rows, path.name)
+
+    def rows() -> list[Row]:  # read only where they were not fitted before
+        try:
+            return [Row(kernel=k, seconds=s, program=probe) for k, s, probe in profile.timed_kernels()]
+        except InputError as error:
+            raise InputError(error.message, where=error.where or str(path), fix=error.fix) from error
+
+    fitted = _fitted(hashlib.sha256(data).digest(), measured, rows, path.name)
     return Given(interpolator=fitted, notes=tuple(notes))
 
 

@@ -97,7 +97,9 @@ def test_programs_of_a_folder(folder: Path) -> None:
 
 
 def test_a_half_leaves_the_other_to_judge_by(folder: Path) -> None:
-    fitted, held_out = ({p.program.id for p in collect_folder(folder, load_device("h200"), half)} for half in ("fitted", "held-out"))
+    fitted, held_out = (
+        {p.program.id for p in collect_folder(folder, load_device("h200"), half)} for half in ("fitted", "held-out")
+    )
     assert not fitted & held_out
     assert {name for name in fitted if name.startswith("add")} == {
         n for n in fitted | held_out if n[:3] == "add" and is_fitted(n)
@@ -109,7 +111,7 @@ def test_a_file_to_predict_with(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert collect.main([str(out), "--on", "h200", "--profile", str(given), "--measured", str(folder)]) == 0
     said = capsys.readouterr()
     assert f"{len(SIZES) + 1 + 2:6}  loop-fusion" in said.out  # two of the model's three are the same kernel
-    assert "     4  gemm bf16" in said.out
+    assert "     4  gemm 16-bit" in said.out
     assert "1 without: a whole model" in said.err
     known = load(out.read_bytes(), str(out))
     assert known.sources == ("a.profile.jsonl.gz", "measured (all)")

@@ -55,7 +55,8 @@ def profile_file(path: Path, rows: Sequence[Row], device: str = "h200", backend:
         path,
         header,
         [
-            {"id": r.probe, "family": "rows", "busy_us": r.seconds * 1e6, "paired": [[kernel_to_json(r.kernel), r.seconds * 1e6]]}
+            {"id": r.program, "family": "rows", "busy_us": r.seconds * 1e6,
+             "paired": [[kernel_to_json(r.kernel), r.seconds * 1e6]]}
             for r in rows
         ],
     )  # fmt: skip
@@ -106,7 +107,9 @@ def test_a_profile_is_fitted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = profile_file(tmp_path / "mine.profile.jsonl.gz", slowed_rows(H200, 1.5, adds()))
     first = given_kernels(path, H200)
     assert first.notes == ()
-    assert {name: len(family) for name, family in first.interpolator.families.items()} == {"loop-fusion": len(SIZES)}
+    assert {name: len(family) for name, family in first.interpolator.families.items()} == {
+        "loop-fusion alone": len(SIZES)
+    }
 
     def refuse(*_: object) -> Interpolator:
         raise AssertionError("fitted twice")
@@ -114,7 +117,7 @@ def test_a_profile_is_fitted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sources, "build", refuse)
     sources._given.cache_clear()
     again = given_kernels(path, H200).interpolator
-    assert again.families["loop-fusion"].y == pytest.approx(first.interpolator.families["loop-fusion"].y, abs=1e-6)
+    assert again.families["loop-fusion alone"].y == pytest.approx(first.interpolator.families["loop-fusion alone"].y, abs=1e-6)
     (kept,) = (tmp_path / "cache" / "meshcast" / "profiled").iterdir()
     kept.write_bytes(b"damaged")
     sources._given.cache_clear()
@@ -252,7 +255,7 @@ class TestSilicon:
         device = load_device("h100-sxm")
         found = measured_kernels(device)
         assert found is not None
-        assert set(found.families) == {"gemm bf16", "attention forward"}
+        assert set(found.families) == {"gemm 16-bit", "attention forward"}
         assert found.sources == ("aiconfigurator-core 0.12.0",)
         assert Profiled().supports(gemm(512, 512, 4096), device).level == "yes"
         assert Profiled().supports(pass_over(8, 8), device).level == "no"

@@ -63,7 +63,9 @@ def _profile_rows(path: Path, device: Device) -> list[Row]:
             fix=f"--on {profile.header.device}, or the file of that device",
         )
     try:
-        return [Row(kernel=kernel, seconds=seconds, program=probe) for kernel, seconds, probe in profile.timed_kernels()]
+        return [
+            Row(kernel=kernel, seconds=seconds, program=probe) for kernel, seconds, probe in profile.timed_kernels()
+        ]
     except InputError as error:
         raise InputError(error.message, where=error.where or str(path), fix=error.fix) from error
 

@@ -49,9 +49,7 @@ def collect_folder(folder: Path, device: Device, split: Split = "all") -> Iterat
                 yield Collected(program=program, why=error.message)
 
 
-def at_full_clock(
-    found: Sequence[Timed], modelled: Sequence[tuple[Kernel, int]], device: Device
-) -> Iterator[Timed]:
+def at_full_clock(found: Sequence[Timed], modelled: Sequence[tuple[Kernel, int]], device: Device) -> Iterator[Timed]:
     """Times as they were without the power cap.
 
     Programs are measured in runs back to back, long products among them at the clock that the cap leaves

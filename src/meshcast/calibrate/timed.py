@@ -28,16 +28,30 @@ def timed_kernels(
 ) -> list[Timed]:
     """The kernels of one small program with their times; arguments as for `paired_kernels`.
 
-    A single convolution takes as long as cuDNN's launches do, whatever runs around it.
+    A single convolution takes as long as cuDNN's launches do, whatever runs around it, and a single normalisation as long
+    as the one fusion that is named as such, if it lasts longer than all others of the name together.
     """
     found = paired_kernels(launches, modelled, hlo, busy_us)
-    if any(kernel.kind is KernelKind.CONVOLUTION for kernel, _ in found):
+    if found:
         return found
-    convolutions = [(kernel, count) for kernel, count in modelled if kernel.kind is KernelKind.CONVOLUTION]
-    seconds = sum(launch["us"] for launch in launches if launch["hlo_op"].startswith(CONVOLUTION)) * 1e-6
-    if seconds and len(convolutions) == 1 and convolutions[0][1] == 1:
-        found.append((convolutions[0][0], seconds))
+    for kind, named in ((KernelKind.CONVOLUTION, _convolves), (KernelKind.REDUCTION, _normalises)):
+        ours = [(kernel, count) for kernel, count in modelled if kernel.kind is kind]
+        theirs = sorted((launch["us"] * 1e-6 for launch in launches if named(launch)), reverse=True)
+        if theirs and len(ours) == 1 and ours[0][1] == 1:
+            if kind is KernelKind.CONVOLUTION:
+                found.append((ours[0][0], sum(theirs)))
+            elif theirs[0] > sum(theirs[1:]):
+                found.append((ours[0][0], theirs[0]))
     return found
+
+
+def _convolves(launch: Launch) -> bool:
+    return bool(launch["hlo_op"].startswith(CONVOLUTION))
+
+
+def _normalises(launch: Launch) -> bool:
+    """XLA's Triton fusions of rows have no other name than `fusion`."""
+    return re.fullmatch(r"fusion(_\d+)?", launch["kernel"]) is not None
 
 
 def timed_model(

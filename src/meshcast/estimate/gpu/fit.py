@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import gzip
-import hashlib
 import json
 import math
 from collections import defaultdict
@@ -32,6 +31,7 @@ from meshcast.estimate.power import Draw, settled_clock
 from meshcast.hardware import Device, resolve
 from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
+from meshcast.profiles.halves import is_fitted
 from meshcast.workload import ReadOptions, read_workload
 
 # (groups, parameters they set), in order: later stages build on earlier ones.
@@ -87,7 +87,7 @@ class Sample:
     @property
     def fitted(self) -> bool:
         """Whether it is in the half that parameters are fitted on."""
-        return hashlib.sha256(self.id.encode()).digest()[0] % 2 == 0
+        return is_fitted(self.id)
 
 
 def read_samples(folder: Path, device: Device) -> list[Sample]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Estimates, Origin, Support
+from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
+from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.profiled.features import place
 from meshcast.estimate.profiled.interpolation import predict
 from meshcast.estimate.profiled.interpolator import Interpolator
@@ -42,10 +43,40 @@ class Profiled:
             return Support(level="no", reason=f"nothing was measured on {device.name}")
         if kernel.collective is not None:
             return Support(level="no", reason="collectives are timed by the network model")
-        family, _ = place(kernel, device)
-        if family not in known.families:
-            return Support(level="no", reason=f"no {family} was measured on {device.name}")
+        name, _ = place(kernel, device)
+        if known.family(name) is None:
+            return Support(level="no", reason=f"no {name} was measured on {device.name}")
         return reference_model(device, known.fixed_s).supports(kernel, device)
+
+    def explain(self, kernel: Kernel, device: Device) -> Explanation:
+        """The reference model's time, and what measured kernels near by make of it."""
+        known = self._find(device)
+        assert known is not None
+        name, where = place(kernel, device)
+        family = known.family(name)
+        assert family is not None
+        reference = reference_model(device, known.fixed_s).estimate([kernel], device)
+        answers = predict(family, np.array([where], dtype=np.float64))
+        own = self.estimate([kernel], device)
+        time, compute, memory = (float(c[0]) for c in (own.time, own.compute_time, own.memory_time))
+        return Explanation(
+            estimator=self.name,
+            model=f"{name}, {own.origin[0].value}",
+            formula="t = reference * exp(y), y the mean of a Gaussian process given measured kernels",
+            terms=(
+                Term("reference model", "reference", float(reference.time[0]), "s"),
+                Term("measured kernels of the family", "rows", len(family)),
+                Term("distance of the nearest, in octaves", "d", float(answers.nearest[0])),
+                Term("octaves over which times are alike", "l", family.length),
+                Term("log ratio to the reference", "y", float(answers.y[0])),
+                Term("its deviation", "s", float(answers.deviation[0])),
+                Term("deviations that an interval spans", "q", family.quantile),
+                Term("lower end", "t exp(-q s)", float(own.low[0]), "s"),
+                Term("upper end", "t exp(q s)", float(own.high[0]), "s"),
+            ),
+            time=time,
+            limited_by=limiting(compute, memory, time - max(compute, memory)),
+        )
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Interpolated times; what draws power and what limits a kernel is the reference model's word."""
@@ -61,7 +92,8 @@ class Profiled:
         y, spread = np.zeros(len(kernels)), np.zeros(len(kernels))
         origin = list(base.origin)
         for name, members in groups.items():
-            family = known.families[name]
+            family = known.family(name)
+            assert family is not None
             answers = predict(family, np.array([places[i][1] for i in members], dtype=np.float64))
             y[members] = answers.y
             spread[members] = answers.deviation * family.quantile

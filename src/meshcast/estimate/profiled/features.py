@@ -16,6 +16,7 @@ from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.workload.graph import DTYPE_BITS, Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Window
 
 Place = tuple[str, tuple[float, ...]]
+ALONE = " alone"  # how families of kernels that run alone end
 ALIGNMENT = 16  # bytes, of vector loads
 CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic may still be there
 
@@ -28,7 +29,7 @@ def place(kernel: Kernel, device: Device) -> Place:
     """
     family, where = _place(kernel, device)
     alone = kernel.recency is None and kernel.kind not in _COMPUTING
-    return (f"{family} alone" if alone else family), where
+    return (family + ALONE if alone else family), where
 
 
 def _place(kernel: Kernel, device: Device) -> Place:
@@ -181,7 +182,6 @@ def _streamed(kernel: Kernel, device: Device) -> tuple[float, ...]:
         2.0 * bool(kernel.updates),
         log2(_width(kernel.dtype)),
         2 * cold_share(kernel, device),
-        log2(1 + len(kernel.writes)),
     )
 
 

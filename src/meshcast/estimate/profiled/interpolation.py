@@ -1,9 +1,9 @@
 """Interpolation between measured kernels: a local Gaussian process on how far each is from the reference model.
 
-With `y = log(measured / reference)` at places `x` of one family, and the covariance `s^2 exp(-|x - x'| / l)` plus the variance `n`
-of a single measurement, a kernel's `y` is the conditional mean given its `NEIGHBOURS` nearest measured ones (Rasmussen and
-Williams, "Gaussian Processes for Machine Learning", 2006, equations 2.25 and 2.26; neighbours as in Vecchia's
-approximation). Far from everything measured it falls back to the reference, or to the family's median ratio.
+With `y = log(measured / reference)` at places `x` of one family, and the covariance `s^2 exp(-|x - x'| / l)` plus the
+variance `n` of a single measurement, a kernel's `y` is the conditional mean given its `NEIGHBOURS` nearest measured ones
+(Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, equations 2.25 and 2.26; neighbours as in
+Vecchia's approximation). Far from everything measured it falls back to the reference, or to the family's median ratio.
 
 Rows come from two kinds of programs: those that users run (`common`) and probes, which also try what nobody runs. `l`, `n`, the
 mean, and how much less a probe's row says (`n` times a factor) are those with the least absolute error on common rows

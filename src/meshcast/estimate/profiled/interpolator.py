@@ -18,7 +18,7 @@ import numpy as np
 
 from meshcast.errors import InputError
 from meshcast.estimate.gpu.parameters import shipped_calibration
-from meshcast.estimate.profiled.features import place
+from meshcast.estimate.profiled.features import ALONE, place
 from meshcast.estimate.profiled.interpolation import Family, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
 from meshcast.hardware import Device
@@ -47,6 +47,11 @@ class Interpolator:
     reference: str  # digest of the reference model that `y` is relative to
     sources: tuple[str, ...] = ()
     fixed_s: float = 0.0  # of the reference model, where it has a fixed cost
+
+    def family(self, name: str) -> Family | None:
+        """A family; where only kernels that run alone were measured, or only those in programs, the other ones stand in."""
+        other = name.removesuffix(ALONE) if name.endswith(ALONE) else name + ALONE
+        return self.families.get(name) or self.families.get(other)
 
     def to_bytes(self) -> bytes:
         """Arrays and header as one file."""

@@ -1,0 +1,70 @@
+"""Interpolation on functions that are known: exact at measured places, the reference far from them, honest intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meshcast.estimate.profiled.interpolation import FACTORS, Family, fit, predict
+
+
+def line(count: int = 40) -> tuple[list[tuple[float]], list[float], list[str]]:
+    places = [(x,) for x in np.linspace(0, 10, count)]
+    return places, [0.3 * np.sin(x) for (x,) in places], [f"p{i}" for i in range(count)]
+
+
+def test_measured_places_keep_their_times() -> None:
+    places, y, _ = line()
+    family = Family(places=np.array(places), y=np.array(y), doubt=np.ones(len(y)), noise=1e-6)
+    answers = predict(family, np.array(places))
+    assert answers.y == pytest.approx(y, abs=1e-3)
+    assert np.all(answers.nearest == pytest.approx(0, abs=1e-6))
+
+
+def test_between_them_it_follows_the_neighbours() -> None:
+    family = fit(*line(), common=[True] * 40)
+    queries = np.linspace(0.3, 9.7, 57)[:, None]
+    assert predict(family, queries).y == pytest.approx(0.3 * np.sin(queries[:, 0]), abs=0.05)
+
+
+def test_far_away_the_reference_stands_and_the_interval_opens() -> None:
+    places, y, _ = line()
+    family = Family(places=np.array(places), y=np.array(y), doubt=np.ones(len(y)), mean=0.0, length=1.0)
+    near, far = predict(family, np.array([[5.0], [500.0]])).deviation
+    assert predict(family, np.array([[500.0]])).y[0] == pytest.approx(0.0, abs=1e-6)
+    assert far > 1.5 * near
+
+
+def test_a_doubtful_row_says_less() -> None:
+    places = np.array([[0.0]])
+    sure, unsure = (
+        predict(Family(places=places, y=np.array([1.0]), doubt=np.array([doubt])), places).y[0]
+        for doubt in (1.0, 100.0)
+    )
+    assert sure == pytest.approx(0.05 / 0.06)  # s^2 / (s^2 + n)
+    assert unsure == pytest.approx(0.05 / 1.05)
+
+
+def test_probes_that_mislead_about_common_programs_are_doubted() -> None:
+    """Common rows lie on the reference; probes at the same places are far off it."""
+    places = [(float(i % 20),) for i in range(40)]
+    y = [0.0] * 20 + [1.0 if i % 2 else -1.0 for i in range(20)]
+    family = fit(places, y, [f"p{i}" for i in range(40)], [True] * 20 + [False] * 20)
+    assert family.doubt[-1] == FACTORS[-1]
+    assert np.abs(predict(family, np.array([[4.5]])).y[0]) < 0.1
+
+
+def test_intervals_cover_what_they_say() -> None:
+    rng = np.random.default_rng(0)
+    places = [tuple(p) for p in rng.uniform(0, 8, (300, 3))]
+    y = [0.2 * np.sin(sum(p)) + rng.normal(0, 0.05) for p in places]
+    family = fit(places[:200], y[:200], [f"p{i}" for i in range(200)], [True] * 200)
+    answers = predict(family, np.array(places[200:]))
+    inside = np.abs(np.array(y[200:]) - answers.y) <= answers.deviation * family.quantile
+    assert 0.8 <= inside.mean() <= 0.99
+
+
+def test_few_rows_are_not_fitted() -> None:
+    family = fit([(0.0,), (1.0,)], [0.5, 0.5], ["a", "b"], [True, True])
+    assert family.mean == 0.0
+    assert 0 < predict(family, np.array([[0.0]])).y[0] <= 0.5

@@ -117,7 +117,9 @@ def test_a_profile_is_fitted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sources, "build", refuse)
     sources._given.cache_clear()
     again = given_kernels(path, H200).interpolator
-    assert again.families["loop-fusion alone"].y == pytest.approx(first.interpolator.families["loop-fusion alone"].y, abs=1e-6)
+    assert again.families["loop-fusion alone"].y == pytest.approx(
+        first.interpolator.families["loop-fusion alone"].y, abs=1e-6
+    )
     (kept,) = (tmp_path / "cache" / "meshcast" / "profiled").iterdir()
     kept.write_bytes(b"damaged")
     sources._given.cache_clear()

@@ -68,7 +68,7 @@ def predict(family: Family, queries: Array) -> Answers:
     chosen = np.argpartition(apart, count - 1, axis=1)[:, :count]
     near = np.take_along_axis(apart, chosen, axis=1)
     places = family.places[chosen]  # [queries, count, features]
-    between = np.linalg.norm(places[:, :, None, :] - places[:, None, :, :], axis=-1)
+    between = _distances(places, places)
     covariance = family.signal * np.exp(-between / family.length)
     covariance[:, np.arange(count), np.arange(count)] += family.noise * family.doubt[chosen]
     towards = family.signal * np.exp(-near / family.length)
@@ -136,6 +136,7 @@ def _left_out(family: Family, folds: npt.NDArray[np.int64], judged: npt.NDArray[
 
 
 def _distances(queries: Array, places: Array) -> Array:
-    squares = (queries**2).sum(1)[:, None] + (places**2).sum(1)[None, :] - 2 * queries @ places.T
-    apart: Array = np.sqrt(np.maximum(squares, 0.0))
+    """`|a - b|` of every pair, by `|a|^2 + |b|^2 - 2 a b`; of stacks of places, within each."""
+    squares = (queries**2).sum(-1)[..., :, None] + (places**2).sum(-1)[..., None, :]
+    apart: Array = np.sqrt(np.maximum(squares - 2 * queries @ np.swapaxes(places, -1, -2), 0.0))
     return apart

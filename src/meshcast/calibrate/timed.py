@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meshcast.calibrate.pairing import Timed, paired_kernels
 from meshcast.lower import Kernel, KernelKind, lower_hlo
+from meshcast.workload.graph import Attention
 
 Launch = Mapping[str, Any]  # hlo_op, kernel, count, us
 GRAPH = "command_buffer"
@@ -28,30 +29,36 @@ def timed_kernels(
 ) -> list[Timed]:
     """The kernels of one small program with their times; arguments as for `paired_kernels`.
 
-    A single convolution takes as long as cuDNN's launches do, whatever runs around it, and a single normalisation as long
-    as the one fusion that is named as such, if it lasts longer than all others of the name together.
+    A single convolution, or call of fused attention, takes as long as the launches of its instruction do, whatever runs
+    around it; a single normalisation as long as the one fusion that is named as such, if it lasts longer than all others
+    of the name together.
     """
     found = paired_kernels(launches, modelled, hlo, busy_us)
     if found:
         return found
-    for kind, named in ((KernelKind.CONVOLUTION, _convolves), (KernelKind.REDUCTION, _normalises)):
-        ours = [(kernel, count) for kernel, count in modelled if kernel.kind is kind]
-        theirs = sorted((launch["us"] * 1e-6 for launch in launches if named(launch)), reverse=True)
-        if theirs and len(ours) == 1 and ours[0][1] == 1:
-            if kind is KernelKind.CONVOLUTION:
-                found.append((ours[0][0], sum(theirs)))
-            elif theirs[0] > sum(theirs[1:]):
-                found.append((ours[0][0], theirs[0]))
+    for names, is_ours in _CALLS:
+        ours = [(kernel, count) for kernel, count in modelled if is_ours(kernel)]
+        seconds = sum(launch["us"] for launch in launches if re.match(names, launch["hlo_op"])) * 1e-6
+        if seconds and len(ours) == 1 and ours[0][1] == 1:
+            found.append((ours[0][0], seconds))
+    rows = [(kernel, count) for kernel, count in modelled if kernel.kind is KernelKind.REDUCTION]
+    fused = sorted((launch["us"] * 1e-6 for launch in launches if _FUSED_ROWS.fullmatch(launch["kernel"])), reverse=True)
+    if fused and len(rows) == 1 and rows[0][1] == 1 and fused[0] > sum(fused[1:]):
+        found.append((rows[0][0], fused[0]))
     return found
 
 
-def _convolves(launch: Launch) -> bool:
-    return bool(launch["hlo_op"].startswith(CONVOLUTION))
+def _attends(kernel: Kernel, *, backward: bool) -> bool:
+    return isinstance(kernel.geometry, Attention) and kernel.geometry.backward is backward
 
 
-def _normalises(launch: Launch) -> bool:
-    """XLA's Triton fusions of rows have no other name than `fusion`."""
-    return re.fullmatch(r"fusion(_\d+)?", launch["kernel"]) is not None
+# Instructions of library calls, and which of our kernels they are.
+_CALLS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (
+    (CONVOLUTION, lambda kernel: kernel.kind is KernelKind.CONVOLUTION),
+    (r"dot_product_attention_fwd", lambda kernel: _attends(kernel, backward=False)),
+    (r"dot_product_attention_bwd", lambda kernel: _attends(kernel, backward=True)),
+)
+_FUSED_ROWS = re.compile(r"fusion(_\d+)?")  # XLA's Triton fusions of rows have no other name
 
 
 def timed_model(

@@ -25,7 +25,7 @@ from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.engine import Simulator
-from meshcast.simulate.host import WHOLE_PROGRAM_LAUNCHES, host_seconds
+from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
 from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
@@ -80,7 +80,7 @@ class Run:
     def clock_share(self) -> float:
         """The clock that the power cap leaves the program, as a share of the full one."""
         estimated = self._full_clock
-        timeline = self.simulator.run(estimated, self._communication).lasting(self.host)
+        timeline = self._paced(self.simulator.run(estimated, self._communication))
         counted = [(s.kernel, n) for s, n in timeline.walk() if s.kernel.collective is None]
         draw = estimated.draw([kernel for kernel, _ in counted])
         if draw is None:
@@ -117,7 +117,17 @@ class Run:
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
-        return self.simulator.run(self.kernels, self._communication).lasting(self.host)
+        return self._paced(self.simulator.run(self.kernels, self._communication))
+
+    def _paced(self, timeline: Timeline) -> Timeline:
+        """A timeline with the pauses of launches outside of CUDA graphs, lasting at least as long as the host needs."""
+        return timeline.lasting(timeline.duration + self._pauses).lasting(self.host)
+
+    @cached_property
+    def _pauses(self) -> float:
+        if not self.host:
+            return 0.0
+        return loose_launches(self.lowered.schedule) * LOOSE_GAP * self.device.launch_latency_s
 
     @cached_property
     def host(self) -> float:
@@ -230,7 +240,7 @@ class Run:
         for end, factor, start_s in (("low", 1.0, 0.0), ("high", NETWORK_FACTOR, NETWORK_START_S)):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             network = functools.partial(self._communication, factor=factor, start_s=start_s)
-            duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network)
+            duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 

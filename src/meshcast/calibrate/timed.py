@@ -42,7 +42,9 @@ def timed_kernels(
         if seconds and len(ours) == 1 and ours[0][1] == 1:
             found.append((ours[0][0], seconds))
     rows = [(kernel, count) for kernel, count in modelled if kernel.kind is KernelKind.REDUCTION]
-    fused = sorted((launch["us"] * 1e-6 for launch in launches if _FUSED_ROWS.fullmatch(launch["kernel"])), reverse=True)
+    fused = sorted(
+        (launch["us"] * 1e-6 for launch in launches if _FUSED_ROWS.fullmatch(launch["kernel"])), reverse=True
+    )
     if fused and len(rows) == 1 and rows[0][1] == 1 and fused[0] > sum(fused[1:]):
         found.append((rows[0][0], fused[0]))
     return found

@@ -25,7 +25,9 @@ import numpy.typing as npt
 from meshcast.estimate.estimator import Array
 
 NEIGHBOURS = 48
-COVERED = 0.93  # of the rows that were left out, by their intervals: folds of one suite are more alike than what users bring
+COVERED = (
+    0.93  # of the rows that were left out, by their intervals: folds of one suite are more alike than what users bring
+)
 FOLDS = 5
 LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 NOISES = (0.002, 0.01, 0.03)

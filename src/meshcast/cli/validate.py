@@ -77,7 +77,10 @@ def programs_command(
         interrupted = True
     summary = summarise(rows, peers, not_run=len(programs) - len(rows), halves=halves)
     if markdown is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
-        page = accuracy_page(summary, folder=folder, on=on, fidelity=fidelity, page=markdown, profile=profile)
+        page = accuracy_page(
+            summary, folder=folder, on=on, fidelity=fidelity, page=markdown, profile=profile,
+            sources=_sources(on, fidelity, profile),
+        )  # fmt: skip
         _write(markdown, page)
     if json:
         emit_json(summary.to_json())
@@ -85,6 +88,18 @@ def programs_command(
         print_summary(summary)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _sources(on: str, fidelity: str, profile: str | None) -> tuple[str, ...]:
+    """What the measured kernels come from that a fidelity uses."""
+    from meshcast.estimate.profiled.sources import given_kernels, measured_kernels
+    from meshcast.hardware import resolve
+
+    if fidelity in ("roofline", "analytical"):
+        return ()
+    device = resolve(on).device
+    found = given_kernels(Path(profile), device).interpolator if profile else measured_kernels(device)
+    return found.sources if found is not None else ()
 
 
 @app.command("lowering")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from meshcast.hardware import resolve
@@ -40,9 +41,20 @@ are counted and named, and no other column includes them.
 """
 
 _HALVES = """\
-The same rows in two halves, by a hash of their names; variants of a model share the half of their family. Parameters and
-measured kernels come from the fitted half alone: the other half is what any other program of its kind can expect.
+The same rows in two halves, by a hash of their names; variants of a model share the half of their family. {}
 """
+_FITTED_ALONE = """\
+Parameters (but for energies) and measured kernels come from the fitted half alone: the other half is what any other
+program of its kind can expect.
+The file of measured kernels is made by
+
+    {}\
+"""
+_MODELLED = """\
+Parameters (but for energies) come from the fitted half alone: the other half is what any other program of its kind can
+expect, as far as the mechanisms were not found by looking at it."""
+_BOTH = """\
+Measured kernels come from both halves: neither shows what an unseen program can expect."""
 
 _PEERS = """\
 The same rows and the same measured times, with the rows that a tool has no answer for. hespas is a published StableHLO
@@ -78,8 +90,9 @@ of its libraries.
 
 
 def accuracy_page(
-    summary: Summary, *, folder: Path, on: str, fidelity: str, page: Path, profile: str | None = None
-) -> str:
+    summary: Summary, *, folder: Path, on: str, fidelity: str, page: Path, profile: str | None = None,
+    sources: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The page.
 
     Args:
@@ -89,6 +102,7 @@ def accuracy_page(
         fidelity: The fidelity predicted at, as asked.
         page: The file this is written to, for the command that makes it again.
         profile: The file of measured kernels, as asked.
+        sources: What measured kernels the predictions are made with come from; none for models without.
     """
     place, target = (Path(os.path.relpath(path)).as_posix() for path in (folder, page))
     device = resolve(on).device
@@ -103,7 +117,7 @@ def accuracy_page(
         MEASURES + _MEANING,
     ]
     if summary.halves:
-        parts.append(f"## Programs that nothing was calibrated on\n\n{markdown_table(halves_grid(summary))}\n{_HALVES}")
+        parts.append(f"## Two halves\n\n{markdown_table(halves_grid(summary))}\n{_halves(profile, on, sources)}")
     if fidelity == "roofline":
         parts.append(_ROOFLINE)
     if summary.peers:
@@ -120,3 +134,18 @@ def accuracy_page(
     if summary.failed:
         parts.append(f"## Failed\n\n{markdown_table(failed_grid(summary.failed))}")
     return "\n".join(parts)
+
+
+def _halves(profile: str | None, on: str, sources: Sequence[str]) -> str:
+    """What the two halves are, and what has seen which."""
+    if not sources:
+        return _HALVES.format(_MODELLED)
+    folders = [source for source in sources if source.endswith(")")]  # `NAME (split)`, as the collector notes them
+    if not profile or any(not source.endswith("(fitted)") for source in folders):
+        return _HALVES.format(_BOTH)
+    given = " ".join(source.removesuffix(" (fitted)") for source in folders)
+    files = " ".join(source for source in sources if source not in folders)
+    command = (
+        f"python -m meshcast.calibrate.collect {profile} --on {on} --profile {files} --measured {given} --split fitted"
+    )
+    return _HALVES.format(_FITTED_ALONE.format(command))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
+from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.profiled.features import place
 from meshcast.estimate.profiled.interpolation import predict
@@ -62,7 +62,7 @@ class Profiled:
         return Explanation(
             estimator=self.name,
             model=f"{name}, {own.origin[0].value}",
-            formula="t = reference * exp(y), y the mean of a Gaussian process given measured kernels",
+            formula="t = max(light, reference * exp(y)), y the mean of a Gaussian process given measured kernels",
             terms=(
                 Term("reference model", "reference", float(reference.time[0]), "s"),
                 Term("measured kernels of the family", "rows", len(family)),
@@ -71,7 +71,8 @@ class Profiled:
                 Term("log ratio to the reference", "y", float(answers.y[0])),
                 Term("its deviation", "s", float(answers.deviation[0])),
                 Term("deviations that an interval spans", "q", family.quantile),
-                Term("lower end", "t exp(-q s)", float(own.low[0]), "s"),
+                Term("speed of light", "light", float(_light([kernel], device)[0]), "s"),
+                Term("lower end", "max(light, t exp(-q s))", float(own.low[0]), "s"),
                 Term("upper end", "t exp(q s)", float(own.high[0]), "s"),
             ),
             time=time,
@@ -102,10 +103,7 @@ class Profiled:
                     continue
                 far = distance > REACH * family.length
                 origin[i] = Origin.MEASURED if distance < SAME else Origin.EXTRAPOLATED if far else Origin.INTERPOLATED
-        bound = Roofline().estimate(kernels, device)
-        light = np.maximum(bound.compute_time / (device.clock_hz / device.peak_clock_hz), bound.memory_time)
-        if device.kind == "cpu":  # its rates are what programs reach, not bounds, and nearer caches are not in its file
-            light = np.zeros(len(kernels))
+        light = _light(kernels, device)
         time = np.maximum(base.time * np.exp(y), light)
         slower = time / np.maximum(base.time, 1e-12)
         compute = np.minimum(base.compute_time * slower, time)
@@ -123,3 +121,12 @@ class Profiled:
             origin=tuple(origin),
             draw=draw,
         )
+
+
+def _light(kernels: Sequence[Kernel], device: Device) -> Array:
+    """What no kernel can be faster than; nothing on CPUs, whose rates are what programs reach and not bounds."""
+    if device.kind == "cpu":
+        return np.zeros(len(kernels))
+    bound = Roofline().estimate(kernels, device)
+    light: Array = np.maximum(bound.compute_time / (device.clock_hz / device.peak_clock_hz), bound.memory_time)
+    return light

@@ -8,8 +8,8 @@ Vecchia's approximation). Far from everything measured it falls back to the refe
 Rows come from two kinds of programs: those that users run (`common`) and probes, which also try what nobody runs. `l`, `n`, the
 mean, and how much less a probe's row says (`n` times a factor) are those with the least absolute error on common rows
 over folds of whole programs, on all rows where there are few common ones. The interval is the conditional deviation times
-the quantile of |error| / deviation over the same folds (split conformal prediction), so that it covers what it says on
-programs that were left out.
+the quantile of |error| / deviation over the same folds (after Vovk, "Cross-conformal predictors", 2015; the settings
+are chosen on those folds too), and never less than a normal distribution's where few rows judge it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ NOISES = (0.002, 0.01, 0.03)
 FACTORS = (1.0, 4.0, 16.0, 100.0)  # a probe's variance over a common row's
 FEWEST = 12  # rows below which nothing is fitted: the defaults stay
 FEWEST_COMMON = 3  # common rows that are judged by alone
+ENOUGH = 20  # judged rows whose quantile is believed
 LARGEST_Y = 2.5  # beyond a factor of 12 it is another kernel, not another speed
 
 
@@ -118,7 +119,8 @@ def fit(
         if error < least:
             best, least = trial, error
     errors, deviations = _left_out(best, folds, judged)
-    return replace(best, quantile=float(np.quantile(np.abs(errors) / deviations, COVERED)))
+    quantile = float(np.quantile(np.abs(errors) / deviations, COVERED))
+    return replace(best, quantile=quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile))
 
 
 def _left_out(family: Family, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> tuple[Array, Array]:

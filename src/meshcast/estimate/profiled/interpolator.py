@@ -9,7 +9,7 @@ import json
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from meshcast.errors import InputError
-from meshcast.estimate.gpu.parameters import shipped_calibration
 from meshcast.estimate.profiled.features import ALONE, place
 from meshcast.estimate.profiled.interpolation import Family, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.workload.graph import Gemm, Geometry, Reduction
 
 SCHEMA = "meshcast.interpolator/1"
 _NUMBERS = tuple(f.name for f in fields(Family) if f.name not in ("places", "y", "doubt"))
@@ -116,9 +116,42 @@ def load(data: bytes, where: str) -> Interpolator:
 
 
 def reference_digest(device: Device) -> str:
-    """Changes whenever times of the reference model could: its parameters and the device's facts."""
-    facts = repr((asdict(shipped_calibration().parameters), device))
-    return hashlib.sha256(facts.encode()).hexdigest()[:16]
+    """Changes with the times that the reference model gives: it is made of those of one kernel of each sort."""
+    times = reference_model(device, 0.0).estimate(_sorts(), device).time
+    return hashlib.sha256(" ".join(f"{time:.4g}" for time in times).encode()).hexdigest()[:16]
+
+
+def _sorts() -> list[Kernel]:
+    """A large and a small kernel of each sort that makes up most of a model's time."""
+    found = []
+    for side in (512, 4096):
+        elements = side * side
+        product = Gemm(
+            batch=1, m=side, n=side, k=side, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16",
+            lhs_contracting_minor=True, rhs_contracting_minor=False,
+        )  # fmt: skip
+        shapes: tuple[tuple[KernelKind, Geometry | None, int], ...] = (
+            (KernelKind.GEMM, product, 2 * elements * 2),
+            (KernelKind.LOOP_FUSION, None, elements * 2),
+            (KernelKind.TRANSPOSE, None, elements * 2),
+            (KernelKind.REDUCTION, Reduction(shape=(side, side), dims=(1,)), elements * 2),
+            (KernelKind.REDUCTION, Reduction(shape=(side, side), dims=(0,)), elements * 2),
+        )
+        for kind, geometry, read in shapes:
+            found.append(
+                Kernel(
+                    name=kind.value,
+                    kind=kind,
+                    dtype="bf16",
+                    geometry=geometry,
+                    read_bytes=read,
+                    elements=elements,
+                    written_bytes=elements * 2,
+                    vector_flops=float(elements),
+                    matrix_flops=2.0 * side**3 if kind is KernelKind.GEMM else 0.0,
+                )
+            )
+    return found
 
 
 def build(rows: Iterable[Row], device: Device, sources: Iterable[str] = ()) -> Interpolator:

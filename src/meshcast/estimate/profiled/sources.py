@@ -157,7 +157,9 @@ def _fitted(content: bytes, device: Device, rows: Callable[[], list[Row]], sourc
 def code_digest() -> bytes:
     """Changes whenever the models do that measurements are put in relation to, or the way that they are."""
     digest = hashlib.sha256()
-    for package in ("meshcast.estimate.profiled", "meshcast.estimate.gpu", "meshcast.estimate"):
+    for package in (
+        "meshcast.estimate.profiled", "meshcast.estimate.gpu", "meshcast.estimate", "meshcast.profiles", "meshcast.lower",
+    ):  # fmt: skip
         for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
             if file.name.endswith(".py"):
                 digest.update(file.read_bytes())

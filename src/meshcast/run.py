@@ -20,6 +20,7 @@ from meshcast.hardware import Cluster, Device
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
+from meshcast.lower.splits import summing_launches
 from meshcast.network import CollectiveTime, collective_time
 from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
@@ -179,7 +180,7 @@ class Run:
             energy_j=None,
             mfu=None,
             hfu=None,
-            kernels=sum(n for _, n in counted),
+            kernels=sum(n for _, n in counted) + self._sums,
             communication_s=None,
             provenance=Provenance(analytical=1.0),
             warnings=(*workload.warnings, *self.notes),
@@ -187,6 +188,10 @@ class Run:
         )
         answer = prediction if infeasible else self._timed(prediction)
         return replace(answer, seconds=time.perf_counter() - started)
+
+    @property
+    def _sums(self) -> int:
+        return summing_launches(self.lowered, self.device.cores, self.device.architecture)
 
     @property
     def fidelity(self) -> str:

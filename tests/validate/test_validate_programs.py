@@ -158,7 +158,7 @@ def test_halves_apart(folder: Path, tmp_path: Path) -> None:
     assert sum(half["rows"] for half in halves.values()) == 3
     half = "fitted" if is_fitted("add") else "held_out"
     assert halves[half]["groups"]["elementwise"]["geomean_error"] == pytest.approx(1.0)
-    assert "## Programs that nothing was calibrated on" in page.read_text()
+    assert "## Two halves" in page.read_text()
     assert "--fidelity roofline --halves --markdown" in page.read_text()
     assert "held out: geomean error" in "\n".join(command("programs", str(folder), "--halves"))
     assert "halves" not in json.loads(command("programs", str(folder), "--json")[-1])

@@ -13,6 +13,8 @@ import functools
 import math
 from dataclasses import dataclass
 
+from meshcast.lower.kernel import LoweredProgram
+from meshcast.lower.products import is_summed
 from meshcast.workload.graph import DTYPE_BITS, Gemm
 
 TILE = 128
@@ -49,6 +51,19 @@ def split_parts(shape: Gemm, cores: int, architecture: str) -> int:
         return 1
     weights = _WEIGHTS.get(architecture, _OLDER)
     return min(PARTS, key=lambda parts: _cost(shape, parts, cores, weights))
+
+
+def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> int:
+    """Launches that add up split products, which a modelled lowering counts into the product; a compiler's has them."""
+    if lowered.lowering != "modelled" or lowered.backend != "xla-gpu":
+        return 0
+    return sum(
+        count
+        for kernel, count in lowered.schedule.walk()
+        if isinstance(kernel.geometry, Gemm)
+        and not is_summed(kernel.geometry)
+        and split_parts(kernel.geometry, cores, architecture) > 1
+    )
 
 
 def _cost(shape: Gemm, parts: int, cores: int, weights: SplitWeights) -> float:

@@ -19,6 +19,7 @@ from meshcast.capture import read_program
 from meshcast.errors import MeshcastError
 from meshcast.hardware import Device
 from meshcast.lower import KernelKind, LoweredProgram, lower, lower_hlo
+from meshcast.lower.splits import summing_launches
 from meshcast.lower.xla_gpu import lower_compiled, why_not
 from meshcast.profiles.programs import MeasuredProgram
 from meshcast.validate.programs import Pair
@@ -142,7 +143,7 @@ def compare(program: MeasuredProgram, launches: float, optimized: Path, device: 
     return LoweringRow(
         id=program.id,
         group=program.group,
-        ways={name: _way(lowered, launches, there) for name, lowered in found.items()},
+        ways={name: _way(lowered, launches, there, device) for name, lowered in found.items()},
         classes=_by_class(modelled, given) if both else {},  # type: ignore[arg-type]  # both are programs
     )
 
@@ -158,10 +159,11 @@ def _given(path: Path) -> LoweredProgram | str:
     return lower_hlo(gzip.decompress(path.read_bytes()).decode(), name=path.name)
 
 
-def _way(lowered: LoweredProgram | str, launches: float, there: int) -> Way:
+def _way(lowered: LoweredProgram | str, launches: float, there: int, device: Device) -> Way:
     if isinstance(lowered, str):
         return Way(why=lowered)
-    count, moved = lowered.kernel_count, _bytes_moved(lowered)
+    count = lowered.kernel_count + summing_launches(lowered, device.cores, device.architecture)
+    moved = _bytes_moved(lowered)
     return Way(
         kernels=Pair(predicted=count, measured=launches) if launches and count else None,
         bytes=Pair(predicted=moved, measured=there) if there and moved else None,

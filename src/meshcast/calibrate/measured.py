@@ -65,7 +65,7 @@ def at_full_clock(found: Sequence[Timed], modelled: Sequence[tuple[Kernel, int]]
     drawn = reference_model(device, 0.0).estimate([kernel for kernel, _ in found], device).draw
     assert drawn is not None
     for (kernel, seconds), clocked in zip(found, drawn.clocked, strict=True):
-        yield kernel, float(seconds / (clocked / share + 1 - clocked))
+        yield kernel, seconds / drawn.law.slowdown(float(clocked), share)
 
 
 def collect_program(program: MeasuredProgram, device: Device) -> Collected:

@@ -108,7 +108,7 @@ def lowering_command(
     device = resolve(on).device
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model]
     rows = []
-    for row in validate_lowering(folder, programs, device):
+    for row in validate_lowering(programs, device):
         rows.append(row)
         if json:
             emit_json(row.to_json())

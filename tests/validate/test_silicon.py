@@ -17,8 +17,8 @@ from meshcast.estimate.power import settled_clock
 from meshcast.hardware import load_device
 from meshcast.profiles import silicon
 from meshcast.profiles.silicon_kernels import SiliconKernel, product_kernel
-from meshcast.profiles.silicon_tables import Measured
-from meshcast.validate.silicon import SIZES, sampled, size_of, validate_silicon
+from meshcast.profiles.silicon_tables import MOST_QUANTISATION, Measured
+from meshcast.validate.silicon import SIZES, SiliconRow, sampled, size_of, validate_silicon
 from meshcast.validate.silicon_page import SiliconSummary, silicon_page
 from tests.profiles.silicon_layout import ATTENTION, GEMM, attention_row, gemm_row, write
 
@@ -125,6 +125,21 @@ def test_the_command(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert last["rows"] == len(rows) > 0
     assert {"id", "measured", "predicted", "unit", "error", "size"} <= set(rows[0])
     assert "# Accuracy on other GPUs" in page.read_text()
+
+
+def test_the_command_asks_for_every_device_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+
+    def remember(devices: list[str], **settings: object) -> list[SiliconRow]:
+        asked.update(settings, devices=devices)
+        return []
+
+    monkeypatch.setattr("meshcast.validate.silicon.validate_silicon", remember)
+    monkeypatch.setattr(sys, "argv", ["meshcast", "validate", "silicon", "--json"])
+    with pytest.raises(SystemExit):
+        run()
+    assert asked["devices"] == list(silicon.SYSTEMS)
+    assert asked["most_quantisation"] == MOST_QUANTISATION
 
 
 def test_without_the_extra_the_command_says_what_to_install(

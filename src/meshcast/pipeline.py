@@ -12,7 +12,7 @@ from typing import get_args
 from meshcast.capture.program import Program
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.errors import UnsupportedError, UsageError, nearest
-from meshcast.estimate import Estimator, load_estimator
+from meshcast.estimate import Estimator, estimator_names, load_estimator
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.profiled import Profiled
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
@@ -152,6 +152,15 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         UnsupportedError: Measured kernels are asked for, and there are none of the device.
     """
     fidelity = options.fidelity
+    known = ("auto", "compiled", *estimator_names())
+    if fidelity not in known:
+        raise UsageError(f"no fidelity {fidelity!r}", where="--fidelity", fix=nearest(fidelity, known))
+    if fidelity == "compiled" and options.lowering == "modelled":
+        raise UsageError(
+            "fidelity 'compiled' is the compiler's own kernels, not modelled ones",
+            where="--lowering",
+            fix="leave --lowering out, or use --fidelity auto --lowering modelled",
+        )
     # `compiled` is about the kernels: they are timed by the best estimator there is.
     names = AUTO_ORDER if fidelity in ("auto", "compiled") else (fidelity, *FALLBACKS.get(fidelity, ()))
     if options.profile is None:

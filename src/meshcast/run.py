@@ -210,7 +210,7 @@ class Run:
         timeline = self.timeline
         step = timeline.duration
         energy = timeline.energy + idle_watts(self.device) * step
-        notes = list(self.kernels.warnings)
+        notes = [*self.kernels.warnings, *self._fallback_notes()]
         if self.options.clocks == "burst" and step and energy / step > self.device.tdp_watts:
             notes.append(
                 f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "
@@ -238,6 +238,13 @@ class Run:
             timeline=timeline,
             warnings=(*prediction.warnings, *notes),
         )
+
+    def _fallback_notes(self) -> list[str]:
+        """What to say where another fidelity than the one asked for gives most of the time."""
+        asked = self.options.fidelity
+        if asked in ("auto", "compiled") or self.fidelity == asked:
+            return []
+        return [f"most of the time is {self.fidelity}: few of the program's kernels are near any that {asked} knows"]
 
     def _interval(self) -> tuple[float, float]:
         """The step simulated with every kernel at its lower, and at its upper end."""

@@ -6,8 +6,8 @@ import pytest
 
 from meshcast import Options, predict, prepare
 from meshcast.errors import UsageError
-from meshcast.lower.kernel import Kernel, KernelKind, LoopStep, Schedule, Step
-from meshcast.simulate.host import HostCosts, _issued
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.simulate.host import HostCosts, _issued, loose_launches
 
 COSTS = HostCosts(launch=5.0, convolution=25.0, graph=7.0, graph_kernel=0.5, iteration=3.0)
 
@@ -36,6 +36,35 @@ def test_a_convolution_ends_a_graph() -> None:
 def test_loop_bodies_are_issued_every_turn() -> None:
     body = Schedule(inputs=(), outputs=(), steps=tuple(kernels(2)))
     assert issued(LoopStep(label="while", body=body, trips=10, reads=(), writes=())) == 10 * (3.0 + 10.0)
+
+
+def body(count: int) -> Schedule:
+    return Schedule(inputs=(), outputs=(), steps=tuple(kernels(count)))
+
+
+def branch(*counts: int) -> BranchStep:
+    return BranchStep(bodies=tuple(body(count) for count in counts), reads=(), writes=())
+
+
+def test_a_branch_costs_a_turn_and_its_dearest_body() -> None:
+    assert issued(branch(2, 4, 1)) == 3.0 + 20.0
+    assert issued(branch(4, 6)) == 3.0 + 20.0  # four launches cost more than a graph of six: 10
+    assert issued(branch()) == 3.0
+
+
+def loose(*steps: Step) -> int:
+    return loose_launches(Schedule(inputs=(), outputs=(), steps=steps))
+
+
+def test_launches_outside_of_graphs() -> None:
+    convolution = kernels(1, KernelKind.CONVOLUTION)
+    assert loose(*kernels(4)) == 4
+    assert loose(*kernels(5)) == 0
+    assert loose(*kernels(5), *convolution, *convolution, *kernels(2)) == 2 + 2
+    assert loose(LoopStep(label="while", body=body(3), trips=10, reads=(), writes=())) == 30
+    assert loose(LoopStep(label="while", body=body(5), trips=10, reads=(), writes=())) == 0
+    assert loose(branch(2, 4, 6)) == 4
+    assert loose(*kernels(4), branch(1), *kernels(4)) == 4 + 1 + 4  # a branch ends a graph
 
 
 def chain(count: int) -> str:

@@ -88,7 +88,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_row_compares_launches_with_the_profiler_and_bytes_with_the_hlo(folder: Path) -> None:
-    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
+    (row,) = validate_lowering(read_measured_programs(folder), H200)
     kernels, moved = row.modelled.kernels, row.modelled.bytes
     assert kernels is not None
     assert moved is not None
@@ -99,7 +99,7 @@ def test_a_row_compares_launches_with_the_profiler_and_bytes_with_the_hlo(folder
 
 
 def test_the_summary_is_a_geomean_and_a_share(folder: Path) -> None:
-    summary = LoweringSummary(rows=tuple(validate_lowering(folder, read_measured_programs(folder), H200)))
+    summary = LoweringSummary(rows=tuple(validate_lowering(read_measured_programs(folder), H200)))
     assert summary.geomean_error("kernels") == pytest.approx(0)
     assert summary.share_within("kernels") == 1.0
     assert summary.share_within("bytes") == 0.0
@@ -107,22 +107,30 @@ def test_the_summary_is_a_geomean_and_a_share(folder: Path) -> None:
 
 def test_a_program_that_cannot_be_read_is_a_row_with_a_reason(folder: Path) -> None:
     (folder / "programs" / "net.mlir").write_text("nonsense")
-    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
+    (row,) = validate_lowering(read_measured_programs(folder), H200)
     assert row.modelled.kernels is None
     assert row.modelled.why
     assert row.ways["given"].kernels is not None
 
 
 def test_the_given_way_reads_the_hlo_itself(folder: Path) -> None:
-    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
+    (row,) = validate_lowering(read_measured_programs(folder), H200)
     given = row.ways["given"]
     assert given.kernels is not None
     assert given.kernels.predicted == 14
     assert given.bytes is not None
     assert given.bytes.error == 0
     (folder / "programs" / "net.opt.hlo.gz").unlink()
-    (row,) = validate_lowering(folder, read_measured_programs(folder), H200)
-    assert row.ways["given"].why == "there is no net.opt.hlo.gz"
+    (row,) = validate_lowering(read_measured_programs(folder), H200)
+    assert row.ways["given"].why == "there is no optimized HLO of it"
+
+
+def test_a_damaged_hlo_is_that_ways_reason_and_stops_nothing(folder: Path) -> None:
+    packed = folder / "programs" / "net.opt.hlo.gz"
+    packed.write_bytes(packed.read_bytes()[:40])
+    (row,) = validate_lowering(read_measured_programs(folder), H200)
+    assert "cannot be read" in (row.ways["given"].why or "")
+    assert row.modelled.kernels is not None
 
 
 def test_the_command_prints_a_table_and_json(folder: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +11,12 @@ import numpy as np
 from meshcast.calibrate.pairing import Timed
 from meshcast.calibrate.timed import timed_kernels, timed_model
 from meshcast.capture.target import CaptureOptions, load
-from meshcast.errors import InputError, MeshcastError
+from meshcast.errors import MeshcastError
 from meshcast.estimate.power import settled_clock
 from meshcast.estimate.profiled import Row
 from meshcast.estimate.profiled.reference import reference_model
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, lower
-from meshcast.options import Options
 from meshcast.partition import partition
 from meshcast.profiles.halves import Split, chosen
 from meshcast.profiles.programs import MeasuredProgram, read_measured_programs
@@ -65,7 +62,7 @@ def at_full_clock(found: Sequence[Timed], modelled: Sequence[tuple[Kernel, int]]
     drawn = reference_model(device, 0.0).estimate([kernel for kernel, _ in found], device).draw
     assert drawn is not None
     for (kernel, seconds), clocked in zip(found, drawn.clocked, strict=True):
-        yield kernel, float(seconds / (clocked / share + 1 - clocked))
+        yield kernel, seconds / drawn.law.slowdown(float(clocked), share)
 
 
 def collect_program(program: MeasuredProgram, device: Device) -> Collected:
@@ -79,10 +76,10 @@ def collect_program(program: MeasuredProgram, device: Device) -> Collected:
         return Collected(program=program, why="no kernels were measured")
     if program.whole_model and program.optimized is None:
         return Collected(program=program, why="a whole model without its optimized HLO: its kernels have no names")
-    skew = Options(indices=program.indices or "uniform").index_skew
-    workload = read_workload(partition(load(program.path, CaptureOptions(platform="cuda"))), ReadOptions(skew=skew))
+    captured = partition(load(program.path, CaptureOptions(platform="cuda")))
+    workload = read_workload(captured, ReadOptions(skew=program.skew or 0.0))
     modelled = [(k, n) for k, n in lower(workload, backend="xla-gpu").schedule.walk() if k.collective is None]
-    hlo = _text(program.optimized) if program.optimized else None
+    hlo = program.optimized_text()
     if program.whole_model and hlo is not None:
         found = timed_model(program.launches, modelled, hlo, program.busy_us)
     else:
@@ -92,10 +89,3 @@ def collect_program(program: MeasuredProgram, device: Device) -> Collected:
         for kernel, seconds in at_full_clock(found, modelled, device)
     )
     return Collected(program=program, rows=rows, why="" if rows else "several kernels that nothing tells apart")
-
-
-def _text(path: Path) -> str:
-    try:
-        return gzip.decompress(path.read_bytes()).decode()
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error

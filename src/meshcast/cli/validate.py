@@ -22,7 +22,6 @@ Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)]
-SILICON_DEVICES = ("h200", "h100-sxm", "a100-sxm-80gb", "b200", "l40s", "gb200", "gb300")
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
@@ -123,7 +122,7 @@ def lowering_command(
     device = resolve(on).device
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model]
     rows = []
-    for row in validate_lowering(folder, programs, device):
+    for row in validate_lowering(programs, device):
         rows.append(row)
         if json:
             emit_json(row.to_json())
@@ -169,9 +168,9 @@ def intervals_command(
 
 @app.command("silicon")
 def silicon_command(
-    on: Annotated[str, typer.Option("--on", help="Devices of the catalogue, with commas between them.")] = ",".join(
-        SILICON_DEVICES
-    ),
+    on: Annotated[
+        str | None, typer.Option("--on", help="Devices of the catalogue, with commas between them; by default all.")
+    ] = None,
     ops: Annotated[str, typer.Option("--ops", help="gemm, attention, or both with a comma.")] = "gemm",
     sample: Annotated[int, typer.Option("--sample", help="Rows per device, op and type.", min=1)] = 500,
     fidelity: Annotated[
@@ -181,8 +180,9 @@ def silicon_command(
         str | None, typer.Option("--framework", help="Whose tables: trtllm, vllm, sglang; by default the plainest.")
     ] = None,
     quantisation: Annotated[
-        float, typer.Option("--quantisation", help="Share of an f8 row that quantisation may take.", min=0, max=1)
-    ] = 0.25,
+        float | None,
+        typer.Option("--quantisation", help="Share of an f8 row that quantisation may take.", min=0, max=1),
+    ] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
     json: flags.Json = False,
 ) -> None:
@@ -191,9 +191,13 @@ def silicon_command(
     A sample of each table, the same every time, with as many rows of each size; errors per device, op, type and size.
     """
     from meshcast.cli.app import emit_json
+    from meshcast.profiles.silicon import SYSTEMS
+    from meshcast.profiles.silicon_tables import MOST_QUANTISATION
     from meshcast.validate.silicon import validate_silicon
     from meshcast.validate.silicon_page import SiliconSummary, print_silicon, silicon_page
 
+    on = ",".join(SYSTEMS) if on is None else on
+    quantisation = MOST_QUANTISATION if quantisation is None else quantisation
     asked = validate_silicon(
         _names(on),
         ops=_names(ops),

@@ -137,9 +137,8 @@ def _check(estimates: Estimates, count: int, name: str) -> None:
 
 
 def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEstimate:
-    slower = estimate.clocked / share + 1 - estimate.clocked
+    slower = law.slowdown(estimate.clocked, share)
     time = estimate.time * slower
-    moving = estimate.dynamic_energy * share**law.frequency_power + estimate.static_energy
     return replace(
         estimate,
         time=time,
@@ -147,7 +146,7 @@ def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEsti
         high=estimate.high * slower,
         compute_time=min(time, estimate.compute_time / share),
         overhead=max(0.0, time - max(min(time, estimate.compute_time / share), estimate.memory_time)),
-        energy=max(moving, law.least_watts * time),
+        energy=float(law.joules(estimate.dynamic_energy, estimate.static_energy, time, share)),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from meshcast.lower.liveness import reads
 from meshcast.lower.rewriting import Values, moved
 from meshcast.workload.graph import Cost, Gemm, Op, OpKind
 
@@ -149,22 +150,10 @@ def _in_order(ops: Sequence[Op]) -> list[Op]:
     while waiting:
         left: list[Op] = []
         for op in waiting:
-            if all(value in ready or value not in defined_here for value in _reads(op)):
+            if all(value in ready or value not in defined_here for value in reads(op)):
                 made.append(op)
                 ready.update(op.results)
             else:
                 left.append(op)
         waiting = left
     return made
-
-
-def _reads(op: Op) -> set[int]:
-    """Operands, and what its bodies read from outside of them."""
-    found = set(op.operands)
-    for block in op.blocks:
-        inner = set(block.inputs)
-        for nested in block.ops:
-            found |= _reads(nested) - inner
-            inner.update(nested.results)
-        found |= set(block.outputs) - inner
-    return found

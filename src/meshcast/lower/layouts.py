@@ -45,8 +45,6 @@ def with_laid_out_loops(ops: Sequence[Op], block: Block, values: Values, kept: s
                 made.append(_transpose(op, source if wanted is None else value, operands[position], values))
         for position, wanted in orders.items():
             result = op.results[position]
-            if wanted is None:
-                continue
             lying[result] = (result, wanted)
             if result in plain:
                 tensor = values.tensors[result]

@@ -12,12 +12,15 @@ def free_values(block: Block) -> set[int]:
     defined = set(block.inputs)
     free: set[int] = set()
     for op in block.ops:
-        free.update(op.operands)
-        for inner in op.blocks:
-            free.update(free_values(inner))
+        free |= reads(op)
         defined.update(op.results)
     free.update(block.outputs)
     return free - defined
+
+
+def reads(op: Op) -> set[int]:
+    """What an op reads: its operands, and what its blocks read from outside of them."""
+    return set(op.operands).union(*map(free_values, op.blocks))
 
 
 def stepped_slices(ops: Sequence[Op], tensors: Sequence[Tensor]) -> set[int]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.lower.products import is_summed
-from meshcast.workload.graph import DTYPE_BITS, Gemm
+from meshcast.workload.graph import Gemm, element_bytes
 
 TILE = 128
 PARTS = tuple(1 << power for power in range(12))
@@ -72,15 +72,10 @@ def _cost(shape: Gemm, parts: int, cores: int, weights: SplitWeights) -> float:
     waves = max(1.0, tiles * rows * columns / (cores * TILE * TILE))
     compute = 2 * rows * columns * math.ceil(shape.k / parts) * waves * _FLOP
     results = shape.batch * shape.m * shape.n
-    width = _bytes(shape.out_dtype)
-    read = shape.batch * shape.k * (shape.m * _bytes(shape.lhs_dtype) + shape.n * _bytes(shape.rhs_dtype))
+    width = element_bytes(shape.out_dtype)
     partial = partial_bytes(shape, parts)
-    whole = max(compute, (read + (partial or results * width)) * weights.memory)
+    whole = max(compute, (shape.operand_bytes + (partial or results * width)) * weights.memory)
     return whole + (weights.launch + (partial + results * width) * weights.summed if partial else 0.0)
-
-
-def _bytes(dtype: str) -> float:
-    return DTYPE_BITS.get(dtype, 32) / 8
 
 
 def _accumulated(shape: Gemm) -> int:

@@ -14,16 +14,6 @@ from meshcast.profiles.kernels import kernel_from_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """A kernel that the profiler saw, per run: `count` launches of `seconds` in all."""
-
-    hlo_op: str
-    kernel: str
-    count: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A probe that ran."""
 
@@ -31,19 +21,6 @@ class Measurement:
     family: str
     seconds: float  # with at least one kernel running, a run
     row: dict[str, Any]
-
-    @property
-    def launched(self) -> tuple[Launched, ...]:
-        """What the profiler saw; nothing where the host's clock was taken."""
-        return tuple(
-            Launched(hlo_op=k["hlo_op"], kernel=k["kernel"], count=k["count"], seconds=k["us"] * 1e-6)
-            for k in self.row.get("kernels", ())
-        )
-
-    @property
-    def library(self) -> bool:
-        """Whether products were the vendor library's alone, not XLA's choice of the fastest."""
-        return "tune=library" in self.id
 
     def kernels(self) -> tuple[tuple[Kernel, int], ...]:
         """Our kernels with how often each runs.
@@ -60,11 +37,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A device's measurements."""
+    """A device's measurements; probes that did not run are not among them."""
 
     header: Header
     measurements: tuple[Measurement, ...]
-    failed: tuple[dict[str, Any], ...]  # rows of probes that did not run, with their error
 
     def timed_kernels(self) -> list[tuple[Kernel, float, str]]:
         """Every kernel that a time was put beside, with its seconds and the probe it was measured in.
@@ -107,4 +83,4 @@ def read_profile(path: Path) -> Profile:
         except (KeyError, TypeError, ValueError) as error:
             raise InputError("a row without a time in microseconds (busy_us)", where=f"{path}: {row['id']}") from error
         measured.append(Measurement(id=row["id"], family=row["family"], seconds=seconds, row=row))
-    return Profile(header=header, measurements=tuple(measured), failed=tuple(r for r in rows if "error" in r))
+    return Profile(header=header, measurements=tuple(measured))

@@ -42,9 +42,24 @@ class MeasuredProgram:
     wall_us: float | None
     memory_bytes: int | None  # arguments + outputs + temporaries - aliased
     energy: MeasuredEnergy | None
-    indices: str | None = None  # how gather and scatter indices were spread, where the row says so: `zipf:1.05`
+    skew: float | None = None  # of the Zipf law by which gather and scatter indices were spread, where the row says so
     launches: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # per run: hlo_op, kernel, count, us
     optimized: Path | None = None  # XLA's optimized HLO of it, where that was kept
+
+    @property
+    def indices(self) -> str | None:
+        """The skew as options spell it: `zipf:1.05`, `uniform`; nothing where the row does not say."""
+        if self.skew is None:
+            return None
+        return f"zipf:{self.skew:g}" if self.skew else "uniform"
+
+    def optimized_text(self) -> str | None:
+        """XLA's optimized HLO, where it was kept.
+
+        Raises:
+            InputError: The file cannot be read.
+        """
+        return _text(self.optimized) if self.optimized is not None else None
 
     @property
     def whole_model(self) -> bool:
@@ -122,12 +137,7 @@ def _measurements(folder: Path) -> Path:
 
 def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Every line's object with its `file:line`."""
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(_text(path).splitlines(), start=1):
         if not line.strip():
             continue
         where = f"{path}:{number}"
@@ -138,6 +148,14 @@ def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         if not isinstance(data, dict):
             raise InputError("not a JSON object", where=where)
         yield data, where
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path)) from error
 
 
 def _row(data: dict[str, Any], folder: Path, where: str) -> MeasuredProgram:
@@ -154,7 +172,7 @@ def _row(data: dict[str, Any], folder: Path, where: str) -> MeasuredProgram:
         wall_us=_positive(data, "wall_us", where),
         memory_bytes=_memory(memory, where) if memory is not None else None,
         energy=_energy(energy, where) if energy is not None else None,
-        indices=_indices(data, identifier, where),
+        skew=_skew(data, identifier, where),
         launches=_launches(data, where),
         optimized=optimized if (optimized := folder / "programs" / f"{identifier}.opt.hlo.gz").is_file() else None,
     )
@@ -171,7 +189,7 @@ def _launches(data: dict[str, Any], where: str) -> tuple[Mapping[str, Any], ...]
     return tuple(found)
 
 
-def _indices(data: dict[str, Any], identifier: str, where: str) -> str | None:
+def _skew(data: dict[str, Any], identifier: str, where: str) -> float | None:
     """`meta.zipf`, or the name's ending `-zSKEW` where a whole model has no `meta`: the exponent, 0 for uniform."""
     meta = data.get("meta")
     skew = meta.get("zipf") if isinstance(meta, dict) else None
@@ -181,7 +199,7 @@ def _indices(data: dict[str, Any], identifier: str, where: str) -> str | None:
         return None
     if isinstance(skew, bool) or not isinstance(skew, int | float) or not 0 <= skew < math.inf:
         raise InputError(f"meta.zipf is {skew!r}, not an exponent of 0 or more", where=where)
-    return f"zipf:{skew:g}" if skew else "uniform"
+    return float(skew)
 
 
 def _program(folder: Path, identifier: str) -> Path:

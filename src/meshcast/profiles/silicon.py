@@ -41,15 +41,15 @@ DISTRIBUTION = "aiconfigurator-core"
 FOLDER = "aiconfigurator_core/systems/data"
 INSTALL = "pip install 'meshcast[silicon]'"
 
-# The catalogue's devices, and what the package calls them.
+# The catalogue's devices, and what the package calls them; in the order that pages list them in.
 SYSTEMS: Mapping[str, str] = {
-    "a100-sxm-80gb": "a100_sxm",
-    "h100-sxm": "h100_sxm",
     "h200": "h200_sxm",
+    "h100-sxm": "h100_sxm",
+    "a100-sxm-80gb": "a100_sxm",
     "b200": "b200_sxm",
+    "l40s": "l40s",
     "gb200": "gb200",
     "gb300": "gb300",
-    "l40s": "l40s",
 }
 
 Floats = npt.NDArray[np.float64]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from meshcast.hardware import Device, load_device
+from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.products import is_summed
-from meshcast.profiles.silicon_tables import Attentions, Measured, Products, attentions, products
+from meshcast.profiles.silicon_tables import Attentions, Measured, Products
 from meshcast.workload.graph import DTYPE_BITS, Attention, Gemm, Tensor
 from meshcast.workload.rules.attention import FORWARD_VECTOR_FLOPS, attended
 
@@ -30,23 +29,6 @@ class SiliconKernel:
     def run_seconds(self) -> float:
         """How long the run lasted, warm-up included: whether the power cap had settled."""
         return self.calls * self.seconds
-
-
-def silicon_kernels(device: str | Device, root: Path | None = None) -> list[tuple[Kernel, float]]:
-    """Every measured product and attention call of a device, with its seconds.
-
-    Args:
-        device: A device of the catalogue.
-        root: The folder of all systems; the installed package's by default.
-
-    Raises:
-        UnsupportedError: there are no tables of this device, or none at all.
-    """
-    loaded = device if isinstance(device, Device) else load_device(device)
-    calls = [*product_kernels(loaded, products(loaded.name, root=root))]
-    for phase in ("context", "generation"):
-        calls += attention_kernels(attentions(loaded.name, phase, root=root))
-    return [(call.kernel, call.seconds) for call in calls]
 
 
 def product_kernels(device: Device, rows: Products) -> Iterator[SiliconKernel]:

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import math
 
-from meshcast.estimate.gpu.gemm import ALIGNMENT, width
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.lower.products import is_summed
 from meshcast.lower.splits import TILE, partial_bytes, split_parts
-from meshcast.workload.graph import Attention, Convolution, Gemm, SortGeometry
+from meshcast.workload.graph import Attention, Convolution, Gemm, SortGeometry, element_bytes
 
 WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
 WORKSPACE_BEFORE = 4 * 2**20
@@ -59,10 +58,8 @@ def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
     """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not."""
     if kernel.vector_flops or device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape):
         return False
-    element = width(shape.lhs_dtype)
-    lhs = (shape.k if shape.lhs_contracting_minor else shape.m) * element
-    rhs = (shape.k if shape.rhs_contracting_minor else shape.n) * width(shape.rhs_dtype)
-    if min(shape.m, shape.n) < FEW_ROWS or lhs % ALIGNMENT or rhs % ALIGNMENT:
+    element = element_bytes(shape.lhs_dtype)
+    if min(shape.m, shape.n) < FEW_ROWS or not shape.reads_aligned:
         return False
     results = shape.batch * shape.m * shape.n
     if results * shape.k < (SMALL_BYTE_PRODUCT if element < 2 else SMALL_PRODUCT):
@@ -78,13 +75,13 @@ def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
 
 def _product(kernel: Kernel, shape: Gemm, device: Device) -> int:
     if is_summed(shape):
-        return int(shape.batch * shape.m * shape.n * shape.k * width(shape.lhs_dtype))
+        return int(shape.batch * shape.m * shape.n * shape.k * element_bytes(shape.lhs_dtype))
     parts = split_parts(shape, device.cores, device.architecture)
     partial = partial_bytes(shape, parts)
     if not calls_cublas(kernel, shape, device):
         return partial
     workspace = WORKSPACE if device.architecture in ("Hopper", "Blackwell") else WORKSPACE_BEFORE
-    if width(shape.lhs_dtype) > 1:
+    if element_bytes(shape.lhs_dtype) > 1:
         return partial + workspace
     transposed = 0 if shape.lhs_contracting_minor else shape.batch * shape.m * shape.k
     transposed += 0 if shape.rhs_contracting_minor else shape.batch * shape.k * shape.n

@@ -8,7 +8,6 @@ and copies included; bytes with what crosses the boundaries of the given kernels
 
 from __future__ import annotations
 
-import gzip
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -116,20 +115,19 @@ class LoweringSummary:
         return head | by_way["modelled"] | {"ways": by_way}
 
 
-def validate_lowering(folder: Path, programs: Sequence[MeasuredProgram], device: Device) -> Iterator[LoweringRow]:
+def validate_lowering(programs: Sequence[MeasuredProgram], device: Device) -> Iterator[LoweringRow]:
     """A row for each program, in order; compiled for `device`."""
     for program in programs:
         launches = sum(float(launch.get("count", 0.0)) for launch in program.launches)
-        optimized = folder / "programs" / f"{program.id}.opt.hlo.gz"
-        yield compare(program, launches, optimized, device)
+        yield compare(program, launches, device)
 
 
-def compare(program: MeasuredProgram, launches: float, optimized: Path, device: Device) -> LoweringRow:
+def compare(program: MeasuredProgram, launches: float, device: Device) -> LoweringRow:
     """One program's row."""
     tries: dict[str, Callable[[], LoweredProgram | str]] = {
         "modelled": lambda: lower(read_workload(read_program(program.path))),
         "compiled": lambda: _compiled(program.path, device),
-        "given": lambda: _given(optimized),
+        "given": lambda: _given(program),
     }
     found: dict[str, LoweredProgram | str] = {}
     for name, attempt in tries.items():
@@ -153,10 +151,9 @@ def _compiled(path: Path, device: Device) -> LoweredProgram | str:
     return why_not(program, device) or lower_compiled(program, device)
 
 
-def _given(path: Path) -> LoweredProgram | str:
-    if not path.is_file():
-        return f"there is no {path.name}"
-    return lower_hlo(gzip.decompress(path.read_bytes()).decode(), name=path.name)
+def _given(program: MeasuredProgram) -> LoweredProgram | str:
+    text = program.optimized_text()
+    return lower_hlo(text, name=program.id) if text is not None else "there is no optimized HLO of it"
 
 
 def _way(lowered: LoweredProgram | str, launches: float, there: int, device: Device) -> Way:

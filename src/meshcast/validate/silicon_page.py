@@ -29,13 +29,25 @@ predicted are from the start of one call to the start of the next.
   splitting K, energies carried by the clock, when the power cap has settled) were chosen with the tables of H200, H100,
   A100, B200 and L40S in view, and so was the point from which the fit on the H200's programs starts. They flatter. GB200
   and GB300 were not looked at before the model was final; they are close relatives of B200.
-- Whose tables matters. Against `--framework vllm` and `sglang` bf16 products are off by 17 and 17 % on A100, 14 and 12 % on
-  H100, 22 and 21 % on B200, 20 and 30 % on L40S. Over whole tables, not sampled by size, it is 18 % on A100, 10 % on H100
-  and 18 % on B200.
+- Whose tables matters: against those of `vllm` and `sglang` (`--framework`), or over whole tables instead of samples by
+  size, the errors of bf16 products are other ones, by some points.
 - The f8 figures depend on the cut, which was tightened from a half to a quarter after the first results were seen. A
-  quarter keeps 14 to 42 % of the rows, next to none of them small. With `--quantisation 0.5` f8 is off by 22 % on H200, 16 %
-  on H100, 27 % on B200 and 57 % on L40S; with `--quantisation 1` by 21, 21, 22 and 35 %. Read f8 on B200 as 19 to 27 %.
-  The f8 rows of `vllm` and `sglang` are CUTLASS kernels with quantisation of their own: 42 to 120 % off, not predicted.
+  quarter keeps a minority of the rows, next to none of them small. The f8 rows of `vllm` and `sglang` are CUTLASS kernels
+  with quantisation of their own, which nothing here predicts.
+
+### By hand, 15 November 2026
+
+Geomean errors of further runs of the command. Unlike the tables below they are not made again with this page.
+
+| products | A100 | H100 | H200 | B200 | L40S |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| bf16, `--framework vllm` | 17 % | 14 % | - | 22 % | 20 % |
+| bf16, `--framework sglang` | 17 % | 12 % | - | 21 % | 30 % |
+| bf16, whole tables | 18 % | 10 % | - | 18 % | - |
+| f8, `--quantisation 0.5` | - | 16 % | 22 % | 27 % | 57 % |
+| f8, `--quantisation 1` | - | 21 % | 21 % | 22 % | 35 % |
+
+f8 of `vllm` and `sglang`: 42 to 120 %. The cut at a quarter keeps 14 to 42 % of the f8 rows.
 """
 
 _NOTES = {
@@ -131,7 +143,7 @@ def silicon_page(summary: SiliconSummary, *, command: str, page: Path) -> str:
     parts = [
         "# Accuracy on other GPUs\n",
         _ABOUT,
-        f"This page is generated; to make it again, from the root of the repository:\n\n    {command} --markdown {target}\n",
+        f"The tables below are generated; again, from the root of the repository:\n\n    {command} --markdown {target}\n",
     ]
     for op, devices in summary.parts.items():
         parts += [f"## {_TITLES[op]}\n", markdown_table(extra_grid("", summary.groups(op))), _NOTES[op]]

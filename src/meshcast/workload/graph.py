@@ -25,6 +25,13 @@ DTYPE_BITS: dict[str, int] = {
     **{"f4E2M1FN": 4, "f6E2M3FN": 6, "f6E3M2FN": 6, "complex<f32>": 64, "complex<f64>": 128, "token": 0},
 }
 
+ALIGNMENT = 16  # bytes that rows must be a multiple of for vector loads and TMA
+
+
+def element_bytes(dtype: str) -> float:
+    """Bytes of one element, fractions for sub-byte types; 4 for a type that is not known."""
+    return DTYPE_BITS.get(dtype, 32) / 8
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -98,6 +105,32 @@ class Gemm:
     rhs_contracting_minor: bool
     precision: str = "DEFAULT"  # DEFAULT | HIGH | HIGHEST, or a dot algorithm's name
     groups: int = 1  # grouped GEMM (chlo.ragged_dot): groups that share out the ragged dimension
+
+    @property
+    def row_bytes(self) -> tuple[float, float, float]:
+        """Bytes of one contiguous row of lhs, rhs and out."""
+        lhs = self.k if self.lhs_contracting_minor else self.m
+        rhs = self.k if self.rhs_contracting_minor else self.n
+        sizes = (lhs, self.lhs_dtype), (rhs, self.rhs_dtype), (self.n, self.out_dtype)
+        left, right, out = (count * element_bytes(dtype) for count, dtype in sizes)
+        return left, right, out
+
+    @property
+    def reads_aligned(self) -> bool:
+        """Whether rows of both operands are aligned."""
+        lhs, rhs, _ = self.row_bytes
+        return not (lhs % ALIGNMENT or rhs % ALIGNMENT)
+
+    @property
+    def writes_aligned(self) -> bool:
+        """Whether rows of the result are aligned."""
+        return not self.row_bytes[2] % ALIGNMENT
+
+    @property
+    def operand_bytes(self) -> float:
+        """Bytes of both operands, each read once."""
+        sides = self.m * element_bytes(self.lhs_dtype) + self.n * element_bytes(self.rhs_dtype)
+        return self.batch * self.k * sides
 
     def __str__(self) -> str:
         return f"{f'{self.batch}x ' if self.batch > 1 else ''}{self.m}x{self.n}x{self.k} {self.lhs_dtype}"

@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import width
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import matrix_rate, transcendental_rate
 from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Attention
+from meshcast.workload.graph import Attention, element_bytes
 
 TILE = 128
 
@@ -34,7 +33,7 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     exponentials = kernel.transcendentals * waste * p.flash_exp / transcendental_rate(machine.device)
     compute = (products + exponentials) / busy
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * width(shape.dtype)
+    operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * element_bytes(shape.dtype)
     cleared = traffic(0, operand * (p.flash_backward_passes if shape.backward else 1.0), machine)
     return Work(
         time=2 * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,

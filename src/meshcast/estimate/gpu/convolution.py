@@ -11,13 +11,12 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import width
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.rates import matrix_rate
 from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Convolution
+from meshcast.workload.graph import Convolution, element_bytes
 
 FEW_CHANNELS = 8
 
@@ -35,7 +34,7 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
     groups = max(shape.feature_groups, shape.batch_groups)
     if groups > 1 and _per_group(shape) < FEW_CHANNELS:
         return _depthwise(kernel, shape, machine)
-    element = width(shape.lhs_dtype)
+    element = element_bytes(shape.lhs_dtype)
     taps = math.prod(shape.kernel)
     # A filter's gradient is written with channels and batch exchanged: its window is the image, its result the filter.
     gradient = math.prod(shape.kernel) > math.prod(shape.out_spatial)

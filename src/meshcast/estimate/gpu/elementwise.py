@@ -11,7 +11,7 @@ from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
 from meshcast.lower.kernel import Kernel, Recency
-from meshcast.workload.graph import DTYPE_BITS
+from meshcast.workload.graph import element_bytes
 
 BLOCK = 128
 UNROLL = 4
@@ -20,7 +20,7 @@ THREADS_PER_SM = 2048
 
 def output_elements(kernel: Kernel) -> float:
     """Elements of the result; by the arithmetic's type for updates, which write a part of it."""
-    return float(kernel.elements or kernel.written_bytes * 8 / DTYPE_BITS.get(kernel.dtype, 32))
+    return float(kernel.elements or kernel.written_bytes / element_bytes(kernel.dtype))
 
 
 def blocks(elements: float, machine: Machine) -> float:

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import gzip
-import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from meshcast.hardware import Device, resolve
 from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
 from meshcast.profiles.halves import is_fitted
+from meshcast.profiles.programs import read_measured_programs
 from meshcast.workload import ReadOptions, read_workload
 
 # (groups, parameters they set), in order: later stages build on earlier ones.
@@ -82,7 +81,7 @@ class Sample:
     counts: tuple[int, ...]
     measured: float
     joules: float | None
-    launched: tuple[dict[str, Any], ...]  # what the profiler saw: hlo_op, kernel, us
+    launched: tuple[Mapping[str, Any], ...]  # what the profiler saw: hlo_op, kernel, us
 
     @property
     def fitted(self) -> bool:
@@ -92,26 +91,23 @@ class Sample:
 
 def read_samples(folder: Path, device: Device) -> list[Sample]:
     """One-op programs, lowered."""
-    packed = folder / "measurements.jsonl.gz"
-    text = gzip.decompress(packed.read_bytes()) if packed.is_file() else (folder / "measurements.jsonl").read_bytes()
     samples = []
-    for row in map(json.loads, text.splitlines()):
-        if row["group"] not in GROUPS or not row.get("busy_us"):
+    for program in read_measured_programs(folder):
+        if program.group not in GROUPS or program.busy_us is None:
             continue
-        program = load(folder / "programs" / f"{row['id']}.mlir.gz", CaptureOptions(platform="cuda"))
-        skew = float((row.get("meta") or {}).get("zipf", 0.0))
-        lowered = lower(read_workload(partition(program), ReadOptions(skew=skew)), backend="xla-gpu")
+        captured = partition(load(program.path, CaptureOptions(platform="cuda")))
+        lowered = lower(read_workload(captured, ReadOptions(skew=program.skew or 0.0)), backend="xla-gpu")
         kernels, counts = zip(*[(k, n) for k, n in lowered.schedule.walk() if k.collective is None], strict=True)
-        energy = row.get("energy")
+        energy = program.energy
         samples.append(
             Sample(
-                id=row["id"],
-                group=row["group"],
+                id=program.id,
+                group=program.group,
                 kernels=kernels,
                 counts=counts,
-                measured=row["busy_us"] * 1e-6,
-                joules=energy["joules_per_run"] - idle_watts(device) * energy["us_per_run"] * 1e-6 if energy else None,
-                launched=tuple(row["kernels"]),
+                measured=program.busy_us * 1e-6,
+                joules=energy.joules - idle_watts(device) * energy.run_us * 1e-6 if energy else None,
+                launched=program.launches,
             )
         )
     return samples

@@ -12,14 +12,7 @@ from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.lower.products import is_summed
-from meshcast.workload.graph import DTYPE_BITS, Gemm, Reduction
-
-ALIGNMENT = 16  # bytes, of TMA and vector loads
-
-
-def width(dtype: str) -> float:
-    """Bytes of one element."""
-    return DTYPE_BITS.get(dtype, 32) / 8
+from meshcast.workload.graph import Gemm, Reduction, element_bytes
 
 
 def gemm(kernel: Kernel, machine: Machine) -> Work:
@@ -30,7 +23,7 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
         return _unknown(kernel, rate, machine)
     if is_summed(shape):
         return _multiply_and_reduce(kernel, shape, machine)
-    element = width(shape.lhs_dtype)
+    element = element_bytes(shape.lhs_dtype)
     product = Product(
         batch=shape.batch,
         m=shape.m / max(1, shape.groups) if shape.groups > 1 else shape.m,
@@ -53,12 +46,11 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
 def _aligned(shape: Gemm, machine: Machine) -> float:
     """The share of the rate that rows of an odd number of bytes leave: no TMA, narrow loads."""
     p = machine.parameters
-    lhs = (shape.k if shape.lhs_contracting_minor else shape.m) * width(shape.lhs_dtype)
-    rhs = (shape.k if shape.rhs_contracting_minor else shape.n) * width(shape.rhs_dtype)
-    vector = min(shape.m, shape.n) == 1
-    if not vector and (lhs % ALIGNMENT or rhs % ALIGNMENT):
+    if min(shape.m, shape.n) == 1:
+        return 1.0
+    if not shape.reads_aligned:
         return p.misaligned
-    return p.misaligned_output if shape.n * width(shape.out_dtype) % ALIGNMENT and not vector else 1.0
+    return 1.0 if shape.writes_aligned else p.misaligned_output
 
 
 def _byte_product(product: Product, shape: Gemm, machine: Machine) -> Work:
@@ -108,7 +100,7 @@ def _unknown(kernel: Kernel, rate: Rate, machine: Machine) -> Work:
             m=side,
             n=side,
             k=side,
-            width=width(kernel.dtype),
+            width=element_bytes(kernel.dtype),
             read=kernel.read_bytes,
             written=kernel.written_bytes,
             peak=rate.flops,

@@ -11,7 +11,7 @@ from meshcast.estimate.gpu.elementwise import transpose as tiled
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.rates import matrix_rate
 from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import DTYPE_BITS, Window
+from meshcast.workload.graph import Window, element_bytes
 
 
 def declared(kernel: Kernel, machine: Machine) -> Work:
@@ -41,5 +41,5 @@ def other(kernel: Kernel, machine: Machine) -> Work:
 
 def transpose(kernel: Kernel, machine: Machine) -> Work:
     """A transpose on its own."""
-    element = DTYPE_BITS.get(kernel.dtype, 32) / 8
+    element = element_bytes(kernel.dtype)
     return tiled(kernel.written_bytes / element, element, machine, kernel.recency)

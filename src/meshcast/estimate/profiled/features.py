@@ -13,11 +13,19 @@ from meshcast.estimate.rates import catalogue_key
 from meshcast.hardware import Device
 from meshcast.lower.convolutions import is_filter_gradient
 from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import DTYPE_BITS, Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Window
+from meshcast.workload.graph import (
+    Attention,
+    Convolution,
+    Gemm,
+    Indexed,
+    Reduction,
+    SortGeometry,
+    Window,
+    element_bytes,
+)
 
 Place = tuple[str, tuple[float, ...]]
 ALONE = " alone"  # how families of kernels that run alone end
-ALIGNMENT = 16  # bytes, of vector loads
 CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic may still be there
 
 
@@ -46,10 +54,6 @@ def log2(value: float) -> float:
     return math.log2(value) if value > 1 else 0.0
 
 
-def _width(dtype: str) -> float:
-    return DTYPE_BITS.get(dtype, 32) / 8
-
-
 def cold_share(kernel: Kernel, device: Device) -> float:
     """The share of what it reads that no cache can hold any more."""
     if kernel.recency is None or not kernel.read_bytes:
@@ -61,11 +65,6 @@ def cold_share(kernel: Kernel, device: Device) -> float:
 def _gemm(kernel: Kernel, device: Device) -> Place:
     g = kernel.geometry
     assert isinstance(g, Gemm)
-    lhs, rhs = (
-        (g.k if g.lhs_contracting_minor else g.m) * _width(g.lhs_dtype),
-        (g.k if g.rhs_contracting_minor else g.n) * _width(g.rhs_dtype),
-    )
-    out = g.n * _width(g.out_dtype)
     kind = "16-bit" if catalogue_key(kernel.dtype) in ("bf16", "f16") else catalogue_key(kernel.dtype)
     family = f"gemm {kind} {'' if g.precision == 'DEFAULT' else g.precision}".strip()
     elements = g.batch * g.m * g.n
@@ -76,11 +75,11 @@ def _gemm(kernel: Kernel, device: Device) -> Place:
         log2(g.batch * g.groups),
         float(g.lhs_contracting_minor),
         float(g.rhs_contracting_minor),
-        log2(_width(g.out_dtype)),
+        log2(element_bytes(g.out_dtype)),
         min(2.0, kernel.vector_flops / elements) / 2,
-        log2(kernel.read_bytes / max(1.0, (g.batch * (g.m * _width(g.lhs_dtype) + g.n * _width(g.rhs_dtype)) * g.k))),
-        3.0 * bool(lhs % ALIGNMENT or rhs % ALIGNMENT),
-        2.0 * bool(out % ALIGNMENT),
+        log2(kernel.read_bytes / max(1.0, g.operand_bytes)),
+        3.0 * (not g.reads_aligned),
+        2.0 * (not g.writes_aligned),
         cold_share(kernel, device),
     )
 
@@ -128,7 +127,7 @@ def _indexed(kernel: Kernel, device: Device) -> Place:
         log2(i.table.bytes) / 2,
         log2(i.count),
         log2(math.prod(i.slice_shape)),
-        2 * log2(_width(i.table.dtype)),
+        2 * log2(element_bytes(i.table.dtype)),
         log2(kernel.written_bytes),
         4 * i.skew,
         2.0 * i.unique,
@@ -151,7 +150,7 @@ def _window(kernel: Kernel, device: Device) -> Place:
         log2(math.prod(w.window)),
         log2(math.prod(w.strides)),
         log2(kernel.written_bytes),
-        log2(_width(kernel.dtype)),
+        log2(element_bytes(kernel.dtype)),
         cold_share(kernel, device),
     )
 
@@ -180,7 +179,7 @@ def _streamed(kernel: Kernel, device: Device) -> tuple[float, ...]:
         4.0 * ("random" in flags),
         2.0 * (kernel.recency is None),
         2.0 * bool(kernel.updates),
-        log2(_width(kernel.dtype)),
+        log2(element_bytes(kernel.dtype)),
         2 * cold_share(kernel, device),
     )
 

@@ -1,4 +1,7 @@
-"""Measured kernels from the silicon tables: products and attention calls that others timed, as rows to interpolate in.
+"""Measured kernels from the silicon tables: products that others timed, as rows to interpolate in.
+
+Attention is left out: those tables time a serving framework's calls, with paged caches and some 10 us of other work, which
+say little about the calls that XLA makes (`docs/accuracy-other-gpus.md`).
 
 A table's latency holds the gap to the next call, and the clock that the power cap left a run of such calls. Both are taken
 out with the reference model, as a prediction adds them again for the program as a whole:
@@ -18,8 +21,8 @@ from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.power import settled_clock
 from meshcast.estimate.profiled.interpolator import Row
 from meshcast.hardware import Device
-from meshcast.profiles.silicon_kernels import SiliconKernel, attention_kernels, product_kernels
-from meshcast.profiles.silicon_tables import attentions, products
+from meshcast.profiles.silicon_kernels import SiliconKernel, product_kernels
+from meshcast.profiles.silicon_tables import products
 
 # Seconds after which the power limiter has settled: on H200 and B200 the rate of large products falls between runs of
 # 20 and of 100 ms.
@@ -27,12 +30,10 @@ SETTLES = 0.05
 MOST_CALLS = (
     1500  # of one table and type: the tables have some ten thousand, at steps that are small beside a family's length
 )
-# Some 10 us of an attention call are not attention (`profiles.silicon`): calls of which they are more than a tenth are left out.
-SHORTEST_ATTENTION = 100e-6
 
 
 def silicon_rows(device: Device, root: Path | None = None) -> list[Row]:
-    """A device's measured calls, thinned out evenly in the order of their FLOPs.
+    """A device's measured products, thinned out evenly in the order of their FLOPs.
 
     Args:
         device: A device of the catalogue.
@@ -41,11 +42,8 @@ def silicon_rows(device: Device, root: Path | None = None) -> list[Row]:
     Raises:
         UnsupportedError: there are no tables of this device, or none at all.
     """
-    tables = [list(product_kernels(device, products(device.name, root=root)))]
-    for phase in ("context", "generation"):
-        calls = attention_kernels(attentions(device.name, phase, root=root))
-        tables.append([call for call in calls if call.seconds >= SHORTEST_ATTENTION])
-    return [row for table in tables for row in _rows(_thinned(table), device)]
+    calls = list(product_kernels(device, products(device.name, root=root)))
+    return list(_rows(_thinned(calls), device))
 
 
 def _thinned(calls: Sequence[SiliconKernel]) -> list[SiliconKernel]:

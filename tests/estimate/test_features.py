@@ -1,0 +1,59 @@
+"""Places of kernels among measured ones: what sets them apart, counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshcast.estimate.profiled.features import cold_share, place
+from meshcast.hardware import load_device
+from meshcast.lower.kernel import Kernel, KernelKind, Recency
+from meshcast.workload.graph import Gemm, Indexed, Tensor
+from tests.estimate.conformance import gemm
+
+H200 = load_device("h200")
+
+
+def apart(one: Kernel, other: Kernel) -> dict[int, float]:
+    """The coordinates that two kernels of a family differ in."""
+    (family, here), (same, there) = place(one, H200), place(other, H200)
+    assert family == same
+    return {i: b - a for i, (a, b) in enumerate(zip(here, there, strict=True)) if a != b}
+
+
+def shaped(kernel: Kernel, **changes: object) -> Kernel:
+    assert isinstance(kernel.geometry, Gemm)
+    return replace(kernel, geometry=replace(kernel.geometry, **changes))  # type: ignore[arg-type]
+
+
+def test_rows_that_are_not_aligned_lie_octaves_away() -> None:
+    """Lhs is K-major, its rows 2 k bytes; rhs and the result have rows of 2 n bytes, 16 of which are a unit."""
+    k_odd, n_odd = place(gemm(512, 512, 508), H200)[1], place(gemm(512, 508, 512), H200)[1]
+    aligned = place(gemm(512, 512, 504), H200)[1]
+    assert (aligned[9], aligned[10]) == (0.0, 0.0)
+    assert (k_odd[9], k_odd[10]) == (3.0, 0.0)  # 1016 bytes
+    assert (n_odd[9], n_odd[10]) == (3.0, 2.0)
+    k_major = place(shaped(gemm(512, 508, 512), rhs_contracting_minor=True), H200)[1]
+    assert (k_major[9], k_major[10]) == (0.0, 2.0)
+    bytes_wide = place(gemm(512, 504, 512, dtype="i8", out="i32"), H200)[1]
+    assert (bytes_wide[9], bytes_wide[10]) == (3.0, 0.0)  # 504 and 2016 bytes
+
+
+def test_what_no_cache_holds_any_more_counts_by_its_share() -> None:
+    """Half of the H200's 60 MiB is the limit: of 400 bytes those 300 that are older lie in memory."""
+    limit = H200.cache_bytes / 2
+    product = replace(gemm(8, 8, 8), read_bytes=400)
+    warm = replace(product, recency=Recency(reads=((int(limit), 400),)))
+    mixed = replace(product, recency=Recency(reads=((0, 100), (int(limit) + 1, 300))))
+    assert [cold_share(kernel, H200) for kernel in (product, warm, mixed)] == [0.0, 0.0, 0.75]
+    assert apart(warm, mixed) == {11: 0.75}
+    stream, old = (replace(kernel, kind=KernelKind.LOOP_FUSION, geometry=None) for kernel in (warm, mixed))
+    assert apart(stream, old) == {20: 1.5}  # twice as far for a kernel that only moves bytes
+
+
+def test_skewed_picks_lie_away_from_even_ones() -> None:
+    even = Indexed(table=Tensor((1024, 64), "f32"), slice_shape=(1, 64), count=256)
+    kernel = Kernel(name="gather", kind=KernelKind.GATHER, dtype="f32", read_bytes=65536, geometry=even)
+    skewed = replace(kernel, geometry=replace(even, skew=1.05))
+    assert apart(kernel, skewed) == pytest.approx({5: 4.2})

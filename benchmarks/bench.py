@@ -72,6 +72,7 @@ def figures(repeats: int) -> Iterator[Figure]:
         step = training_step(Path(name))
         yield from cold_figures(step, repeats)
         yield from warm_figures(step, repeats)
+    yield from large_step_figures(repeats)
     yield partition_figure(repeats)
     yield large_figure()
     if GROUND_TRUTH.is_dir():
@@ -123,6 +124,33 @@ def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
         budget="50 ms",
         limit_seconds=0.05,
     )
+
+
+def large_step_figures(repeats: int) -> Iterator[Figure]:
+    """GPT-2-XL's training step, captured once, in both fidelities of GPUs."""
+    import meshcast
+    from meshcast import pipeline
+    from meshcast.capture import mlir
+    from meshcast.pipeline import predict
+
+    program = meshcast.load("gpt2-xl")
+    text = program.text
+    floor = median_seconds(lambda: mlir.parse(text, where="floor"), 5 * repeats)
+    for fidelity in ("analytical", "profiled"):
+        predict(program, on="h200", fidelity=fidelity)
+
+        def afresh(fidelity: str = fidelity) -> None:
+            pipeline._LOWERED.clear()
+            predict(program, on="h200", fidelity=fidelity)
+
+        yield Figure(
+            what=f"predict GPT-2-XL's training step, {fidelity}, warm process, lowered anew",
+            seconds=median_seconds(afresh, 5 * repeats),
+            floor="MLIR parse alone",
+            floor_seconds=floor,
+            budget="100 ms",
+            limit_seconds=0.1,
+        )
 
 
 def partition_figure(repeats: int) -> Figure:

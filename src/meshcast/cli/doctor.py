@@ -56,6 +56,7 @@ class Part:
     purpose: str
     brought_by: tuple[str, ...] = ()
     program: bool = False
+    as_jaxlib: bool = False  # works only with the jaxlib of the same version
 
 
 PARTS = (
@@ -65,6 +66,7 @@ PARTS = (
         name="jax-cuda12-pjrt",
         purpose="compiling for NVIDIA GPUs without one (--lowering compiled)",
         brought_by=("jax-cuda12-pjrt",),
+        as_jaxlib=True,
     ),
     Part(name="nvidia-cuda-nvcc-cu12", purpose="compiling for NVIDIA GPUs", brought_by=("nvidia-cuda-nvcc-cu12",)),
     Part(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
@@ -232,6 +234,12 @@ def _optional(part: Part) -> Check:
     version = shutil.which(part.name) if part.program else _installed(part.name)
     extra = _extra(part.brought_by)
     used = part.purpose if extra else "not used by this version"
+    jaxlib = _installed("jaxlib")
+    if part.as_jaxlib and version and jaxlib and version.split(".")[:3] != jaxlib.split(".")[:3]:
+        detail = f"{version} does not go with jaxlib {jaxlib}; {used}"
+        return Check(
+            name=part.name, state="broken", detail=detail, fix=f"pip install {part.name}=={jaxlib}", core=False
+        )
     if version is not None:
         return Check(name=part.name, state="ok", detail=f"{version}; {used}", core=False)
     fix = f"pip install 'meshcast[{extra}]'" if extra else None

@@ -4,7 +4,8 @@
 
 Per program: its StableHLO (`programs/ID.mlir.gz`), the wall time (median of three averages over back-to-back runs), the
 busy time and kernels of a profile, XLA's buffer assignment. Rows are appended as they are done: an interrupted run keeps
-them.
+them. With `--keep-hlo` and CUDA graphs turned off (`XLA_FLAGS=--xla_gpu_enable_command_buffer=`), so that every launch is named
+by its instruction, the kernels of whole models can be collected for fidelity `profiled`.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def convolution(
 OPS = {"convolution": convolution}
 
 
-def measure(name: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+def measure(name: str, settings: dict[str, Any], folder: Path, *, keep_hlo: bool = False) -> dict[str, Any]:
     """One program's row."""
     function, specs, options = OPS[name](**settings) if name in OPS else models.build(name, **settings)
     label = "-".join([name, *(f"{k}{v}" for k, v in settings.items())]).replace("_", "").replace("bfloat16", "bf16")
@@ -151,6 +152,8 @@ def measure(name: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]
     start = time.perf_counter()
     compiled = lowered.compile()
     compile_s = time.perf_counter() - start
+    if keep_hlo:
+        (folder / "programs" / f"{label}.opt.hlo.gz").write_bytes(gzip.compress(compiled.as_text().encode(), mtime=0))
     leaves = iter(range(1 << 30))
     args = [jax.tree.map(lambda spec: filled(spec, next(leaves)), spec) for spec in specs]
     donated = tuple(options.get("donate_argnums", ()))
@@ -186,12 +189,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("programs", nargs="+")
+    parser.add_argument("--keep-hlo", action="store_true", help="keep what XLA compiled: programs/ID.opt.hlo.gz")
     options = parser.parse_args()
     for text in options.programs:
         name, _, rest = text.partition(":")
         settings = {key: value(v) for key, _, v in (part.partition("=") for part in rest.split(",") if part)}
         try:
-            row = measure(name, settings, options.out)
+            row = measure(name, settings, options.out, keep_hlo=options.keep_hlo)
         except Exception:
             print(f"{text}: failed", file=sys.stderr)
             traceback.print_exc()

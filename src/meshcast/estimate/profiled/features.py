@@ -80,7 +80,7 @@ def _gemm(kernel: Kernel, device: Device) -> Place:
         log2(kernel.read_bytes / max(1.0, g.operand_bytes)),
         3.0 * (not g.reads_aligned),
         2.0 * (not g.writes_aligned),
-        cold_share(kernel, device),
+        3 * cold_share(kernel, device),
     )
 
 

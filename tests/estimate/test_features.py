@@ -47,7 +47,7 @@ def test_what_no_cache_holds_any_more_counts_by_its_share() -> None:
     warm = replace(product, recency=Recency(reads=((int(limit), 400),)))
     mixed = replace(product, recency=Recency(reads=((0, 100), (int(limit) + 1, 300))))
     assert [cold_share(kernel, H200) for kernel in (product, warm, mixed)] == [0.0, 0.0, 0.75]
-    assert apart(warm, mixed) == {11: 0.75}
+    assert apart(warm, mixed) == {11: 2.25}
     stream, old = (replace(kernel, kind=KernelKind.LOOP_FUSION, geometry=None) for kernel in (warm, mixed))
     assert apart(stream, old) == {20: 1.5}  # twice as far for a kernel that only moves bytes
 

@@ -25,9 +25,8 @@ import numpy.typing as npt
 from meshcast.estimate.estimator import Array
 
 NEIGHBOURS = 48
-COVERED = (
-    0.93  # of the rows that were left out, by their intervals: folds of one suite are more alike than what users bring
-)
+# Of the rows that were left out, by their intervals; a program of several kernels adds them up and is covered more often.
+COVERED = 0.85
 FOLDS = 5
 LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 NOISES = (0.002, 0.01, 0.03)

@@ -37,7 +37,7 @@ class HostCosts:
     argument: float = 0.9e-6
     output: float = 1.5e-6
     launch: float = 5e-6
-    convolution: float = 25e-6
+    convolution: float = 27e-6
     graph: float = 5e-6
     graph_kernel: float = 0.5e-6
     iteration: float = 2e-6

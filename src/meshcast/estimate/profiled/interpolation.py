@@ -32,7 +32,7 @@ LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 NOISES = (0.002, 0.01, 0.03)
 FACTORS = (1.0, 4.0, 16.0, 100.0)  # a probe's variance over a common row's
 FEWEST = 12  # rows below which nothing is fitted: the defaults stay
-FEWEST_COMMON = 3  # common rows that are judged by alone
+FEWEST_COMMON = 1  # common rows that are judged by alone: what they say about the reference outweighs probes
 ENOUGH = 20  # judged rows whose quantile is believed
 LARGEST_Y = 2.5  # beyond a factor of 12 it is another kernel, not another speed
 

@@ -60,3 +60,23 @@ def test_a_product_of_the_other_is_not_merged_with_it() -> None:
 def test_shared_right_hand_sides_stack_their_rows() -> None:
     x, w = spec(128, 256, dtype=BF16), spec(256, 512, dtype=BF16)
     assert [(g.m, g.n) for g in products(lambda a, b, w: (a @ w, b @ w), x, x, w)] == [(256, 512)]
+
+
+def test_groups_that_need_each_other_are_not_both_merged() -> None:
+    """`a1, a2` share x and `b1, b2` share w; b1 reads a1 and a2 reads b2: one of the pairs must stay apart."""
+    x = spec(128, 128)
+
+    def crossed(x: object, w: object, p: object) -> object:
+        a1 = x @ p  # type: ignore[operator]
+        b1 = a1 @ w
+        b2 = jnp.sin(p) @ w
+        a2 = x @ jnp.cos(b2)  # type: ignore[operator]
+        return b1, a2, b2
+
+    lowered = lower_function(crossed, x, x, x)  # type: ignore[arg-type]
+    known = set(lowered.schedule.inputs)
+    made = {value for kernel in kernels(lowered) for value in kernel.writes}
+    for kernel in kernels(lowered):
+        assert all(value in known or value not in made for value in kernel.reads)
+        known.update(kernel.writes)
+    assert len([k for k in kernels(lowered) if k.kind is KernelKind.GEMM]) == 3

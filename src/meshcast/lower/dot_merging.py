@@ -8,7 +8,7 @@ the two is small: its operands and result within `xla_gpu_dot_merger_threshold_m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.liveness import reads
@@ -40,21 +40,32 @@ def merge_products(ops: Sequence[Op], values: Values, buffer: Mapping[int, int])
     producers = {value: index for index, op in enumerate(ops) for value in op.results}
     merged: dict[int, list[Op]] = {}  # by the last member's place
     gone: set[int] = set()
+    found = ops
     for key, members in candidates:
         assert isinstance(key, tuple)
-        chosen = _mergeable([i for i in members if i not in gone], ops, producers, values)
+        chosen = _mergeable([i for i in members if i not in gone], ops, producers, values, buffer)
         if len(chosen) > 1:
-            gone.update(chosen)
-            merged[max(chosen)] = _merged([ops[i] for i in chosen], key[0], values)
-    if not merged:
-        return ops
+            place = max(chosen)
+            merged[place] = _merged([ops[i] for i in chosen], key[0], values)
+            # Two groups may each need a member of the other first: the later one is then left as it is.
+            ordered = _in_order(_replaced(ops, merged, gone.union(chosen)), buffer)
+            if ordered is None:
+                del merged[place]
+            else:
+                found = ordered
+                gone.update(chosen)
+    return found
+
+
+def _replaced(ops: Sequence[Op], merged: Mapping[int, list[Op]], gone: Set[int]) -> list[Op]:
+    """The ops without those that are merged, and what they became in the place of the last of them."""
     made: list[Op] = []
     for index, op in enumerate(ops):
         if index in merged:
             made += merged[index]
         elif index not in gone:
             made.append(op)
-    return _in_order(made)
+    return made
 
 
 def _common(shape: Gemm, side: int) -> Gemm:
@@ -66,27 +77,31 @@ def _bytes(op: Op, values: Values) -> int:
     return sum(values.tensors[value].bytes for value in (*op.operands, *op.results))
 
 
-def _mergeable(members: list[int], ops: Sequence[Op], producers: Mapping[int, int], values: Values) -> list[int]:
+def _mergeable(
+    members: list[int], ops: Sequence[Op], producers: Mapping[int, int], values: Values, buffer: Mapping[int, int]
+) -> list[int]:
     """The members that become one product: of two, one is small, and none leads to another."""
     small = {index for index in members if _bytes(ops[index], values) <= SMALL_BYTES}
     if not small or len(members) < 2:
         return []
     chosen: list[int] = []
     for index in members:
-        if not _reaches(index, chosen, ops, producers):
+        if not _reaches(index, chosen, ops, producers, buffer):
             chosen.append(index)
     return chosen if small.intersection(chosen) else []
 
 
-def _reaches(index: int, earlier: list[int], ops: Sequence[Op], producers: Mapping[int, int]) -> bool:
+def _reaches(
+    index: int, earlier: list[int], ops: Sequence[Op], producers: Mapping[int, int], buffer: Mapping[int, int]
+) -> bool:
     """Whether an op depends on any of those before it."""
     if not earlier:
         return False
     first, targets = min(earlier), set(earlier)
     waiting, seen = [index], {index}
     while waiting:
-        for value in ops[waiting.pop()].operands:
-            origin = producers.get(value, -1)
+        for value in reads(ops[waiting.pop()]):
+            origin = producers.get(buffer.get(value, value), -1)
             if origin in targets:
                 return True
             if origin > first and origin not in seen:
@@ -141,8 +156,8 @@ def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:
     return [join, product, *slices]
 
 
-def _in_order(ops: Sequence[Op]) -> list[Op]:
-    """The ops again, each after those whose results it reads; otherwise as they came."""
+def _in_order(ops: Sequence[Op], buffer: Mapping[int, int]) -> list[Op] | None:
+    """The ops again, each after those whose results it reads, otherwise as they came; None where they need each other."""
     defined_here = {value for op in ops for value in op.results}
     ready: set[int] = set()
     made: list[Op] = []
@@ -150,10 +165,13 @@ def _in_order(ops: Sequence[Op]) -> list[Op]:
     while waiting:
         left: list[Op] = []
         for op in waiting:
-            if all(value in ready or value not in defined_here for value in reads(op)):
+            needed = (buffer.get(value, value) for value in reads(op))
+            if all(value in ready or value not in defined_here for value in needed):
                 made.append(op)
                 ready.update(op.results)
             else:
                 left.append(op)
+        if len(left) == len(waiting):
+            return None
         waiting = left
     return made

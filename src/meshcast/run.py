@@ -78,14 +78,19 @@ class Run:
         return estimate_kernels(self.lowered, self.device, self.estimators, approximate=self.options.approximate)
 
     @cached_property
+    def _full_clock_timeline(self) -> Timeline:
+        return self._paced(self.simulator.run(self._full_clock, self._communication))
+
+    @cached_property
     def clock_share(self) -> float:
         """The clock that the power cap leaves the program, as a share of the full one."""
         estimated = self._full_clock
-        timeline = self._paced(self.simulator.run(estimated, self._communication))
+        if estimated.law is None:
+            return 1.0
+        timeline = self._full_clock_timeline
         counted = [(s.kernel, n) for s, n in timeline.walk() if s.kernel.collective is None]
         draw = estimated.draw([kernel for kernel, _ in counted])
-        if draw is None:
-            return 1.0
+        assert draw is not None
         counts = np.array([n for _, n in counted], dtype=np.float64)
         rest = max(0.0, timeline.duration - float(counts @ draw.time))
         return settled_clock(draw, counts, self.device, self.options.clocks, rest)
@@ -118,6 +123,8 @@ class Run:
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
+        if self.clock_share == 1.0:
+            return self._full_clock_timeline
         return self._paced(self.simulator.run(self.kernels, self._communication))
 
     def _paced(self, timeline: Timeline) -> Timeline:

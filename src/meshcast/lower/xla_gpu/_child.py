@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jaxlib import _jax, xla_client
 from jaxlib.mlir import passmanager
 
 from meshcast.capture.mlir import ir, make_context
 from meshcast.child import serve
+from meshcast.partition._xla_spmd_child import compile_options
 from meshcast.partition.rewrites import scans_to_windows
 
 PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
@@ -84,20 +84,11 @@ def _spell_out(module: Any) -> None:
 
 
 def _options(devices: int, flags: Mapping[str, str]) -> Any:
-    """One program over all devices, Shardy first, as `jax.jit` asks for."""
-    options: Any = xla_client.CompileOptions()
-    build = options.executable_build_options
-    assignment = xla_client.DeviceAssignment.create(np.arange(devices).reshape(1, devices))
-    options.num_replicas = build.num_replicas = 1
-    options.num_partitions = build.num_partitions = devices
-    options.device_assignment = build.device_assignment = assignment
-    build.use_spmd_partitioning = True
-    build.use_shardy_partitioner = True
-    build.allow_spmd_sharding_propagation_to_parameters = [True]
-    build.allow_spmd_sharding_propagation_to_output = [True]
+    """One program over all devices, with what the GPU's compiler needs besides."""
+    options = compile_options(devices)
     toolkit = next((found for name in TOOLKITS if (found := _folder(name)) is not None), None)
     if toolkit is not None:  # libdevice and ptxas; a CUDA toolkit in its usual place is found without
-        build.debug_options.xla_gpu_cuda_data_dir = str(toolkit)
+        options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = str(toolkit)
     options.env_option_overrides = list(flags.items())
     return options
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +225,7 @@ class TestPrediction:
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Silicon tables of an H100: products of a few sizes and some attention calls, which are no rows."""
     root = tmp_path / "data"
     sizes = [256, 512, 1024, 2048, 4096]
@@ -241,7 +241,9 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(silicon, "installed", lambda: True)
     monkeypatch.setattr(silicon, "package_folder", lambda: root)
     monkeypatch.setattr(sources.metadata, "version", lambda name: "0.12.0")
-    return root
+    measured_kernels.cache_clear()
+    yield root
+    measured_kernels.cache_clear()  # or later tests would find these tables installed
 
 
 class TestSilicon:

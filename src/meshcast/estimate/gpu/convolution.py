@@ -80,9 +80,7 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
         terms=(
             *moved.terms,
             *machine.named(
-                ("instructions", "i", issued, ""),
-                ("instructions per second", "I", machine.instruction_rate, "1/s"),
-                ("issuing instructions", "issue = i/I", compute, "s"),
+                *machine.issuing(issued, compute),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", machine.parameters.overlap, ""),
             ),

@@ -92,6 +92,14 @@ class Machine:
         """Terms (name, symbol, value, unit) of a formula; none unless somebody asks, as estimates are made in bulk."""
         return tuple(Term(*term) for term in terms) if self.explaining else ()
 
+    def issuing(self, issued: float, seconds: float) -> tuple[tuple[str, str, float, str], ...]:
+        """The terms of issuing instructions, for `named`."""
+        return (
+            ("instructions", "i", issued, ""),
+            ("instructions per second", "I", self.instruction_rate, "1/s"),
+            ("issuing instructions", "issue = i/I", seconds, "s"),
+        )
+
     @cached_property
     def sms(self) -> int:
         """Streaming multiprocessors."""

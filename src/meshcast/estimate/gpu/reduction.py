@@ -66,9 +66,7 @@ def _streaming(kernel: Kernel, machine: Machine) -> Work:
 
 def _issue_terms(issued: float, compute: float, machine: Machine) -> tuple[Term, ...]:
     return machine.named(
-        ("instructions", "i", issued, ""),
-        ("instructions per second", "I", machine.instruction_rate, "1/s"),
-        ("issuing instructions", "issue = i/I", compute, "s"),
+        *machine.issuing(issued, compute),
         ("launch, and from the last load to the result", "start", _start(machine), "s"),
         ("norm of what overlaps", "p", machine.parameters.overlap, ""),
     )

@@ -53,9 +53,7 @@ def _bound(issued: float, memory: float, dram: float, machine: Machine) -> Work:
         instructions=issued,
         formula="t = 2 launch + issue + mem",
         terms=machine.named(
-            ("instructions", "i", issued, ""),
-            ("instructions per second", "I", machine.instruction_rate, "1/s"),
-            ("issuing instructions", "issue = i/I", compute, "s"),
+            *machine.issuing(issued, compute),
             ("bytes of HBM", "B", dram, "B"),
             ("memory", "mem", memory, "s"),
             ("launch", "launch", machine.launch, "s"),

@@ -1,7 +1,7 @@
 """Devices, links and clusters, and a catalogue of them in which every number cites its source."""
 
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
-from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source
+from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source, TensorCores
 from meshcast.hardware.registry import (
     Catalogue,
     catalogue,
@@ -22,6 +22,7 @@ __all__ = [
     "Kind",
     "NetworkLevel",
     "Source",
+    "TensorCores",
     "Topology",
     "catalogue",
     "cluster_names",

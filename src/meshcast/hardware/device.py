@@ -60,6 +60,31 @@ class Core:
     block_shared_memory_bytes: int  # that one thread block can have
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorCores:
+    """What models and compilers must know of a TPU's TensorCores, all of a device together.
+
+    Attributes:
+        target: What the TPU compiler calls the generation ("v6e").
+        array_rows: Side of one systolic array along which products are summed up.
+        array_columns: Side along which results come out.
+        arrays: Systolic arrays of the device, each a multiply-add per cell and clock: `peak / (2 rows columns clock)`.
+        sublanes: Rows of a vector register of 32-bit elements.
+        lanes: Columns of a vector register.
+        vector_alus: Vector operations that are issued per clock and core.
+        vmem_bytes: Vector memory next to the cores.
+    """
+
+    target: str
+    array_rows: int
+    array_columns: int
+    arrays: int
+    sublanes: int
+    lanes: int
+    vector_alus: int
+    vmem_bytes: int
+
+
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -77,7 +102,8 @@ class Device:
         launch_latency_s: Fixed cost of one kernel on the device, apart from its work.
         idle_watts: Power drawn by a card that is on and does nothing; None where it was not measured.
         energy: Measured energy per FLOP and byte; None where it was not measured.
-        core: What compiling for the device takes; None where it is not given.
+        core: What compiling for a CUDA GPU takes; None where it is not given.
+        tensor_cores: A TPU's systolic arrays and vector units; None where they are not given.
         bases: Names of the devices that its file starts from, the nearest first.
         default_cluster: The catalogue's cluster of many such devices; None where there is none.
         facts: Every number of the file by dotted key ("matrix.bf16"), with its source.
@@ -106,6 +132,7 @@ class Device:
     launch_latency_s: float
     energy: Energy | None = field(default=None, hash=False)
     core: Core | None = None
+    tensor_cores: TensorCores | None = None
     bases: tuple[str, ...] = field(default=(), repr=False)
     default_cluster: str | None = None
     notes: str = ""

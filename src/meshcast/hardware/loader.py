@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 from meshcast.errors import InputError
 from meshcast.hardware import document
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology
-from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind
+from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
 from meshcast.hardware.reader import Reader
 from meshcast.units import Dimension
@@ -87,6 +87,7 @@ def device(doc: Document) -> Device:
         launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME, may_be_zero=True),
         energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
         core=_core(file) if file.names("core") else None,
+        tensor_cores=_tensor_cores(file) if file.names("tensor_cores") else None,
         bases=tuple(str(below.data.get("name")) for below in _below(doc)),
         # An empty name is how a file that has a base says that it has no cluster.
         default_cluster=file.text("default_cluster", default="") or None,
@@ -114,6 +115,20 @@ def _core(file: Reader) -> Core:
         registers=file.count("core", "registers"),
         shared_memory_bytes=int(file.quantity("core", "shared_memory", of=Dimension.BYTES)),
         block_shared_memory_bytes=int(file.quantity("core", "block_shared_memory", of=Dimension.BYTES)),
+    )
+
+
+def _tensor_cores(file: Reader) -> TensorCores:
+    table = "tensor_cores"
+    return TensorCores(
+        target=file.text(table, "target"),
+        array_rows=file.count(table, "array_rows"),
+        array_columns=file.count(table, "array_columns"),
+        arrays=file.count(table, "arrays"),
+        sublanes=file.count(table, "sublanes"),
+        lanes=file.count(table, "lanes"),
+        vector_alus=file.count(table, "vector_alus"),
+        vmem_bytes=int(file.quantity(table, "vmem", of=Dimension.BYTES)),
     )
 
 

@@ -63,9 +63,9 @@ def fused_kernel(
     matrix = vector = transcendentals = 0.0
     guessed = False
     picked: Indexed | None = None
+    product: Op | None = None  # what the matrix engine does decides, wherever it stands in the fusion
     geometry, kind = cost.geometry, _KINDS.get(cost.kind, KernelKind.LOOP_FUSION)
     by_dtype: dict[str, float] = {}
-    matrix_dtype = ""
     for (op, operands), part in zip(members, parts, strict=True):
         work = op.cost
         moved = work.operand_bytes
@@ -80,10 +80,12 @@ def fused_kernel(
         guessed = guessed or work.guessed
         if work.kind is OpKind.REDUCE and op is not root and not elemental:
             geometry, kind = work.geometry, KernelKind.REDUCTION
-        elif work.kind is OpKind.GEMM:
-            geometry, kind, matrix_dtype = work.geometry, KernelKind.GEMM, work.dtype
+        elif work.kind is OpKind.GEMM or work.kind is OpKind.CONVOLUTION:
+            product = op
         elif work.kind is OpKind.GATHER and op is not root and isinstance(work.geometry, Indexed):
             picked = work.geometry
+    if product is not None:
+        geometry, kind = product.cost.geometry, _KINDS[product.cost.kind]
     if isinstance(geometry, Attention):
         kind = KernelKind.ATTENTION
     elif kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
@@ -98,7 +100,7 @@ def fused_kernel(
     return Kernel(
         name=name or f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
         kind=kind,
-        dtype=matrix_dtype or _dtype(root, by_dtype, tensors),
+        dtype=product.cost.dtype if product is not None else _dtype(root, by_dtype, tensors),
         matrix_flops=matrix,
         vector_flops=vector,
         transcendentals=transcendentals,

@@ -22,7 +22,9 @@ def about(text: str, start: float) -> Any:
     return field(default=start, metadata={"about": text})
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: Python 3.11 cannot make a frozen, slotted object through a generic alias
+@dataclass(
+    frozen=True, kw_only=True
+)  # no slots: Python 3.11 cannot make a frozen, slotted object through a generic alias
 class Calibration(Generic[P]):
     """Parameters, the interval per kernel kind (factors on the time), and where they come from."""
 

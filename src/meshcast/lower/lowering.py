@@ -17,6 +17,7 @@ from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
+from meshcast.lower.reuse import with_reuse
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.scheduled import lower_scheduled
@@ -46,7 +47,10 @@ def lower(workload: Workload, *, backend: str = "xla-gpu", given: bool = True) -
     values = Values(workload.tensors)
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
-    schedule = with_recency(lowering.block(workload.body, writable=frozenset(donated)), values.tensors)
+    schedule = lowering.block(workload.body, writable=frozenset(donated))
+    schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
+    if backend == "xla-tpu":
+        schedule = with_reuse(schedule, values.tensors)
     return LoweredProgram(workload=workload, backend=backend, schedule=schedule, tensors=tuple(values.tensors))
 
 

@@ -136,12 +136,16 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         if value not in first.writes:
             read[value] = max(size, read.get(value, 0))
     reduction = next((k for k in (first, second) if k.kind is KernelKind.REDUCTION), None)
-    lead = first if first.vector_flops >= second.vector_flops else second
+    lead = first if first.matrix_flops or first.vector_flops >= second.vector_flops else second
     kind = KernelKind.REDUCTION if reduction else KernelKind.LOOP_FUSION
+    geometry = reduction.geometry if reduction else first.geometry or second.geometry
+    if first.matrix_flops:
+        kind, geometry = first.kind, first.geometry
     return Kernel(
         name=f"{kind.value}:{first.name.partition(':')[2]}",
         kind=kind,
         dtype=lead.dtype,
+        matrix_flops=first.matrix_flops,
         vector_flops=first.vector_flops + second.vector_flops,
         transcendentals=first.transcendentals + second.transcendentals,
         read_bytes=sum(read.values()),
@@ -151,7 +155,7 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         elements=max(first.elements, second.elements),
         flags=first.flags | second.flags,
         writes=(*first.writes, *second.writes),
-        geometry=reduction.geometry if reduction else first.geometry or second.geometry,
+        geometry=geometry,
         picked=first.picked or second.picked,
         ops=(*first.ops, *second.ops),
         location=first.location,

@@ -8,7 +8,7 @@ from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
-from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
+from meshcast.lower.fusion import GPU, IN_PLACE, TPU, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.library import clears_first, copy_kernel, memset
@@ -88,7 +88,7 @@ class _Lowering:
         live_out = frozenset(outputs) | {buffer.get(value, value) for value in nested}
         fusions: Fusions = {index: [index] for index in range(len(ops))}
         if self._fuse:
-            fusions = plan_fusion(ops, operands, live_out, self._tensors)
+            fusions = plan_fusion(ops, operands, live_out, self._tensors, GPU if self._gpu else TPU)
         kept_copies = self._overwrites(ops, operands, live_out, writable)
         stepped = stepped_slices(ops, self._tensors) if self._looped else set()
         steps: list[Step] = []
@@ -101,7 +101,8 @@ class _Lowering:
                 steps.append(step)
         if self._fuse:
             held = frozenset(block.inputs).union(outputs)
-            steps = order_for_memory(merge_siblings(steps, self._tensors), self._tensors, held)
+            steps = merge_siblings(steps, self._tensors, into_products=not self._gpu)
+            steps = order_for_memory(steps, self._tensors, held)
         return Schedule(inputs=block.inputs, outputs=outputs, steps=tuple(steps))
 
     def _alias(self, op: Op, kept: set[int], readers: dict[int, list[OpKind]]) -> bool:

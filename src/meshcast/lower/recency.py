@@ -28,7 +28,8 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
         schedule: In launch order.
         tensors: Types of all values.
         placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole, so that its age
-            counts its own bytes, and nothing is left there from a run before.
+            counts its own bytes, and nothing is left there from a run before. What a product reads from outside its loop
+            is copied there anew in every turn.
     """
     walk = _Walk(tensors=tensors, placed=placed)
     if not placed:
@@ -49,6 +50,7 @@ class _Walk:
     placed: bool = False
     now: float = 0.0  # bytes moved so far
     last: dict[int, float] = field(default_factory=dict)  # when a value was last touched, by the same count
+    outside: set[int] = field(default_factory=set)  # what the loops around read and do not change
 
     def pass_over(self, schedule: Schedule) -> None:
         """Moves on without recording."""
@@ -85,6 +87,8 @@ class _Walk:
         body = step.body
         for inside, outside in zip(body.inputs, step.reads, strict=False):
             self._same(inside, outside)
+        around, self.outside = self.outside, self.outside.union(step.reads[len(body.inputs) :])
+        self.outside.update(v for v, carried in zip(body.inputs, body.outputs, strict=False) if v == carried)
         started = self.now
         self.pass_over(body)
         turn = self.now - started
@@ -92,6 +96,7 @@ class _Walk:
             self._same(inside, carried)
         second = self.now
         aged = self.aged(body)
+        self.outside = around
         rest = max(0, step.trips - 2) * turn
         self.now += rest
         for value, touched in self.last.items():
@@ -122,10 +127,12 @@ class _Walk:
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
+        fetched = self.outside if self.placed and kernel.matrix_flops else ()
         ages: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
             if size:
-                age = NEVER if stepped and size < self.tensors[value].bytes else self._age(value)
+                cold = value in fetched or (stepped and size < self.tensors[value].bytes)
+                age = NEVER if cold else self._age(value)
                 ages[age] = ages.get(age, 0) + size
         written = max((self._age(value) for value in kernel.writes), default=0)
         return Recency(reads=tuple(sorted(ages.items())), written=written) if written or any(ages) else None

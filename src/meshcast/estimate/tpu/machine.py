@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,15 +16,16 @@ from meshcast.lower.kernel import Kernel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bytes of a kernel by where they lie: in memory, or kept in VMEM between kernels."""
+    """Bytes of a kernel: those from and to memory; the others are kept in VMEM between kernels."""
 
+    read: float
+    written: float
     hbm: float
-    vmem: float
 
     @property
     def all(self) -> float:
-        """Every byte passes through registers, wherever it comes from."""
-        return self.hbm + self.vmem
+        """Every byte passes through VMEM, wherever it comes from."""
+        return self.read + self.written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +71,10 @@ class Machine:
         """32-bit elements of one vector."""
         return self.cores.sublanes * self.cores.lanes
 
-    @cached_property
-    def fixed(self) -> float:
-        """Seconds of a kernel that does nothing."""
-        return self.parameters.kernel_cycles / self.device.clock_hz
+    def fixed(self, traffic: Traffic) -> float:
+        """Seconds of a kernel that does nothing: the scalar core's part, and a copy's latency where there is one."""
+        p = self.parameters
+        return (p.kernel_cycles + (p.copy_cycles if traffic.hbm else 0.0)) / self.device.clock_hz
 
     @cached_property
     def kept_bytes(self) -> float:
@@ -86,12 +87,11 @@ class Machine:
         An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
         was just touched.
         """
-        moved = kernel.read_bytes + kernel.written_bytes
-        if kernel.recency is None:
-            return Traffic(hbm=0.0, vmem=moved)
-        far = sum(size for age, size in kernel.recency.reads if age > self.kept_bytes)
-        far += sum(size for age, size in kernel.recency.kept if age > self.kept_bytes)
-        return Traffic(hbm=far, vmem=max(0.0, moved - far))
+        read, written, recency = kernel.read_bytes, kernel.written_bytes, kernel.recency
+        far = 0
+        if recency is not None:
+            far = sum(size for age, size in (*recency.reads, *recency.kept) if age > self.kept_bytes)
+        return Traffic(read=read, written=written, hbm=far)
 
     def memory(self, hbm: float) -> float:
         """Seconds that bytes of the memory take."""
@@ -101,43 +101,50 @@ class Machine:
         """Seconds of `cycles` on each vector of 32-bit elements."""
         return cycles * elements / self.vector_elements / self.vector_rate
 
-    def moving(self, traffic: Traffic) -> float:
-        """Seconds of loading and storing registers: by bytes, as narrow types are packed."""
-        return self.vectors(self.parameters.move_cycles, traffic.all / 4)
+    def moving(self, moved: float) -> float:
+        """Seconds of loading or storing registers: by bytes, as narrow types are packed."""
+        return self.vectors(self.parameters.move_cycles, moved / 4)
+
+    def ops(self, kernel: Kernel) -> float:
+        """Seconds of a kernel's vector ops."""
+        return self.vectors(self.parameters.op_cycles / self.cores.vector_alus, kernel.vector_flops)
+
+    def functions(self, kernel: Kernel) -> float:
+        """Seconds of its transcendental functions, which have a unit of their own."""
+        return self.vectors(self.parameters.function_cycles, kernel.transcendentals)
 
     def arithmetic(self, kernel: Kernel) -> float:
-        """Seconds of a kernel's vector ops and functions; functions have a unit of their own, but wait for the ops."""
-        ops = self.vectors(self.parameters.op_cycles / self.cores.vector_alus, kernel.vector_flops)
-        return ops + self.vectors(self.parameters.function_cycles, kernel.transcendentals)
+        """Seconds of ops and functions side by side."""
+        return max(self.ops(kernel), self.functions(kernel))
 
-    def steps(self, traffic: Traffic) -> float:
-        """Steps of a kernel's pipeline: windows that follow each other, copying in and out beside computing."""
-        return max(1.0, traffic.all / (self.parameters.window_bytes * self.device.cores))
+    def work(self, traffic: Traffic, engines: Sequence[Term], steps: float, terms: Iterable[Term] = ()) -> Work:
+        """A kernel's time: `t = t0 + longest + (sum - longest) / n`.
 
-    def work(self, traffic: Traffic, engines: Iterable[tuple[str, str, float]]) -> Work:
-        """The time of engines that overlap in steps: `t = t0 + longest + (sum - longest) / steps`.
-
-        With one step nothing overlaps; with many, all but the longest is hidden.
+        A kernel goes through its data in `n` steps, each of which is copied in, worked on and copied out while others
+        are: with one step nothing overlaps, with many all but the slowest engine is hidden.
 
         Args:
             traffic: What moves.
-            engines: (name, symbol, seconds) of each beside the memory.
+            engines: Seconds of each engine beside the memory.
+            steps: `n`, at least 1.
+            terms: What these are made of.
         """
-        named, memory = list(engines), self.memory(traffic.hbm)
-        parts = [*(seconds for _, _, seconds in named), memory]
-        longest, steps = max(parts), self.steps(traffic)
-        time = self.fixed + longest + (sum(parts) - longest) / steps
-        terms: tuple[Term, ...] = ()
+        memory = self.memory(traffic.hbm)
+        parts = [*(engine.value for engine in engines), memory]
+        longest, fixed = max(parts), self.fixed(traffic)
+        time = fixed + longest + (sum(parts) - longest) / steps
+        told: tuple[Term, ...] = ()
         if self.explaining:
-            terms = (
+            told = (
                 Term("bytes from and to memory", "B", traffic.hbm, "B"),
-                Term("bytes kept in VMEM", "B_v", traffic.vmem, "B"),
+                Term("bytes kept in VMEM", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),
                 Term(
-                    "bandwidth that kernels reach", "W", self.parameters.hbm_share * self.device.memory_bandwidth, "B/s"
+                    "bandwidth that copies reach", "W", self.parameters.hbm_share * self.device.memory_bandwidth, "B/s"
                 ),
-                Term("traffic", "mem = B/W", memory, "s"),
-                *(Term(name, symbol, seconds, "s") for name, symbol, seconds in named),
-                Term("steps of the pipeline", "n", steps),
-                Term("fixed cost", "t0", self.fixed, "s"),
+                Term("copies", "mem = B/W", memory, "s"),
+                *terms,
+                *engines,
+                Term("steps", "n", steps),
+                Term("fixed cost", "t0", fixed, "s"),
             )
-        return Work(time=time, compute=max(parts[:-1], default=0.0), memory=memory, terms=terms)
+        return Work(time=time, compute=max(parts[:-1], default=0.0), memory=memory, terms=told)

@@ -77,7 +77,7 @@ class _Backwards:
             written = round(kernel.written_bytes * size / whole)
             age = rounded_age(distance)
             kept[age] = kept.get(age, 0) + written
-        self._read(kernel.reads)
         self.now += kernel.read_bytes + kernel.written_bytes
+        self._read(kernel.reads)
         recency = replace(kernel.recency or Recency(), kept=tuple(sorted(kept.items())))
         return replace(kernel, recency=recency)

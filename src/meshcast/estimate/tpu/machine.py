@@ -11,7 +11,7 @@ from meshcast.estimate.explanation import Term
 from meshcast.estimate.tpu.parameters import Parameters
 from meshcast.hardware import Device
 from meshcast.hardware.device import TensorCores
-from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel import Kernel, KernelKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +114,9 @@ class Machine:
         return self.vectors(self.parameters.function_cycles, kernel.transcendentals)
 
     def arithmetic(self, kernel: Kernel) -> float:
-        """Seconds of ops and functions side by side."""
-        return max(self.ops(kernel), self.functions(kernel))
+        """Seconds of ops and functions: side by side, but for a reduction, whose running sum waits for both."""
+        ops, functions = self.ops(kernel), self.functions(kernel)
+        return ops + functions if kernel.kind is KernelKind.REDUCTION else max(ops, functions)
 
     def work(self, traffic: Traffic, engines: Sequence[Term], steps: float, terms: Iterable[Term] = ()) -> Work:
         """A kernel's time: `t = t0 + longest + (sum - longest) / n`.

@@ -20,10 +20,10 @@ class Parameters:
     """Costs in cycles and efficiencies as shares; a vector is one register of 32-bit elements (8 x 128)."""
 
     kernel_cycles: float = about("a kernel's fixed cost where everything lies in VMEM", 60.0)
-    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 900.0)
-    fill_cycles: float = about("a product's first tiles in and last results out", 600.0)
+    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 600.0)
+    fill_cycles: float = about("a product's first tiles in and last results out", 300.0)
     scalar_cycles: float = about(
-        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 1800.0
+        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 3000.0
     )
     hbm_share: float = about("share of the memory's bandwidth that copies reach", 0.76)
     vmem_share: float = about("share of VMEM that holds values between kernels; the rest is the kernels' windows", 0.6)

@@ -230,6 +230,8 @@ def _unknown(reading: OpReading, target: str, why: str) -> UnsupportedError:
 _DTYPES = _dtype_names()
 _VIEWS = (
     "Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement LayoutConstraint AllocateBuffer "
+    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked PrepareAsyncCallStart PrepareAsyncCallDone ConcatBitcast "
+    "meshcast.padded_view "
     "xla.sdy.* shape_assertion"
 )
 _KERNELS = "tpu_custom_call mosaic_gpu* __gpu$xla.gpu.triton triton_kernel_call"

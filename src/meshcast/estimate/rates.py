@@ -57,6 +57,8 @@ def matrix_rate(kernel: Kernel, device: Device) -> Rate:
         if algorithm:
             key, passes = catalogue_key(algorithm["operand"].lower()), int(algorithm["passes"] or 1)
         precision = "HIGHEST"
+    if key == "f16" and device.kind == "tpu" and "f16" not in device.matrix_flops:
+        key = "f32"  # XLA:TPU widens what its arrays do not take
     if key == "f32":
         if device.kind == "tpu":
             key, passes = "bf16", _TPU_PASSES[precision]

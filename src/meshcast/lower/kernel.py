@@ -137,6 +137,7 @@ class Kernel:
     geometry: Geometry | None = None
     picked: Indexed | None = None  # a gather among its ops, where `geometry` is another's
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
+    shape: tuple[int, ...] = ()  # of the same result, where `elements` is known
     # See `flags_of`; also `turned`: another dimension becomes the innermost; `cold`: reads another part in every turn of its
     # loop; `blocking`: compute waits for it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
     flags: frozenset[str] = frozenset()
@@ -157,8 +158,8 @@ class Kernel:
         """Everything but names, values and places."""
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
-            self.written_bytes, self.geometry, self.picked, self.elements, self.flags, bool(self.updates), self.guessed,
-            self.recency, self.cycles,
+            self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
+            bool(self.updates), self.guessed, self.recency, self.cycles,
         )  # fmt: skip
 
     @property

@@ -114,6 +114,9 @@ class Recency:
 
     reads: tuple[tuple[int, int], ...] = ()  # (age, bytes of that age)
     written: int = 0  # age of the result's buffer
+    kept: tuple[
+        tuple[int, int], ...
+    ] = ()  # (bytes moved until it is read next, bytes) of what is written (`lower.reuse`)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+T = TypeVar("T")
 AFTER_S = 1.0
+INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
 @contextmanager
@@ -33,3 +36,14 @@ def patience(what: str) -> Iterator[None]:
         if shown.is_set():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """The items, counted on stderr as they pass where a person is watching."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(items, description=what, total=total, console=Console(stderr=True), transient=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.files import write_file
+from meshcast.cli.patience import INTERRUPTED, counted
+from meshcast.cli.validate_ops import ops_command
 
 if TYPE_CHECKING:
     from meshcast.validate.programs import Row
@@ -18,11 +19,12 @@ app = typer.Typer(
     help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 
+app.command("ops")(ops_command)
+
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)]
-INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
 @app.command("programs")
@@ -68,7 +70,7 @@ def programs_command(
         options = Options(
             on=on, fidelity=fidelity, profile=profile, indices=indices, lowering=lowering, levers=False
         )  # fmt: skip
-        for row in _progress(validate_programs(programs, options, jobs=jobs), len(programs)):
+        for row in counted(validate_programs(programs, options, jobs=jobs), len(programs), "programs"):
             rows.append(row)
             if json:
                 emit_json(row.to_json())
@@ -80,7 +82,7 @@ def programs_command(
             summary, folder=folder, on=on, fidelity=fidelity, page=markdown, profile=profile,
             sources=_sources(on, fidelity, profile),
         )  # fmt: skip
-        _write(markdown, page)
+        write_file(markdown, page)
     if json:
         emit_json(summary.to_json())
     else:
@@ -151,7 +153,7 @@ def intervals_command(
 
     programs = read_measured_programs(folder)
     options = Options(on=on, fidelity="roofline", levers=False)
-    rows = list(_progress(validate_programs(programs, options, jobs=jobs), len(programs)))
+    rows = list(counted(validate_programs(programs, options, jobs=jobs), len(programs), "programs"))
     device = resolve(on).device
     fit = fit_intervals(rows, device.launch_latency_s * 1e6)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -159,7 +161,7 @@ def intervals_command(
     if write is None:
         typer.echo(text, nl=False)
         return
-    _write(write, text)
+    write_file(write, text)
     typer.echo(
         f"factor {fit.factor:.1f}, launches {fit.launches:.1f}: {fit.fitted_coverage:.1%} of {fit.fitted_rows} fitted "
         f"rows and {fit.held_out_coverage:.1%} of {fit.held_out_rows} others lie inside, groups weighing the same"
@@ -215,7 +217,7 @@ def silicon_command(
     if markdown is not None:
         command = f"meshcast validate silicon --on {on} --ops {ops} --sample {sample} --fidelity {fidelity}"
         command += f" --quantisation {quantisation:g}" + (f" --framework {framework}" if framework else "")
-        _write(markdown, silicon_page(summary, command=command, page=markdown))
+        write_file(markdown, silicon_page(summary, command=command, page=markdown))
     if json:
         emit_json(summary.to_json())
     else:
@@ -224,23 +226,3 @@ def silicon_command(
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _progress(rows: Iterable[Row], total: int) -> Iterator[Row]:
-    """The rows, counted on stderr as they pass where a person is watching."""
-    if not sys.stderr.isatty():
-        yield from rows
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(rows, description="programs", total=total, console=Console(stderr=True), transient=True)
-
-
-def _write(path: Path, text: str) -> None:
-    from meshcast.errors import InputError
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error}", where=str(path)) from error

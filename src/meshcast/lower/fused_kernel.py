@@ -97,6 +97,8 @@ def fused_kernel(
     flags = flags_of(op.name for op, _ in members)
     if any(turns(op, tensors) for op, _ in members):
         flags |= {"turned"}
+    made = [tensors[op.results[0]] for op, _ in roots if op.results]
+    largest = max(made, key=lambda tensor: tensor.elements) if made else None
     return Kernel(
         name=name or f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
         kind=kind,
@@ -108,7 +110,8 @@ def fused_kernel(
         written_bytes=sum([op.cost.written_bytes for op, _ in roots]),
         reads=tuple(read),
         operand_bytes=sizes,
-        elements=max([tensors[op.results[0]].elements for op, _ in roots if op.results] or [0]) if not targets else 0,
+        elements=largest.elements if largest and not targets else 0,
+        shape=largest.shape if largest and not targets else (),
         flags=flags | {"cold"} if cold else flags,
         writes=tuple([value for op, _ in roots for value in op.results]),
         updates=targets,
@@ -153,6 +156,7 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         reads=tuple(read),
         operand_bytes=tuple(read.values()),
         elements=max(first.elements, second.elements),
+        shape=max((first, second), key=lambda kernel: kernel.elements).shape,
         flags=first.flags | second.flags,
         writes=(*first.writes, *second.writes),
         geometry=geometry,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from meshcast.errors import MeshcastError
 from meshcast.estimate.energy import idle_watts
@@ -20,6 +20,8 @@ from meshcast.profiles.halves import is_fitted
 from meshcast.profiles.programs import ONE_OP_GROUPS, MeasuredProgram
 from meshcast.results import Prediction
 
+T = TypeVar("T")
+R = TypeVar("R")
 UNIT = "us"
 # Programs a worker takes at a time: large enough to hide the hand-over, small enough for rows to stream.
 _CHUNK = 4
@@ -123,16 +125,20 @@ def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, 
     idle = idle_watts(device)
     _ = options.index_skew  # a misspelt spread is the caller's mistake too
     chosen_estimators(options, device)  # a misspelt one is the caller's mistake, not a failure of every row
-    one = partial(validate_program, options=options, idle=idle)
+    yield from in_processes(partial(validate_program, options=options, idle=idle), programs, jobs)
+
+
+def in_processes(one: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
+    """`one` of every item, in order, in so many processes; 1 stays in this one."""
     if jobs <= 1:
-        yield from map(one, programs)
+        yield from map(one, items)
         return
     # Not forked: the parent's MLIR and XLA threads would not survive it. Ctrl-C is for the parent to answer.
     pool = ProcessPoolExecutor(
         jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
     )
     try:
-        yield from pool.map(one, programs, chunksize=_CHUNK)
+        yield from pool.map(one, items, chunksize=_CHUNK)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -153,16 +159,27 @@ def validate_program(program: MeasuredProgram, options: Options, idle: float) ->
         told = replace(options, indices=program.indices or options.indices)
         prediction = predict(program.path, told, clocks="burst")
         long_run = predict(program.path, told, clocks="sustained") if program.energy else prediction
-    except MeshcastError as error:
-        return failed(why=f"{error.code}: {error.where + ': ' if error.where else ''}{error.message}")
-    except Exception as error:  # a bug of ours: named in the row like any other failure, with the place it happened at
-        return failed(why=f"bug: {type(error).__name__}: {error} ({_place(error)})")
+    except Exception as error:  # ours or a bug: named in the row, so that the others are still judged
+        return failed(why=why_failed(error))
+    reason = why_untimed(prediction)
+    if reason:
+        return failed(why=reason)
+    return _row(program, prediction, long_run, idle)
+
+
+def why_failed(error: Exception) -> str:
+    """What a row says of an error: its kind, place and message; of a bug, where in our code it happened."""
+    if isinstance(error, MeshcastError):
+        return f"{error.code}: {error.where + ': ' if error.where else ''}{error.message}"
+    return f"bug: {type(error).__name__}: {error} ({_place(error)})"
+
+
+def why_untimed(prediction: Prediction) -> str | None:
+    """Why a prediction has no time to compare, or None where it has one."""
     if prediction.infeasible is not None:
         gap = prediction.infeasible
-        return failed(why=f"infeasible: {gap.resource} {gap.demand:.4g} > {gap.bound:.4g}")
-    if not prediction.step_time_s:
-        return failed(why="no time: the program has no kernel that takes any")
-    return _row(program, prediction, long_run, idle)
+        return f"infeasible: {gap.resource} {gap.demand:.4g} > {gap.bound:.4g}"
+    return None if prediction.step_time_s else "no time: the program has no kernel that takes any"
 
 
 def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction, idle: float) -> Row:

@@ -26,12 +26,14 @@ from meshcast.workload.rules.attention import fused_attention
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import backend_config, dictionary, parse_object
 from meshcast.workload.rules.costs import streamed, total_bytes, view
+from meshcast.workload.rules.pallas import with_geometry
 from meshcast.workload.rules.rng import threefry
 from meshcast.workload.rules.solvers import SOLVERS
 from meshcast.workload.rules.sorting import top_k
 from meshcast.workload.rules.vendor import cublas_gemm, cudnn_convolution, radix_sort
 
 _DECLARATION = "meshcast.cost"
+_PALLAS_TPU = "tpu_custom_call"
 _DECLARED_KEYS = frozenset({"flops", "vector_flops", "transcendentals", "bytes", "dtype"})
 _REMEDY = (
     "declare its cost: meshcast.workload.custom_calls.register_custom_call({target!r}, rule), or a "
@@ -70,9 +72,10 @@ def custom_call_cost(reading: OpReading) -> Cost:
         InputError: Its declaration says what cannot be.
     """
     declared = _declaration(reading)
-    if declared is not None:
-        return declared_cost(reading, declared)
     target = text(reading.op, "call_target_name")
+    if declared is not None:
+        cost = declared_cost(reading, declared)
+        return with_geometry(reading, cost) if target == _PALLAS_TPU else cost
     for rules in (_registered, _BUILT_IN):
         rule = _match(rules, target)
         if rule is not None:
@@ -187,7 +190,8 @@ def _kernel(reading: OpReading) -> Cost:
     declared = {"flops": estimate.get("flops", 0), "transcendentals": estimate.get("transcendentals", 0)}
     if estimate.get("bytes_accessed"):
         declared["bytes"] = estimate["bytes_accessed"]
-    return declared_cost(reading, declared)
+    cost = declared_cost(reading, declared)
+    return with_geometry(reading, cost) if text(reading.op, "call_target_name") == _PALLAS_TPU else cost
 
 
 def _estimates(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -230,9 +234,11 @@ def _unknown(reading: OpReading, target: str, why: str) -> UnsupportedError:
 _DTYPES = _dtype_names()
 _VIEWS = (
     "Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement LayoutConstraint AllocateBuffer "
+    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked PrepareAsyncCallStart PrepareAsyncCallDone ConcatBitcast "
+    "meshcast.padded_view "
     "xla.sdy.* shape_assertion"
 )
-_KERNELS = "tpu_custom_call mosaic_gpu* __gpu$xla.gpu.triton triton_kernel_call"
+_KERNELS = f"{_PALLAS_TPU} mosaic_gpu* __gpu$xla.gpu.triton triton_kernel_call"
 _CALLBACKS = "xla_*python_cpu_callback xla_*python_gpu_callback MoveToHost MoveToDevice"
 # Older exports spell CHLO's functions as custom calls.
 _SPELLED = {name.replace("chlo.", "mhlo."): rule for name, rule in RULES.items() if name.startswith("chlo.")}

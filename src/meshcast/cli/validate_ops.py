@@ -1,0 +1,79 @@
+"""`meshcast validate ops FILE.csv`: our error against single ops that others measured on TPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.files import write_file
+from meshcast.cli.patience import INTERRUPTED, counted
+
+if TYPE_CHECKING:
+    from meshcast.validate.ops.comparison import OpResult
+
+
+def ops_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.csv", help="Columns id, source, chip, op, dtype, shape, time_us, notes.")
+    ],
+    fidelity: flags.Fidelity = "auto",
+    chip: Annotated[list[str] | None, typer.Option("--chip", help="Only this chip; may be given again.")] = None,
+    op: Annotated[list[str] | None, typer.Option("--op", help="Only this op; may be given again.")] = None,
+    grade: Annotated[list[str] | None, typer.Option("--grade", help="Only this grade; may be given again.")] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", help="At most so many rows of each chip, op and grade.", min=1)
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows of those.", min=1)] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    programs: Annotated[
+        Path | None, typer.Option("--programs", help="Also write every row's StableHLO to this folder, ID.mlir.")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    json: flags.Json = False,
+) -> None:
+    """Predicts ops that were measured on TPUs, each as the program that was run, on its own chip.
+
+    The exit code is 0 when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the
+    summary of the rows done so far and exits with 130.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.pipeline import Options
+    from meshcast.validate.ops.comparison import validate_ops, write_programs
+    from meshcast.validate.ops.page import OpsSummary, ops_page, print_ops
+    from meshcast.validate.ops.rows import Choice, chosen_rows, read_op_rows
+
+    choice = Choice(chips=chip or (), ops=op or (), grades=grade or (), sample=sample, limit=limit)
+    rows = chosen_rows(read_op_rows(file), choice)
+    if programs is not None:
+        write_programs(rows, programs)
+    results: list[OpResult] = []
+    interrupted = False
+    try:
+        options = Options(fidelity=fidelity, levers=False)
+        for result in counted(validate_ops(rows, options, jobs=jobs), len(rows), "ops"):
+            results.append(result)
+            if json:
+                emit_json(result.to_json())
+    except KeyboardInterrupt:
+        interrupted = True
+    summary = OpsSummary(results=tuple(results), not_run=len(rows) - len(results))
+    if markdown is not None and not interrupted:
+        named = (("--chip", choice.chips), ("--op", choice.ops), ("--grade", choice.grades))
+        asked = "".join(f" {flag} {name}" for flag, names in named for name in names)
+        asked += "".join(f" {flag} {count}" for flag, count in (("--sample", sample), ("--limit", limit)) if count)
+        write_file(markdown, ops_page(summary, command=_command(file, fidelity, asked), page=markdown))
+    if json:
+        emit_json(summary.to_json())
+    else:
+        print_ops(summary)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _command(file: Path, fidelity: str, asked: str) -> str:
+    import os
+
+    return f"meshcast validate ops {Path(os.path.relpath(file)).as_posix()} --fidelity {fidelity}{asked}"

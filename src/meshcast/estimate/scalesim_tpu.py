@@ -1,0 +1,225 @@
+"""SCALE-Sim TPU's published latency model of a TPU v4, to compare ours with: lines through measured latencies.
+
+    product:      cycles = min over swapping m and n of (3 S + m - 2) ceil(n / S) ceil(k / S),   S = 128
+                  t = slope * cycles + start, by the largest of m, n, k: below 128, below 1024, or more
+    elementwise:  t = slope * elements + start, by function, for vectors and for matrices
+    norms:        t = slope * elements + start
+
+with the shape rule for elementwise functions: ranks above 2 are a matrix of their innermost dimension; where one of its two
+sides is a multiple of 128 and the other, above 128, is not, that other is rounded up to one. After Dang, Raj, Man, Tong and
+Krishna, "SCALE-Sim TPU" (arXiv 2603.22535, 2026), with the coefficients of the authors' code (`data/scalesim_tpu.toml`).
+
+What it does not know: batches of products (each is timed as one of its own), convolutions, reductions, data movement,
+types (all its data is float16), fusion, and any chip but v4. A function that it has no line for is timed as an addition, as
+the authors do; a fusion of several as the sum of its functions, since the model knows none. Both are approximations.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+
+from meshcast.estimate.energy import joules_per_byte
+from meshcast.estimate.estimator import Estimates, Origin, Support
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.workload.graph import Gemm
+
+FALLBACK = "add"
+_MICRO = 1e-6
+# Functions as the source writes them (`kernel_functions.py`), by the arithmetic ops that JAX leaves of them.
+_COMPOSED: Mapping[str, tuple[str, ...]] = {
+    "relu": ("maximum",),
+    "sigmoid": ("negate", "exponential", "add", "divide"),
+    "leaky_relu": ("multiply", "maximum"),
+    "elu": ("compare", "exponential", "subtract", "multiply", "select"),
+    "selu": ("compare", "exponential", "subtract", "multiply", "multiply", "select"),
+    "prelu": ("compare", "multiply", "select"),
+    "binary_step": ("compare", "select"),
+    "linear": ("multiply", "add"),
+}
+_SINGLE = {"logistic": "sigmoid", **{name: name for name in ("add", "subtract", "multiply", "divide", "tanh")}}
+_RECOGNISED: Mapping[tuple[str, ...], str] = {
+    **{(op,): name for op, name in _SINGLE.items()},
+    **{tuple(sorted(ops)): name for name, ops in _COMPOSED.items()},
+}
+# Ops of a fusion that no engine computes.
+_FREE = frozenset({"constant", "broadcast_in_dim", "reshape", "convert", "iota", "bitcast_convert", "copy", "slice"})
+_ROOTS = frozenset({"sqrt", "rsqrt"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """`slope * x + start`, microseconds."""
+
+    slope: float
+    start: float
+
+    def at(self, x: float) -> float:
+        """Microseconds at x."""
+        return self.slope * x + self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedModel:
+    """The lines of the paper's code."""
+
+    target: str
+    dtype: str
+    side: int
+    products: tuple[tuple[float, Line], ...]  # (largest side it does not reach, its line)
+    vectors: Mapping[str, Line]
+    matrices: Mapping[str, Line]
+    norms: Mapping[str, Line]
+
+    def cycles(self, m: int, n: int, k: int) -> int:
+        """Of a product on an array of `side` by `side`, the better way round."""
+
+        def one_way(rows: int, columns: int) -> int:
+            return (3 * self.side + rows - 2) * math.ceil(columns / self.side) * math.ceil(k / self.side)
+
+        return min(one_way(m, n), one_way(n, m))
+
+    def product_us(self, m: int, n: int, k: int) -> float:
+        """A product of two matrices."""
+        line = next(line for below, line in self.products if max(m, n, k) < below)
+        return line.at(self.cycles(m, n, k))
+
+    def elementwise_us(self, function: str, shape: Sequence[int]) -> float:
+        """A function of every element; one without a line is timed as an addition."""
+        lines = self.vectors if len(shape) < 2 else self.matrices
+        return lines.get(function, lines[FALLBACK]).at(self.counted_elements(shape))
+
+    def counted_elements(self, shape: Sequence[int]) -> int:
+        """Elements after the shape rule."""
+        if len(shape) < 2:
+            return math.prod(shape)
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        if rows % 128 == 0 and columns % 128 and columns > 128:
+            columns = -(-columns // 128) * 128
+        elif columns % 128 == 0 and rows % 128 and rows > 128:
+            rows = -(-rows // 128) * 128
+        return rows * columns
+
+    def norm_us(self, function: str, elements: int) -> float:
+        """A normalisation as a whole: its reductions and what follows them."""
+        return self.norms[function].at(elements)
+
+    def answers(self, op: str) -> bool:
+        """Whether it has a line of its own for an op."""
+        return op in self.matrices or op in self.norms
+
+
+@functools.cache
+def published_model() -> PublishedModel:
+    """The model with the coefficients that were published."""
+    text = resources.files("meshcast.estimate").joinpath("data/scalesim_tpu.toml").read_text()
+    data = tomllib.loads(text)
+
+    def line(pair: Sequence[float]) -> Line:
+        return Line(slope=pair[0], start=pair[1])
+
+    return PublishedModel(
+        target=data["source"]["target"],
+        dtype=data["source"]["dtype"],
+        side=data["array"]["side"],
+        products=tuple((p.get("below", math.inf), line((p["slope"], p["start"]))) for p in data["product"]),
+        vectors={name: line(pairs["vector"]) for name, pairs in data["elementwise"].items()},
+        matrices={name: line(pairs["matrix"]) for name, pairs in data["elementwise"].items()},
+        norms={name: line(pair) for name, pair in data["normalisation"].items()},
+    )
+
+
+class ScaleSimTpu:
+    """The published model as an estimator: fidelity `simulated`, simulator `scalesim-tpu`."""
+
+    name = "scalesim-tpu"
+    fidelity = "simulated"
+
+    def supports(self, kernel: Kernel, device: Device) -> Support:
+        """Products and elementwise functions on a TPU v4; other types than float16, batches and fusions approximately."""
+        model = published_model()
+        cores = device.tensor_cores
+        if cores is None or cores.target != model.target:
+            return Support(level="no", reason=f"its lines are fitted to a TPU {model.target}, not to {device.name}")
+        if kernel.kind is KernelKind.GEMM and isinstance(kernel.geometry, Gemm):
+            if kernel.geometry.batch > 1:
+                return Support(level="approximate", reason="a batch of products, which it times one by one")
+        elif kernel.kind is KernelKind.REDUCTION and _norm(kernel):
+            pass
+        elif kernel.kind is not KernelKind.LOOP_FUSION:
+            return Support(level="no", reason=f"it has no line for a {kernel.kind.value}")
+        elif not _arithmetic(kernel):
+            return Support(level="no", reason="it has no line for moving data")
+        elif _function(kernel) is None:
+            return Support(level="approximate", reason="functions without a line of their own, timed as additions")
+        if kernel.dtype != model.dtype:
+            return Support(level="approximate", reason=f"its lines are fitted to {model.dtype} alone")
+        return Support(level="yes")
+
+    def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
+        """Times by the published lines; they give no interval, so its ends are the time itself."""
+        times = np.array([_microseconds(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
+        starts = np.array([_start(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
+        moved = np.array([kernel.read_bytes + kernel.written_bytes for kernel in kernels], dtype=np.float64)
+        return Estimates(
+            time=times,
+            low=times,
+            high=times,
+            compute_time=times - starts,
+            memory_time=np.zeros(len(kernels)),
+            overhead=starts,
+            energy=moved * joules_per_byte(device),
+            origin=tuple(Origin.SIMULATED for _ in kernels),
+        )
+
+
+def _microseconds(kernel: Kernel) -> float:
+    model = published_model()
+    if isinstance(kernel.geometry, Gemm):
+        shape = kernel.geometry
+        return shape.batch * model.product_us(shape.m, shape.n, shape.k)
+    norm = _norm(kernel) if kernel.kind is KernelKind.REDUCTION else None
+    if norm:
+        return model.norm_us(norm, kernel.elements)
+    known = _function(kernel)
+    functions = [known] if known else [_SINGLE.get(name, name) for name in _arithmetic(kernel)]
+    return sum(model.elementwise_us(function, kernel.shape or (kernel.elements,)) for function in functions)
+
+
+def _start(kernel: Kernel) -> float:
+    """What a kernel of no size would take: the part of its time that does not grow."""
+    model = published_model()
+    if isinstance(kernel.geometry, Gemm):
+        shape = kernel.geometry
+        line = next(line for below, line in model.products if max(shape.m, shape.n, shape.k) < below)
+        return shape.batch * line.start
+    if kernel.kind is KernelKind.REDUCTION:
+        return model.norms[_norm(kernel) or "layer_norm"].start
+    return min(_microseconds(kernel), model.matrices[FALLBACK].start)
+
+
+def _arithmetic(kernel: Kernel) -> list[str]:
+    """The short names of its ops that compute something."""
+    names = [name.rpartition(".")[2] for name in kernel.ops]
+    return [name for name in names if name not in _FREE]
+
+
+def _function(kernel: Kernel) -> str | None:
+    """The function with a line of its own that a fusion computes."""
+    return _RECOGNISED.get(tuple(sorted(_arithmetic(kernel))))
+
+
+def _norm(kernel: Kernel) -> str | None:
+    """The normalisation that a fusion of reductions and what follows them is: one with a mean taken off, or one without."""
+    counts = Counter(_arithmetic(kernel))
+    if not counts["reduce"] or not any(counts[root] for root in _ROOTS):
+        return None
+    return "layer_norm" if counts["subtract"] else "rms_norm"

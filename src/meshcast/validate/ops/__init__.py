@@ -1,0 +1,1 @@
+"""Single ops that others measured on TPUs, each made the program that was measured, and predicted: `validate ops`."""

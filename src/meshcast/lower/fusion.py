@@ -62,10 +62,16 @@ class Rules:
     consumers: frozenset[OpKind]  # may compute their producers on the way in
     joining: frozenset[OpKind]  # beside the plain producers, may be computed inside the kernel that reads them
     plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
+    repeats_functions: bool  # whether a slow function is computed again in each of several readers
 
 
-GPU = Rules(consumers=FUSIBLE_CONSUMERS, joining=frozenset({OpKind.REDUCE, OpKind.GEMM}), plain_epilogues=True)
-TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False)
+GPU = Rules(
+    consumers=FUSIBLE_CONSUMERS,
+    joining=frozenset({OpKind.REDUCE, OpKind.GEMM}),
+    plain_epilogues=True,
+    repeats_functions=True,
+)
+TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False, repeats_functions=False)
 
 
 def plan_fusion(
@@ -170,6 +176,8 @@ class _Sweep:
         if unindexable and not self._reductions.keys().isdisjoint(owners):
             return False
         if op.cost.transcendentals and not self._may_repeat(op, owners):
+            return False
+        if op.cost.transcendentals and len(owners) > 1 and not self._rules.repeats_functions:
             return False
         return len(owners) == 1 or self._worth_repeating(index, len(owners))
 

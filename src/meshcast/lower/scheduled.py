@@ -21,7 +21,7 @@ from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
-from meshcast.lower.recency import with_recency
+from meshcast.lower.recency import with_memory_traffic, with_recency
 from meshcast.lower.reductions import is_identity
 from meshcast.workload.graph import Block, Launch, Op, OpKind
 from meshcast.workload.reader import ReadOptions, read_workload
@@ -59,7 +59,9 @@ def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool
             timed, become the library's call more often than not, and gets its memset.
     """
     lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned)
-    schedule = with_recency(lowering.block(workload.body), workload.tensors)
+    schedule = lowering.block(workload.body)
+    on_tpu = backend == "xla-tpu"
+    schedule = with_memory_traffic(schedule) if on_tpu else with_recency(schedule, workload.tensors)
     return LoweredProgram(
         workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors, lowering="given"
     )

@@ -11,8 +11,9 @@ from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import Machine, Traffic, Work
 from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import Reduction, element_bytes
+from meshcast.workload.graph import Reduction
 
+WORD_BYTES = 4  # of one element of a vector
 SCALAR_BYTES = 16  # up to which a kernel is the scalar core's: counters, flags, indices of a slice
 
 
@@ -26,11 +27,10 @@ def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.
 
 
 def windows(kernel: Kernel, machine: Machine) -> float:
-    """Windows of a loop: by its elements, whatever their type."""
-    elements = float(kernel.elements)
+    """Windows of a loop: by the elements it runs over, whatever their type."""
+    elements = max(kernel.elements, max(kernel.read_bytes, kernel.written_bytes) / WORD_BYTES)
     if isinstance(kernel.geometry, Reduction):
-        elements = float(math.prod(kernel.geometry.shape))
-    elements = elements or max(kernel.read_bytes, kernel.written_bytes) / element_bytes(kernel.dtype)
+        elements = max(elements, math.prod(kernel.geometry.shape))
     return max(1.0, elements / machine.vector_elements / (machine.parameters.window_vectors * machine.device.cores))
 
 

@@ -19,9 +19,6 @@ NEVER = 1 << 34  # an age beyond any cache: also that of what was never touched
 # Ages below are none: such traffic pushes nothing out of any cache (the catalogue's smallest, a V100's L2, has 24 times as
 # much), and without them equal kernels with small neighbours of different sizes stay equal.
 LEAST = 1 << 18
-# What a product reads from outside its loop counts so many times its size where a compiler places it: of XLA:TPU's 128 MiB on
-# a v6e, weights of 16 MiB stay there from turn to turn and those of 32 MiB do not.
-OUTSIDE = 4
 
 
 def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool = False) -> Schedule:
@@ -66,7 +63,7 @@ class _Walk:
     placed: bool = False
     now: float = 0.0  # bytes moved so far
     last: dict[int, float] = field(default_factory=dict)  # when a value was last touched, by the same count
-    outside: set[int] = field(default_factory=set)  # what the loops around read and do not change
+    fetched: set[int] = field(default_factory=set)  # what the loops around read from memory in every turn
 
     def pass_over(self, schedule: Schedule) -> None:
         """Moves on without recording."""
@@ -103,8 +100,7 @@ class _Walk:
         body = step.body
         for inside, outside in zip(body.inputs, step.reads, strict=False):
             self._same(inside, outside)
-        around, self.outside = self.outside, self.outside.union(step.reads[len(body.inputs) :])
-        self.outside.update(v for v, carried in zip(body.inputs, body.outputs, strict=False) if v == carried)
+        around, self.fetched = self.fetched, self.fetched | self._left_in_memory(step)
         started = self.now
         self.pass_over(body)
         turn = self.now - started
@@ -112,7 +108,7 @@ class _Walk:
             self._same(inside, carried)
         second = self.now
         aged = self.aged(body)
-        self.outside = around
+        self.fetched = around
         rest = max(0, step.trips - 2) * turn
         self.now += rest
         for value, touched in self.last.items():
@@ -121,6 +117,24 @@ class _Walk:
         for result, carried in zip(step.writes, body.outputs, strict=False):
             self._same(result, carried)
         return aged
+
+    def _left_in_memory(self, step: LoopStep) -> set[int]:
+        """What a product in a loop reads from outside and the compiler does not bring on chip before the loop.
+
+        XLA:TPU does where that copy hides behind what happens before: where as many bytes are moved until then, the copies of
+        what the loop carries included.
+        """
+        if not self.placed:
+            return set()
+        inside, given = step.body.inputs, step.reads
+        kept = [v == carried for v, carried in zip(inside, step.body.outputs, strict=False)]
+        before = self.now + sum(
+            self.tensors[value].bytes
+            for value, same in zip(given, kept, strict=False)
+            if not same and value not in self.last
+        )
+        unchanged = [value for value, same in zip(inside, kept, strict=True) if same]
+        return {value for value in (*unchanged, *given[len(inside) :]) if self.tensors[value].bytes > before}
 
     def _same(self, value: int, other: int) -> None:
         """Two names of one buffer."""
@@ -143,13 +157,12 @@ class _Walk:
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
-        fetched = self.outside if self.placed and kernel.matrix_flops else ()
+        fetched = self.fetched if kernel.matrix_flops else ()
         ages: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
             if size:
-                age = NEVER if stepped and size < self.tensors[value].bytes else self._age(value)
-                if value in fetched:
-                    age = max(age, rounded_age(OUTSIDE * self.tensors[value].bytes))
+                cold = value in fetched or (stepped and size < self.tensors[value].bytes)
+                age = NEVER if cold else self._age(value)
                 ages[age] = ages.get(age, 0) + size
         written = max((self._age(value) for value in kernel.writes), default=0)
         return Recency(reads=tuple(sorted(ages.items())), written=written) if written or any(ages) else None

@@ -31,10 +31,10 @@ def read_again(geometry: Gemm, traffic: Traffic, machine: Machine) -> float:
     """
     left = geometry.batch * geometry.m * geometry.k * element_bytes(geometry.lhs_dtype)
     right = geometry.batch * geometry.k * geometry.n * element_bytes(geometry.rhs_dtype)
-    if traffic.hbm < min(left, right) or left + right <= machine.parameters.block_bytes:
+    if traffic.hbm_read < min(left, right) or left + right <= machine.parameters.block_bytes:
         return 0.0
-    far_left, far_right = left <= traffic.hbm, right <= traffic.hbm
-    if far_left and far_right and left + right > traffic.hbm:
+    far_left, far_right = left <= traffic.hbm_read, right <= traffic.hbm_read
+    if far_left and far_right and left + right > traffic.hbm_read:
         far_left, far_right = left >= right, left < right
     cores = machine.device.cores
     times = _times(

@@ -11,7 +11,11 @@ from meshcast.estimate.explanation import Term
 from meshcast.estimate.tpu.parameters import Parameters
 from meshcast.hardware import Device
 from meshcast.hardware.device import TensorCores
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.kernel import Kernel, KernelKind, Recency
+
+# Generations whose vector units compute in bf16; the others convert to f32 and back, and the TPU
+# compiler writes these conversions into its programs up to v5p.
+BF16_VECTORS = frozenset({"v6e", "tpu7x"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +24,13 @@ class Traffic:
 
     read: float
     written: float
-    hbm: float
+    hbm_read: float
+    hbm_written: float
+
+    @property
+    def hbm(self) -> float:
+        """From and to memory."""
+        return self.hbm_read + self.hbm_written
 
     @property
     def all(self) -> float:
@@ -67,6 +77,11 @@ class Machine:
         return self.device.cores * self.device.clock_hz
 
     @cached_property
+    def has_bf16_vectors(self) -> bool:
+        """Whether vector units take bf16 as it is."""
+        return self.cores.target in BF16_VECTORS
+
+    @cached_property
     def vector_elements(self) -> int:
         """32-bit elements of one vector."""
         return self.cores.sublanes * self.cores.lanes
@@ -87,11 +102,13 @@ class Machine:
         An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
         was just touched.
         """
-        read, written, recency = kernel.read_bytes, kernel.written_bytes, kernel.recency
-        far = 0
-        if recency is not None:
-            far = sum(size for age, size in (*recency.reads, *recency.kept) if age > self.kept_bytes)
-        return Traffic(read=read, written=written, hbm=far)
+        recency = kernel.recency or Recency()
+        return Traffic(
+            read=kernel.read_bytes,
+            written=kernel.written_bytes,
+            hbm_read=sum(size for age, size in recency.reads if age > self.kept_bytes),
+            hbm_written=sum(size for age, size in recency.kept if age > self.kept_bytes),
+        )
 
     def memory(self, hbm: float) -> float:
         """Seconds that bytes of the memory take."""
@@ -118,7 +135,15 @@ class Machine:
         ops, functions = self.ops(kernel), self.functions(kernel)
         return ops + functions if kernel.kind is KernelKind.REDUCTION else max(ops, functions)
 
-    def work(self, traffic: Traffic, engines: Sequence[Term], steps: float, terms: Iterable[Term] = ()) -> Work:
+    def work(
+        self,
+        traffic: Traffic,
+        engines: Sequence[Term],
+        steps: float,
+        terms: Iterable[Term] = (),
+        *,
+        turns: bool = False,
+    ) -> Work:
         """A kernel's time: `t = t0 + longest + (sum - longest) / n`.
 
         A kernel goes through its data in `n` steps, each of which is copied in, worked on and copied out while others
@@ -129,9 +154,13 @@ class Machine:
             engines: Seconds of each engine beside the memory.
             steps: `n`, at least 1.
             terms: What these are made of.
+            turns: Whether the last engine's results are copied out in turn with its work, not beside it.
         """
         memory = self.memory(traffic.hbm)
         parts = [*(engine.value for engine in engines), memory]
+        if turns:
+            out = self.memory(traffic.hbm_written)
+            parts[-2:] = [parts[-2] + out, memory - out]
         longest, fixed = max(parts), self.fixed(traffic)
         time = fixed + longest + (sum(parts) - longest) / steps
         told: tuple[Term, ...] = ()
@@ -148,4 +177,6 @@ class Machine:
                 Term("steps", "n", steps),
                 Term("fixed cost", "t0", fixed, "s"),
             )
-        return Work(time=time, compute=max(parts[:-1], default=0.0), memory=memory, terms=told)
+        return Work(
+            time=time, compute=max((engine.value for engine in engines), default=0.0), memory=memory, terms=told
+        )

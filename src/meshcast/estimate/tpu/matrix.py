@@ -4,8 +4,8 @@ A tile of one operand, `rows x columns`, is held in an array while rows of the o
 
     cycles = batch * ceil(K / rows) * ceil(held / columns) * max(streamed / arrays, rows * width / L)
 
-where `L` is how fast a tile's weights are brought in, `width` columns of them. The compiler holds whichever operand makes this less.
-Taps of a convolution lie along K; a filter's gradient is a product whose K is batch and space.
+where `L` is how fast a tile's weights are brought in, `width` columns of them. The compiler holds whichever operand
+makes this less. Taps of a convolution lie along K; a filter's gradient is a product whose K is batch and space.
 """
 
 from __future__ import annotations
@@ -76,21 +76,23 @@ def product(kernel: Kernel, machine: Machine) -> Work:
     narrow = (
         sides.results / 2 <= kernel.written_bytes < 3 * sides.results
     )  # not f32, nor summed up before it is written
-    results = machine.vectors(p.result_cycles + (p.narrow_cycles if narrow else 0.0), sides.results)
-    vector = machine.arithmetic(kernel) + results
+    packing = (p.narrow_cycles if machine.has_bf16_vectors else p.widening_cycles) if narrow else 0.0
+    results = machine.vectors(p.result_cycles + packing, sides.results)
+    ops = machine.vectors(p.fused_cycles / machine.cores.vector_alus, kernel.vector_flops)
+    vector = results + max(ops, machine.functions(kernel))
     if isinstance(geometry, Convolution) and geometry.in_channels < machine.cores.sublanes:
         vector += machine.vectors(p.pack_cycles, sides.m * sides.k)
     arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz
     traffic = machine.traffic(kernel)
     if isinstance(geometry, Gemm):
-        traffic = replace(traffic, hbm=traffic.hbm + read_again(geometry, traffic, machine))
+        traffic = replace(traffic, hbm_read=traffic.hbm_read + read_again(geometry, traffic, machine))
     engines = (
         Term("systolic arrays", "arrays", arrays, "s"),
         Term("results and what is fused in", "vector", vector, "s"),
     )
     terms = (Term("passes of full arrays", "passes", passes, "s"), Term("results taken out", "results", results, "s"))
     steps = max(1.0, traffic.all / (p.window_bytes * machine.device.cores))
-    return machine.work(traffic, engines, steps, terms)
+    return machine.work(traffic, engines, steps, terms, turns=True)
 
 
 def _is_depthwise(geometry: Convolution) -> bool:

@@ -6,6 +6,7 @@ A loop goes through its elements in windows: copied in, loaded into registers, w
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
@@ -38,7 +39,7 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
     """Any pass over elements; where another dimension becomes the innermost, each vector is shuffled as well."""
     traffic, p = machine.traffic(kernel), machine.parameters
     if traffic.all <= SCALAR_BYTES:
-        return machine.work(Traffic(read=traffic.read, written=traffic.written, hbm=0.0), (), 1.0)
+        return machine.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
     steps = windows(kernel, machine)
     if "copy" in kernel.flags or kernel.ops == ("copy",):  # by copies alone, which pass no register
         moving = 0.0 if traffic.hbm else machine.moving(traffic.written)

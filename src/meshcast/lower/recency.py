@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Recency, Schedule, Step
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
 from meshcast.workload.graph import Tensor
 
 NEVER = 1 << 34  # an age beyond any cache: also that of what was never touched
@@ -27,8 +27,8 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
     Args:
         schedule: In launch order.
         tensors: Types of all values.
-        placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole, so that its age
-            counts its own bytes, and nothing is left there from a run before.
+        placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole beside what else its
+            kernel touches, so that its age counts those bytes too, and nothing is left there from a run before.
     """
     walk = _Walk(tensors=tensors, placed=placed)
     if not placed:
@@ -48,6 +48,13 @@ def _from_memory(step: Step) -> Step:
     if isinstance(step, LoopStep):
         return replace(step, body=with_memory_traffic(step.body))
     return replace(step, bodies=tuple([with_memory_traffic(body) for body in step.bodies]))
+
+
+def room(kernel: Kernel) -> int:
+    """Bytes that must fit in together where a kernel is to find everything on chip: only loops write over what they read."""
+    if kernel.matrix_flops or kernel.kind is KernelKind.TRANSPOSE:
+        return kernel.read_bytes + kernel.written_bytes
+    return max(kernel.read_bytes, kernel.written_bytes)
 
 
 def rounded_age(age: float) -> int:
@@ -150,9 +157,9 @@ class _Walk:
         for value in values:
             self.last[value] = self.now
 
-    def _age(self, value: int) -> int:
-        own = self.tensors[value].bytes if self.placed else 0
-        return rounded_age(self.now - self.last.get(value, -math.inf) + own)
+    def _age(self, value: int, kernel: Kernel) -> int:
+        beside = room(kernel) if self.placed else 0
+        return rounded_age(self.now - self.last.get(value, -math.inf) + beside)
 
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""
@@ -162,7 +169,7 @@ class _Walk:
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
             if size:
                 cold = value in fetched or (stepped and size < self.tensors[value].bytes)
-                age = NEVER if cold else self._age(value)
+                age = NEVER if cold else self._age(value, kernel)
                 ages[age] = ages.get(age, 0) + size
-        written = max((self._age(value) for value in kernel.writes), default=0)
+        written = max((self._age(value, kernel) for value in kernel.writes), default=0)
         return Recency(reads=tuple(sorted(ages.items())), written=written) if written or any(ages) else None

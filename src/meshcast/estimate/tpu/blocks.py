@@ -52,7 +52,8 @@ def _times(
     shape = (-1, 1, 1), (1, -1, 1), (1, 1, -1)
     rows, columns, deep = (_sides(size).reshape(axis) for size, axis in zip((m, n, k), shape, strict=True))
     whole = deep == k
-    room = 2 * width * (rows * deep + deep * columns) + rows * columns * (2 * out_width + 4 * ~whole)
+    operands = rows * deep * far_left + deep * columns * far_right  # what lies in VMEM already takes no more room
+    room = 2 * width * operands + rows * columns * (2 * out_width + 4 * ~whole)
     over_rows, over_columns = np.ceil(m / rows), np.ceil(n / columns)
     left, right = m * k * width * far_left, k * n * width * far_right
     # (times the left operand is read, times the right one is), three ways.

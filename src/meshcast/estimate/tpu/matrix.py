@@ -77,11 +77,12 @@ def product(kernel: Kernel, machine: Machine) -> Work:
         sides.results / 2 <= kernel.written_bytes < 3 * sides.results
     )  # not f32, nor summed up before it is written
     packing = (p.narrow_cycles if machine.has_bf16_vectors else p.widening_cycles) if narrow else 0.0
-    results = machine.vectors(p.result_cycles + packing, sides.results)
+    results = machine.vectors(p.result_cycles + packing, sides.results * _padding(geometry, machine))
     ops = machine.vectors(p.fused_cycles / machine.cores.vector_alus, kernel.vector_flops)
     vector = results + max(ops, machine.functions(kernel))
     if isinstance(geometry, Convolution) and geometry.in_channels < machine.cores.sublanes:
-        vector += machine.vectors(p.pack_cycles, sides.m * sides.k)
+        windows_in_lanes = geometry.batch >= machine.cores.lanes
+        vector += machine.vectors(p.pack_cycles / (2 if windows_in_lanes else 1), sides.m * sides.k)
     arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz
     traffic = machine.traffic(kernel)
     if isinstance(geometry, Gemm):
@@ -93,6 +94,14 @@ def product(kernel: Kernel, machine: Machine) -> Work:
     terms = (Term("passes of full arrays", "passes", passes, "s"), Term("results taken out", "results", results, "s"))
     steps = max(1.0, traffic.all / (p.window_bytes * machine.device.cores))
     return machine.work(traffic, engines, steps, terms, turns=True)
+
+
+def _padding(geometry: Gemm | Convolution, machine: Machine) -> float:
+    """Lanes over elements of a product's results: a convolution's channels fill them, or else its batch."""
+    if isinstance(geometry, Gemm):
+        return 1.0
+    lanes = machine.cores.lanes
+    return min(math.ceil(side / lanes) * lanes / side for side in (geometry.out_channels, geometry.batch))
 
 
 def _is_depthwise(geometry: Convolution) -> bool:

@@ -40,7 +40,10 @@ class Parameters:
     narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 3.0)
     widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 7.0)
     fused_cycles: float = about("one arithmetic op that is fused into a product, on one vector, of one ALU", 0.4)
-    pack_cycles: float = about("gathering one vector of windows where channels are too few to fill sublanes", 5.0)
+    pack_cycles: float = about(
+        "gathering one vector of windows where channels are too few to fill sublanes; half where the batch fills lanes",
+        6.0,
+    )
     depthwise_cycles: float = about("one vector of multiply-adds of a depthwise convolution", 2.3)
     call_share: float = about("share of the arrays that a hand-written kernel's products fill", 0.5)
     gather_cycles: float = about("one picked slice of a gather: its address and the start of its copy", 60.0)

@@ -162,7 +162,7 @@ class Machine:
             out = self.memory(traffic.hbm_written)
             parts[-2:] = [parts[-2] + out, memory - out]
         longest, fixed = max(parts), self.fixed(traffic)
-        time = fixed + longest + (sum(parts) - longest) / steps
+        time = fixed + max(memory, longest + (sum(parts) - longest) / steps)
         told: tuple[Term, ...] = ()
         if self.explaining:
             told = (

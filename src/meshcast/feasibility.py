@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from meshcast.lower.kernel import Overflow
 from meshcast.results import Infeasible
 from meshcast.simulate import MemoryUse
 from meshcast.units import format_bytes
 
 
-def does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
-    """Why a program with this memory cannot run, and what would let it."""
+def memory_verdict(memory: MemoryUse, capacity: int, overflow: Overflow | None = None) -> Infeasible | None:
+    """Why a program with this memory cannot run, and what would let it; None where it fits.
+
+    A compiler that found no room (`overflow`) is believed, whatever we make of the program's memory.
+    """
+    if overflow is not None:
+        return replace(_does_not_fit(memory, overflow.bound), demand=overflow.demand)
+    return _does_not_fit(memory, capacity) if memory.peak > capacity else None
+
+
+def _does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
     held = memory.arguments + memory.outputs - memory.aliased
     levers = []
     state = sum(size for role, size in memory.by_role.items() if role in ("parameter", "optimizer_state"))
@@ -23,7 +35,7 @@ def does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
         levers.append("donate the arguments that outputs replace (donate_argnums)")
     if memory.by_role.get("cache", 0) > memory.peak // 4:
         levers.append("shorten the context, quantise the cache, or shard it over more devices")
-    factor = memory.peak / capacity
+    factor = max(1.1, memory.peak / capacity)
     levers.append(f"use {factor:.1f} times as many devices, or devices with at least {format_bytes(memory.peak)}")
     if held > capacity:
         levers.append("arguments and outputs alone exceed the memory: no change of the schedule can help")

@@ -19,7 +19,9 @@ from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, 
 from meshcast.hardware import Device, resolve
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
-from meshcast.lower.xla_gpu import lower_compiled
+from meshcast.lower.compiled import lower_compiled
+from meshcast.lower.kernel import Overflow
+from meshcast.lower.xla_tpu import OutOfMemoryError
 from meshcast.mesh import Mesh
 from meshcast.options import Host
 from meshcast.options import Options as Options
@@ -33,7 +35,8 @@ NETWORKS = ("alpha-beta",)
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("profiled", "analytical", "roofline")
 # What answers where a fidelity has nothing: kernels that were not measured are modelled, and the provenance says so.
-FALLBACKS = {"profiled": ("analytical", "roofline")}
+# `compiled` is about the kernels: what the compiler does not time is timed by the best estimator there is.
+FALLBACKS = {"profiled": ("analytical", "roofline"), "compiled": AUTO_ORDER}
 
 
 def predict(target: str | Path | Program, options: Options | None = None, **overrides: object) -> Prediction:
@@ -90,7 +93,8 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
     asked = "compiled" if options.lowering == "auto" and options.fidelity == "compiled" else options.lowering
     # Counts that are told name the program's own loops, not those that XLA leaves of them.
-    prefer_compiled = options.fidelity == "auto" and not options.trip_counts
+    # The TPU compiler takes minutes for a large model: it runs when it is asked for.
+    prefer_compiled = options.fidelity == "auto" and not options.trip_counts and device.kind != "tpu"
     lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
@@ -101,10 +105,12 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     found = _LOWERED.pop(key, None)
     if found is None:
         read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate, skew=options.index_skew)
-        refused = ""
+        refused, overflow = "", None
         if lowering == "compiled":
             try:
                 found = lower_compiled(program, device, mesh=mesh, options=read)
+            except OutOfMemoryError as error:
+                refused, overflow = error.message, Overflow(demand=error.demand, bound=error.bound)
             except (UnsupportedError, UsageError) as error:  # loops may have other names and counts in XLA's program
                 if asked == "compiled":
                     raise
@@ -112,6 +118,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         if found is None:
             local = partition(program, mesh=mesh, route=options.partitioner)
             found = _warned(lower(read_workload(local, read), backend=backend, given=lowering == "given"), refused)
+            found = replace(found, overflow=overflow)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)
@@ -152,7 +159,7 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         UnsupportedError: Measured kernels are asked for, and there are none of the device.
     """
     fidelity = options.fidelity
-    known = ("auto", "compiled", *estimator_names())
+    known = ("auto", *estimator_names())
     if fidelity not in known:
         raise UsageError(f"no fidelity {fidelity!r}", where="--fidelity", fix=nearest(fidelity, known))
     if fidelity == "compiled" and options.lowering == "modelled":
@@ -161,8 +168,7 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
             where="--lowering",
             fix="leave --lowering out, or use --fidelity auto --lowering modelled",
         )
-    # `compiled` is about the kernels: they are timed by the best estimator there is.
-    names = AUTO_ORDER if fidelity in ("auto", "compiled") else (fidelity, *FALLBACKS.get(fidelity, ()))
+    names = AUTO_ORDER if fidelity == "auto" else (fidelity, *FALLBACKS.get(fidelity, ()))
     if options.profile is None:
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)

@@ -15,7 +15,7 @@ from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.power import settled_clock
 from meshcast.estimate.rates import matrix_rate
-from meshcast.feasibility import does_not_fit
+from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster, Device
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
@@ -163,7 +163,7 @@ class Run:
         started = time.perf_counter()
         workload, memory = self.workload, self.memory
         capacity = int(self.device.memory_bytes)
-        infeasible = does_not_fit(memory, capacity) if memory.peak > capacity else None
+        infeasible = memory_verdict(memory, capacity, self.lowered.overflow)
         counted = self.executed
         prediction = Prediction(
             name=workload.name,

@@ -42,7 +42,8 @@ _POWERS = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
 _SMALL = {prefix: Decimal(10) ** power for prefix, power in _POWERS.items()}
 _ONE = Decimal(1)
 _COUNTED = (
-    "SM", "CU", "core", "cores", "TensorCore", "TensorCores", "cells", "arrays", "rows", "lanes", "ALUs", "link", "links", "device", "devices",
+    "SM", "CU", "core", "cores", "TensorCore", "TensorCores",
+    "cells", "arrays", "rows", "lanes", "ALUs", "link", "links", "device", "devices",
     "partition", "partitions", "thread", "threads", "register", "registers",
 )  # fmt: skip
 

@@ -17,7 +17,8 @@ from meshcast.child import ChildCrashedError, ChildFailedError
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.hardware import device_names, load_device
 from meshcast.lower.choice import choose_lowering
-from meshcast.lower.xla_gpu import cache, compiler, lower_compiled, lowering
+from meshcast.lower.compiled import lower_compiled
+from meshcast.lower.xla_gpu import compiler
 from meshcast.lower.xla_gpu.target import lanes_per_core, target_config
 from meshcast.pipeline import Options, predict, prepare
 
@@ -68,7 +69,6 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
         monkeypatch.setattr(compiler._child, "request", request)
         monkeypatch.setattr(compiler, "installed_version", lambda: "compiler 1")
         monkeypatch.setattr(compiler, "why_not_installed", lambda: None)
-        monkeypatch.setattr(lowering, "why_not_installed", lambda: None)
         return seen
 
     return install
@@ -129,7 +129,7 @@ class TestCompiling:
     def test_a_damaged_entry_counts_as_absent(self, program: Program, answering: Any) -> None:
         seen = answering(ANSWER, ANSWER)
         compiler.compile_program(program, H200)
-        (entry,) = cache_folder(cache.FOLDER).rglob("*.json.gz")
+        (entry,) = cache_folder(compiler._CACHE).rglob("*.json.gz")
         entry.write_bytes(entry.read_bytes()[:-20])
         compiler.compile_program(program, H200)
         assert len(seen) == 2
@@ -201,7 +201,7 @@ class TestRealCompiler:
         assert found.memory is not None
         assert found.memory.arguments == 2 * (512 * 256 + 256 * 128)
         assert sum(kernel.matrix_flops for kernel, _ in found.schedule.walk()) == 2 * 512 * 256 * 128
-        assert list(cache_folder(cache.FOLDER).rglob("*.json.gz"))
+        assert list(cache_folder(compiler._CACHE).rglob("*.json.gz"))
 
     def test_a_sharded_program_gets_its_collectives(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         from meshcast.cli.doctor import SHARDED_PRODUCT

@@ -16,6 +16,9 @@ _INDEX_NOTE = re.compile(r"/\*index=\d+\*/")
 _HEAD = re.compile(r"  (ROOT )?%(\S+) = ")
 _OPCODE = re.compile(r" ([a-z][\w-]*)\(")
 _ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](?:\{([\d,]*)[^}]*\})?")
+# What a TPU's layout says besides the order of dimensions: tiles, and the memory space that is not HBM.
+_TILED_LAYOUT = re.compile(r"(?<=\])\{([\d,]*):[^{}]*\}")
+_MEMORY_SPACE = re.compile(r"S\((\d+)\)")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +128,23 @@ def parse(line: str) -> Instruction | None:
     return Instruction(
         name=name, shape=shape, opcode=opcode, operands=split(line[begin + 1 : end]), attributes=attributes, root=root
     )
+
+
+def bits(dtype: str) -> int:
+    """Bits of one element, from the type's name: `bf16`, `s8`, `f8e4m3fn`; a `pred` takes a byte."""
+    found = re.search(r"\d+", dtype)
+    return int(found[0]) if found else 8
+
+
+def memory_space(shape: str) -> int:
+    """Where an array lies: 0 is the device's main memory, 1 a TPU's vector memory, others hold counters and scalars."""
+    found = _MEMORY_SPACE.search(shape)
+    return int(found[1]) if found else 0
+
+
+def without_tiles(line: str) -> str:
+    """A line whose layouts only order dimensions, as every other backend writes them."""
+    return _TILED_LAYOUT.sub(lambda match: "{" + match[1] + "}" if match[1] else "", line)
 
 
 def elements(shape: str) -> list[str]:

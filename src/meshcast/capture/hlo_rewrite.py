@@ -11,10 +11,23 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from meshcast.capture.hlo_groups import spelled_out
-from meshcast.capture.hlo_lines import Array, Instruction, array, closing, element, elements, head, parse
+from meshcast.capture.hlo_lines import (
+    Array,
+    Instruction,
+    array,
+    bits,
+    closing,
+    element,
+    elements,
+    head,
+    memory_space,
+    parse,
+    without_tiles,
+)
 from meshcast.errors import InputError
 
 # The layout of these decides their speed: which operand dimension is contiguous, which reduction runs along rows.
@@ -33,7 +46,7 @@ _TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(\d+)')
 def rewrite(text: str, *, where: str) -> str:
     """The module's text (as XLA's printer writes it) with nothing left that only a compiled program has."""
     try:
-        return "\n".join(_Rewriter(text.splitlines()).lines())
+        return "\n".join(map(without_tiles, _Rewriter(text.splitlines()).lines()))
     except InputError as error:
         raise InputError(error.message, where=where, fix=error.fix) from None
 
@@ -57,6 +70,7 @@ class _Rewriter:
             "custom-call": self._custom_call,
             "domain": self._first_operand,
             "fusion": self._fusion,
+            "reduce": self._reduce,
             "reduce-scatter": self._one_at_a_time,
             "rng-get-and-update-state": self._rng_state,
             "stochastic-convert": self._stochastic_convert,
@@ -116,8 +130,14 @@ class _Rewriter:
             if instruction.opcode not in _CONTROL:
                 for each in made:
                     if each.opcode != "tuple":
-                        each.annotate(name=instruction.name)
+                        each.annotate(name=instruction.name, **self._places(instruction))
         return made
+
+    def _places(self, instruction: Instruction) -> dict[str, str]:
+        """Which of its results do not lie in the device's main memory, by position."""
+        spaces = map(memory_space, elements(instruction.shape))
+        aside = ",".join(str(position) for position, space in enumerate(spaces) if space)
+        return {"on_chip": aside} if aside else {}
 
     def _start(self, instruction: Instruction, action: str) -> None:
         """The op itself, where it was started, with the shape its `done` gives."""
@@ -134,8 +154,8 @@ class _Rewriter:
             instruction.annotate(name=instruction.name)
         if action == "collective-permute" and not result.startswith("("):
             del instruction.operands[1:]  # TPU programs pass the output buffer and its indices too
-        instruction.attributes.pop("cross_program_prefetch_index", None)
-        instruction.annotate(**{"async": "start"})
+        prefetched = instruction.attributes.pop("cross_program_prefetch_index", None) is not None
+        instruction.annotate(**{"async": "prefetch" if prefetched else "start"})
 
     def _done(self, instruction: Instruction, action: str) -> list[Instruction]:
         """A barrier where the result is waited for: no work, but the schedule's place is kept."""
@@ -166,10 +186,42 @@ class _Rewriter:
         source, target = array(self._shape(instruction.operands[0])), array(instruction.shape)
         if source is None or target is None:
             return self._first_operand(instruction)
+        if "T(" in instruction.shape and source.elements * bits(source.dtype) != target.elements * bits(target.dtype):
+            # Tiles are padded: an array seen as its bytes has more of them.
+            view = _successor(instruction, "custom-call", instruction.operands)
+            view.attributes["custom_call_target"] = '"meshcast.padded_view"'
+            return [view]
         if source.dtype == target.dtype:
             _check_view(instruction, source, target)
             return [_successor(instruction, "reshape", instruction.operands)]
         return _bitcast_convert(instruction, source, target)
+
+    def _reduce(self, instruction: Instruction) -> list[Instruction]:
+        """TPU programs round a reduction's results as they are stored; StableHLO wants the type of the initial values."""
+        shapes = elements(instruction.shape)
+        initial = [array(self._shape(operand)) for operand in instruction.operands[len(instruction.operands) // 2 :]]
+        dtypes = [each.dtype if each else shape.split("[")[0] for each, shape in zip(initial, shapes, strict=True)]
+        if len(shapes) == 1 or all(shape.startswith(f"{d}[") for shape, d in zip(shapes, dtypes, strict=True)):
+            return [instruction]
+        exact = [f"{d}[{shape.partition('[')[2]}" for shape, d in zip(shapes, dtypes, strict=True)]
+        whole = replace(instruction, name=f"{instruction.name}.exact", shape=f"({', '.join(exact)})", root=False)
+        made = [whole]
+        for position, shape in enumerate(shapes):
+            part = Instruction(
+                name=f"{instruction.name}.part{position}",
+                shape=exact[position],
+                opcode="get-tuple-element",
+                operands=[f"%{whole.name}"],
+                attributes={"index": str(position)},
+            )
+            made.append(part)
+            if exact[position] != shape:
+                made.append(
+                    Instruction(name=f"{part.name}.rounded", shape=shape, opcode="convert", operands=[f"%{part.name}"])
+                )
+            shapes[position] = made[-1].name
+        together = _successor(instruction, "tuple", [f"%{name}" for name in shapes])
+        return [*made, together]
 
     def _copy(self, instruction: Instruction) -> list[Instruction]:
         target = array(instruction.shape)

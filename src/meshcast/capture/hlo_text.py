@@ -13,7 +13,8 @@ Attributes that the result's ops may carry, all strings unless said otherwise:
 | `meshcast.name` | op, `func.call` | the instruction's name, on what a scheduled module launches |
 | `meshcast.fusion` | `func.call` | the callee was one kernel, of this kind (`kLoop`, ...) |
 | `meshcast.backend_config` | any | the backend's JSON beside the op, defaults left out (tile sizes, estimated cycles) |
-| `meshcast.async` | op, `optimization_barrier` | `start`: runs beside what follows; `done`: waited for here |
+| `meshcast.async` | op, `optimization_barrier` | `start`: beside what follows; `prefetch`: in the step before; `done`: awaited |
+| `meshcast.on_chip` | op, `func.call` | positions of results outside of main memory: a TPU's VMEM, or counters |
 | `meshcast.waits_for` | `optimization_barrier` | the opcode that `done` ends |
 | `meshcast.copy` | `stablehlo.transpose` | was a copy: same dimensions, maybe another layout |
 | `meshcast.layouts` | op | operands' and results' layouts, innermost dimension first, where not row-major |

@@ -24,7 +24,7 @@ class Rate:
 _WIDENED = {
     "f4": "f8", "f6": "f8", "f8": "bf16", "bf16": "f16", "i4": "i8", "i8": "bf16", "tf32": "f32",
 }  # fmt: skip
-# XLA:TPU computes f32 products as 1, 3 or 6 passes of bf16, by requested precision.
+# XLA:TPU computes f32 products as 1, 3 or 6 passes of bf16, by requested precision, and f16 ones after the same conversion.
 _TPU_PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
 _ALGORITHM = re.compile(r"(?P<operand>[A-Z0-9]+)_.*?(?:_X(?P<passes>\d+))?(?:_FAST_ACCUM)?$")
 
@@ -57,13 +57,10 @@ def matrix_rate(kernel: Kernel, device: Device) -> Rate:
         if algorithm:
             key, passes = catalogue_key(algorithm["operand"].lower()), int(algorithm["passes"] or 1)
         precision = "HIGHEST"
-    if key == "f16" and device.kind == "tpu" and "f16" not in device.matrix_flops:
-        key = "f32"  # XLA:TPU widens what its arrays do not take
-    if key == "f32":
-        if device.kind == "tpu":
-            key, passes = "bf16", _TPU_PASSES[precision]
-        elif device.kind == "gpu" and precision != "HIGHEST" and not isinstance(kernel.geometry, Attention):
-            key = "tf32" if "tf32" in device.matrix_flops else key
+    if device.kind == "tpu" and key in ("f32", "f16"):
+        key, passes = "bf16", _TPU_PASSES[precision]
+    elif key == "f32" and device.kind == "gpu" and precision != "HIGHEST" and "tf32" in device.matrix_flops:
+        key = "f32" if isinstance(kernel.geometry, Attention) else "tf32"
     rate = _rate(key, device)
     return replace(rate, flops=rate.flops / passes, key=f"{rate.key}/{passes}") if passes > 1 else rate
 

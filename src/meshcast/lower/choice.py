@@ -5,8 +5,8 @@ from __future__ import annotations
 from meshcast.capture.program import Program
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.hardware import Device
+from meshcast.lower.compiled import why_not
 from meshcast.lower.kernel import Lowering
-from meshcast.lower.xla_gpu import why_not
 
 LOWERINGS = ("auto", "modelled", "compiled")
 

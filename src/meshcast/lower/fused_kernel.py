@@ -63,9 +63,9 @@ def fused_kernel(
     matrix = vector = transcendentals = 0.0
     guessed = False
     picked: Indexed | None = None
+    product: Op | None = None  # what the matrix engine does decides, wherever it stands in the fusion
     geometry, kind = cost.geometry, _KINDS.get(cost.kind, KernelKind.LOOP_FUSION)
     by_dtype: dict[str, float] = {}
-    matrix_dtype = ""
     for (op, operands), part in zip(members, parts, strict=True):
         work = op.cost
         moved = work.operand_bytes
@@ -80,10 +80,12 @@ def fused_kernel(
         guessed = guessed or work.guessed
         if work.kind is OpKind.REDUCE and op is not root and not elemental:
             geometry, kind = work.geometry, KernelKind.REDUCTION
-        elif work.kind is OpKind.GEMM:
-            geometry, kind, matrix_dtype = work.geometry, KernelKind.GEMM, work.dtype
+        elif work.kind is OpKind.GEMM or work.kind is OpKind.CONVOLUTION:
+            product = op
         elif work.kind is OpKind.GATHER and op is not root and isinstance(work.geometry, Indexed):
             picked = work.geometry
+    if product is not None:
+        geometry, kind = product.cost.geometry, _KINDS[product.cost.kind]
     if isinstance(geometry, Attention):
         kind = KernelKind.ATTENTION
     elif kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
@@ -100,7 +102,7 @@ def fused_kernel(
     return Kernel(
         name=name or f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",
         kind=kind,
-        dtype=matrix_dtype or _dtype(root, by_dtype, tensors),
+        dtype=product.cost.dtype if product is not None else _dtype(root, by_dtype, tensors),
         matrix_flops=matrix,
         vector_flops=vector,
         transcendentals=transcendentals,
@@ -137,12 +139,16 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         if value not in first.writes:
             read[value] = max(size, read.get(value, 0))
     reduction = next((k for k in (first, second) if k.kind is KernelKind.REDUCTION), None)
-    lead = first if first.vector_flops >= second.vector_flops else second
+    lead = first if first.matrix_flops or first.vector_flops >= second.vector_flops else second
     kind = KernelKind.REDUCTION if reduction else KernelKind.LOOP_FUSION
+    geometry = reduction.geometry if reduction else first.geometry or second.geometry
+    if first.matrix_flops:
+        kind, geometry = first.kind, first.geometry
     return Kernel(
         name=f"{kind.value}:{first.name.partition(':')[2]}",
         kind=kind,
         dtype=lead.dtype,
+        matrix_flops=first.matrix_flops,
         vector_flops=first.vector_flops + second.vector_flops,
         transcendentals=first.transcendentals + second.transcendentals,
         read_bytes=sum(read.values()),
@@ -153,7 +159,7 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         shape=max((first, second), key=lambda kernel: kernel.elements).shape,
         flags=first.flags | second.flags,
         writes=(*first.writes, *second.writes),
-        geometry=reduction.geometry if reduction else first.geometry or second.geometry,
+        geometry=geometry,
         picked=first.picked or second.picked,
         ops=(*first.ops, *second.ops),
         location=first.location,

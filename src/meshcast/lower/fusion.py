@@ -17,12 +17,16 @@ times as many elements outside a row fusion, it is a small kernel of its own (XL
 fusions that are too expensive).
 
 A matrix product takes plain arithmetic on its result in (`lower.products`).
+
+XLA:TPU fuses by other rules: a product or convolution computes what leads to its operands on the way in and whatever is
+done with its result on the way out, and a reduction is always the root of its kernel.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
@@ -46,11 +50,32 @@ MAX_REPEATED = 16
 # What Triton's row fusions cannot index by.
 _NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
+_PRODUCTS = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
+
 Fusions = dict[int, list[int]]  # root -> members in program order, the root last
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What sets a backend's fusion apart."""
+
+    consumers: frozenset[OpKind]  # may compute their producers on the way in
+    joining: frozenset[OpKind]  # beside the plain producers, may be computed inside the kernel that reads them
+    plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
+
+
+GPU = Rules(
+    consumers=FUSIBLE_CONSUMERS, joining=frozenset({OpKind.REDUCE, OpKind.GEMM}), plain_epilogues=True
+)
+TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False)
+
+
 def plan_fusion(
-    ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], tensors: Sequence[Tensor]
+    ops: Sequence[Op],
+    operands: Sequence[tuple[int, ...]],
+    live_out: frozenset[int],
+    tensors: Sequence[Tensor],
+    rules: Rules = GPU,
 ) -> Fusions:
     """The fusions of a block, by their roots.
 
@@ -59,8 +84,9 @@ def plan_fusion(
         operands: Their operands, with views resolved to the values whose bytes they show.
         live_out: Values that must be in memory after the block, or that nested blocks read.
         tensors: Types of all values.
+        rules: The backend's.
     """
-    sweep = _Sweep(ops, operands, live_out, tensors)
+    sweep = _Sweep(ops, operands, live_out, tensors, rules)
     fusions: Fusions = {}
     for index in range(len(ops) - 1, -1, -1):
         for root in sweep.owners(index):
@@ -77,8 +103,10 @@ class _Sweep:
         operands: Sequence[tuple[int, ...]],
         live_out: frozenset[int],
         tensors: Sequence[Tensor],
+        rules: Rules,
     ) -> None:
         self._ops = ops
+        self._rules = rules
         self._operands = operands
         self._tensors = tensors
         self._pinned = set(live_out)  # values that must be in memory
@@ -88,13 +116,15 @@ class _Sweep:
         self._reductions: dict[int, tuple[int, int, bool]] = {}  # root -> how the reductions inside its fusion reduce
         self._members: dict[int, list[int]] = {}  # root -> what has joined it so far
         self._products: set[int] = set()  # roots that hold a matrix product
-        self._rows = self._row_statistics()
+        self._rows = self._row_statistics() if OpKind.REDUCE in rules.joining else {}
         readers, pinned = self._readers, self._pinned
         for index, op in enumerate(ops):
             kind = op.cost.kind
             if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
                 self._sources[op.results[0]] = min(op.cost.written_bytes, self._input_bytes(operands[index], op))
-            if kind not in FUSIBLE_CONSUMERS:
+            if kind in _PRODUCTS:
+                self._products.add(index)
+            if kind not in rules.consumers:
                 pinned.update(operands[index])
                 continue
             if kind in IN_PLACE:
@@ -103,13 +133,13 @@ class _Sweep:
                 readers.setdefault(value, []).append(index)
 
         has_products = any(op.cost.kind is OpKind.GEMM for op in ops)
-        self._complicated = self._complicated_values() if has_products else set()
+        self._complicated = self._complicated_values() if has_products and rules.plain_epilogues else set()
 
     def owners(self, index: int) -> frozenset[int]:
         """Roots of the fusions that compute an op; its readers have been asked before."""
         op, own = self._ops[index], self._roots[index]
         kind = op.cost.kind
-        if kind is not OpKind.REDUCE and kind is not OpKind.GEMM and kind not in FUSIBLE_PRODUCERS:
+        if kind not in self._rules.joining and kind not in FUSIBLE_PRODUCERS:
             return own
         if not self._pinned.isdisjoint(op.results):
             return own
@@ -131,7 +161,7 @@ class _Sweep:
         kind = op.cost.kind
         if kind is OpKind.REDUCE:
             return len(owners) == 1 and self._takes_reduction(next(iter(owners)), op)
-        if kind is OpKind.GEMM:
+        if kind in _PRODUCTS:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
         if kind is OpKind.GENERATE:
             return True
@@ -183,6 +213,11 @@ class _Sweep:
         """Whether the fusion of `root` can be the epilogue of this matrix product."""
         if root in self._products or root in self._reductions:
             return False
+        if not self._rules.plain_epilogues:
+            if self._space(root) != self._tensors[self._ops[index].results[0]].elements:
+                return False
+            self._products.add(root)
+            return True
         members = [self._ops[member] for member in self._members.get(root, [root])]
         operands = {v for member in self._members.get(root, [root]) for v in self._operands[member]}
         made = {v for op in members for v in op.results} | set(self._ops[index].results)

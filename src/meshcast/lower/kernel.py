@@ -114,11 +114,16 @@ class Recency:
 
     reads: tuple[tuple[int, int], ...] = ()  # (age, bytes of that age)
     written: int = 0  # age of the result's buffer
+    kept: tuple[
+        tuple[int, int], ...
+    ] = ()  # (bytes moved until it is read next, bytes) of what is written (`lower.reuse`)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One launch. Bytes are what it must move to and from memory once; FLOPs are per engine."""
+    """One launch. Bytes are what it must move to and from memory once, none for what a compiler keeps on the chip; FLOPs
+    are per engine.
+    """
 
     name: str
     kind: KernelKind
@@ -137,8 +142,9 @@ class Kernel:
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
     shape: tuple[int, ...] = ()  # of the same result, where `elements` is known
     # See `flags_of`; also `turned`: another dimension becomes the innermost; `cold`: reads another part in every turn of its
-    # loop; `blocking`: compute waits for it.
+    # loop; `blocking`: compute waits for it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
     flags: frozenset[str] = frozenset()
+    cycles: float | None = None  # that the compiler expects, where it says so
     recency: Recency | None = None  # where it is not known, everything was just touched
     ops: tuple[str, ...] = ()
     location: str = ""
@@ -156,7 +162,7 @@ class Kernel:
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
-            bool(self.updates), self.guessed, self.recency,
+            bool(self.updates), self.guessed, self.recency, self.cycles,
         )  # fmt: skip
 
     @property
@@ -220,6 +226,14 @@ class CompiledMemory:
     aliased: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overflow:
+    """Bytes that the compiler wanted and had, where a program does not fit."""
+
+    demand: int
+    bound: int
+
+
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredProgram:
@@ -232,6 +246,7 @@ class LoweredProgram:
     # `modelled`: by rules of ours; `compiled`: by the real compiler; `given`: the program came compiled.
     lowering: Lowering = "modelled"
     memory: CompiledMemory | None = None
+    overflow: Overflow | None = None
 
     @property
     def mesh(self) -> Mesh:

@@ -8,7 +8,7 @@ from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
-from meshcast.lower.fusion import IN_PLACE, Fusions, plan_fusion
+from meshcast.lower.fusion import GPU, IN_PLACE, TPU, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.library import clears_first, copy_kernel, memset
@@ -17,6 +17,7 @@ from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
+from meshcast.lower.reuse import with_reuse
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.scheduled import lower_scheduled
@@ -46,7 +47,10 @@ def lower(workload: Workload, *, backend: str = "xla-gpu", given: bool = True) -
     values = Values(workload.tensors)
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
-    schedule = with_recency(lowering.block(workload.body, writable=frozenset(donated)), values.tensors)
+    schedule = lowering.block(workload.body, writable=frozenset(donated))
+    schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
+    if backend == "xla-tpu":
+        schedule = with_reuse(schedule, values.tensors)
     return LoweredProgram(workload=workload, backend=backend, schedule=schedule, tensors=tuple(values.tensors))
 
 
@@ -84,7 +88,7 @@ class _Lowering:
         live_out = frozenset(outputs) | {buffer.get(value, value) for value in nested}
         fusions: Fusions = {index: [index] for index in range(len(ops))}
         if self._fuse:
-            fusions = plan_fusion(ops, operands, live_out, self._tensors)
+            fusions = plan_fusion(ops, operands, live_out, self._tensors, GPU if self._gpu else TPU)
         kept_copies = self._overwrites(ops, operands, live_out, writable)
         stepped = stepped_slices(ops, self._tensors) if self._looped else set()
         steps: list[Step] = []
@@ -97,7 +101,8 @@ class _Lowering:
                 steps.append(step)
         if self._fuse:
             held = frozenset(block.inputs).union(outputs)
-            steps = order_for_memory(merge_siblings(steps, self._tensors), self._tensors, held)
+            steps = merge_siblings(steps, self._tensors, into_products=not self._gpu)
+            steps = order_for_memory(steps, self._tensors, held)
         return Schedule(inputs=block.inputs, outputs=outputs, steps=tuple(steps))
 
     def _alias(self, op: Op, kept: set[int], readers: dict[int, list[OpKind]]) -> bool:

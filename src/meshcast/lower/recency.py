@@ -21,10 +21,18 @@ NEVER = 1 << 34  # an age beyond any cache: also that of what was never touched
 LEAST = 1 << 18
 
 
-def with_recency(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
-    """The schedule with every kernel's `recency`."""
-    walk = _Walk(tensors=tensors)
-    walk.pass_over(schedule)
+def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool = False) -> Schedule:
+    """The schedule with every kernel's `recency`.
+
+    Args:
+        schedule: In launch order.
+        tensors: Types of all values.
+        placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole, so that its age
+            counts its own bytes, and nothing is left there from a run before.
+    """
+    walk = _Walk(tensors=tensors, placed=placed)
+    if not placed:
+        walk.pass_over(schedule)
     return walk.aged(schedule)
 
 
@@ -38,6 +46,7 @@ def rounded_age(age: float) -> int:
 @dataclass(slots=True, kw_only=True)
 class _Walk:
     tensors: Sequence[Tensor]
+    placed: bool = False
     now: float = 0.0  # bytes moved so far
     last: dict[int, float] = field(default_factory=dict)  # when a value was last touched, by the same count
 
@@ -107,7 +116,8 @@ class _Walk:
             self.last[value] = self.now
 
     def _age(self, value: int) -> int:
-        return rounded_age(self.now - self.last.get(value, -math.inf))
+        own = self.tensors[value].bytes if self.placed else 0
+        return rounded_age(self.now - self.last.get(value, -math.inf) + own)
 
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""

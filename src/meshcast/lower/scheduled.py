@@ -28,6 +28,7 @@ from meshcast.workload.reader import ReadOptions, read_workload
 from meshcast.workload.workload import Workload
 
 COPY = "meshcast.copy"  # the reader's name for XLA's copy instruction
+JOINED = "custom_call:ConcatBitcast"
 
 
 def lower_hlo(
@@ -70,6 +71,7 @@ class _Scheduled:
         self._library = library  # whether products are cuBLAS's and cuDNN's
         self._tuned = tuned
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
+        self._on_chip = set(workload.on_chip)
         self._looped = False
 
     def block(self, block: Block) -> Schedule:
@@ -89,6 +91,9 @@ class _Scheduled:
         operands = self._resolved(op.operands)
         if op.cost.kind is OpKind.LOOP:
             around, self._looped = self._looped, True
+            for operand, carried, result in zip(operands, op.blocks[0].inputs, op.results, strict=False):
+                if operand in self._on_chip:
+                    self._on_chip.update((carried, result))
             body = self.block(op.blocks[0])
             self._looped = around
             reads = (*operands, *self._outside(op))
@@ -116,7 +121,7 @@ class _Scheduled:
             elemental=launch.fusion == "kLoop",
             name=launch.name,
         )
-        kernel = self._flagged(kernel, launch)
+        kernel = self._in_memory(self._flagged(kernel, launch))
         if self._library and not (launch.fusion and self._tuned) and clears_first(kernel):
             yield memset(kernel)
         yield kernel
@@ -152,7 +157,25 @@ class _Scheduled:
         if result is None or result not in self._buffer:
             return
         source = self._buffer.pop(result)
-        yield replace(copy_kernel(source, result, self._tensors[result], ops[-1].location), name=launch.name)
+        made = replace(copy_kernel(source, result, self._tensors[result], ops[-1].location), name=launch.name)
+        yield self._in_memory(self._flagged(made, launch))
+
+    def _in_memory(self, kernel: Kernel) -> Kernel:
+        """The kernel with only those bytes that go to and from main memory."""
+        if self._on_chip.isdisjoint((*kernel.reads, *kernel.writes)):
+            return kernel
+        read = tuple(
+            0 if value in self._on_chip else size
+            for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True)
+        )
+        kept = [value for value in kernel.writes if value in self._on_chip]
+        written = kernel.written_bytes - sum(self._tensors[value].bytes for value in kept)
+        return replace(
+            kernel,
+            read_bytes=sum(read),
+            operand_bytes=read,
+            written_bytes=max(0, written) if len(kept) < len(kernel.writes) else 0,
+        )
 
     def _flagged(self, kernel: Kernel, launch: Launch) -> Kernel:
         flags = set(kernel.flags)
@@ -160,7 +183,11 @@ class _Scheduled:
             flags.add("copy")
         if kernel.collective is not None and launch.blocking:
             flags.add("blocking")
-        return replace(kernel, flags=frozenset(flags)) if flags != kernel.flags else kernel
+        if kernel.collective is None and not launch.blocking:
+            flags.add("prefetch" if launch.prefetched else "beside")
+        if flags == kernel.flags and launch.cycles is None:
+            return kernel
+        return replace(kernel, flags=frozenset(flags), cycles=launch.cycles)
 
     def _alias(self, op: Op) -> bool:
         """True when the op moves nothing; its results are then other names for its operands' buffers."""
@@ -168,7 +195,9 @@ class _Scheduled:
             return True
         if op.cost.kind is not OpKind.VIEW:
             return False
-        for result, value in zip(op.results, op.operands, strict=False):
+        # Parts that a TPU fetches one after the other and shows as one buffer: the last of them comes last.
+        shown = op.operands[-1:] if op.name == JOINED else op.operands
+        for result, value in zip(op.results, shown, strict=False):
             self._buffer[result] = self._buffer.get(value, value)
         return True
 

@@ -3,7 +3,8 @@
 A later kernel joins an earlier one when everything it reads exists before the earlier one runs, or is written by it:
 then it cannot depend on anything in between, and the merged kernel takes the earlier one's place. Both must run over
 the same number of elements, and share a read of that size or pass one on; what is shared is read once. XLA calls
-the two cases sibling and producer-consumer multi-output fusion.
+the two cases sibling and producer-consumer multi-output fusion. On TPUs a product hosts what reads its result as well: the
+sums of a batch norm come out of the convolution's own kernel.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from meshcast.workload.graph import Reduction, Tensor
 # Operands and results of one kernel; XLA:GPU stops at its limit on kernel arguments.
 MAX_VALUES = 64
 _MERGED_KINDS = frozenset({KernelKind.LOOP_FUSION, KernelKind.REDUCTION})
+_PRODUCTS = frozenset({KernelKind.GEMM, KernelKind.CONVOLUTION})
 
 
-def merge_siblings(steps: Sequence[Step], tensors: Sequence[Tensor]) -> list[Step]:
-    """The same steps, with siblings merged."""
-    return _Merging(steps, tensors).result()
+def merge_siblings(steps: Sequence[Step], tensors: Sequence[Tensor], *, into_products: bool = False) -> list[Step]:
+    """The same steps, with siblings merged; `into_products`: also into the product whose result they read."""
+    return _Merging(steps, tensors, _PRODUCTS if into_products else frozenset()).result()
 
 
 class _Merging:
-    def __init__(self, steps: Sequence[Step], tensors: Sequence[Tensor]) -> None:
+    def __init__(self, steps: Sequence[Step], tensors: Sequence[Tensor], hosts: frozenset[KernelKind]) -> None:
+        self._hosts = hosts  # kinds that take others in and are never taken in
         self._steps: list[Step | None] = list(steps)
         self._tensors = tensors
         self._written: dict[int, int] = {}  # value -> position of the step that writes it
@@ -38,14 +41,15 @@ class _Merging:
             assert step is not None
             place = position
             if isinstance(step, Kernel) and (space := self._space(step)):
-                host = self._host(step, space)
+                only_host = step.kind in self._hosts
+                host = None if only_host else self._host(step, space)
                 if host is not None:
                     place = host
                     first = self._steps[place]
                     assert isinstance(first, Kernel)
                     self._steps[place], self._steps[position] = merged(first, step), None
                 self._spaces[place] = space
-                for value in (*step.reads, *step.writes):
+                for value in (*(() if only_host else step.reads), *step.writes):
                     if self._tensors[value].elements == space:
                         self._touching.setdefault(value, []).append(place)
             for value in step.writes:
@@ -54,7 +58,7 @@ class _Merging:
 
     def _space(self, kernel: Kernel) -> int:
         """Elements a kernel runs over; 0 for one that never merges."""
-        if kernel.kind not in _MERGED_KINDS or kernel.updates or not kernel.writes or kernel.ops == ("copy",):
+        if kernel.kind not in _MERGED_KINDS | self._hosts or kernel.updates or not kernel.writes or kernel.ops == ("copy",):
             return 0
         if kernel.kind is KernelKind.REDUCTION:
             return math.prod(kernel.geometry.shape) if isinstance(kernel.geometry, Reduction) else 0

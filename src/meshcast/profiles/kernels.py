@@ -63,7 +63,8 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
     if kernel.picked is not None:
         found["picked"] = _geometry_to_json(kernel.picked)
     if kernel.recency is not None:
-        found["recency"] = [kernel.recency.reads, kernel.recency.written]
+        kept = [kernel.recency.kept] if kernel.recency.kept else []
+        found["recency"] = [kernel.recency.reads, kernel.recency.written, *kept]
     return found
 
 
@@ -111,8 +112,8 @@ def _picked(value: dict[str, Any]) -> Indexed:
 
 
 def _recency(value: list[Any]) -> Recency:
-    reads, written = value
-    return Recency(reads=_tuples(reads), written=written)
+    reads, written, *kept = value
+    return Recency(reads=_tuples(reads), written=written, kept=_tuples(kept[0]) if kept else ())
 
 
 def _geometry_from_json(value: dict[str, Any]) -> Geometry:

@@ -1,9 +1,10 @@
-"""One rank's step: kernels on a compute and a communication stream, in a planned order that their data allows.
+"""One rank's step: kernels on a compute, a communication and a copy stream, in a planned order that their data allows.
 
 Equal ranks of an SPMD program behave alike, so one rank stands for all; a collective takes the time of its whole group.
 Each stream runs one kernel at a time, in the order that `issue_order` fixed:
-`start = max(end of the stream's previous kernel, ends of the kernels it waits for)`. Loops and branches take both
-streams (XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied.
+`start = max(end of the stream's previous kernel, ends of the kernels it waits for)`. Loops and branches take all
+streams (XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied. Copies that
+a compiler starts beside compute take what compute leaves of the memory's time (`simulate.copies`).
 
 Every compute kernel is followed by the gap until its stream can run the next one. Nothing waits for the last gap, so a
 block has two lengths: `all`, after which another can begin, and `last`, when its last kernel ends. A loop takes
@@ -19,8 +20,9 @@ from typing import Protocol
 
 from meshcast.estimate.chain import KernelEstimate
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
+from meshcast.simulate.copies import Copies
 from meshcast.simulate.issue_order import BlockPlan, plan
-from meshcast.simulate.timeline import COMMUNICATION, COMPUTE, Breakdown, Repeat, Span, Timeline
+from meshcast.simulate.timeline import COMMUNICATION, COPY, Breakdown, Repeat, Span, Timeline, stream_of
 
 CommunicationTime = Callable[[Kernel], float]
 Interval = tuple[float, float]
@@ -68,13 +70,14 @@ class Simulator:
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """Seconds of a step or block: with the gap after its last kernel, and without."""
+    """Seconds of a step or block: with the gap after its last kernel, and without; and how long memory is free in it."""
 
     all: float
     last: float
+    free: float = 0.0
 
     def times(self, trips: int) -> _Length:
-        return _Length(trips * self.all, (trips - 1) * self.all + self.last) if trips else NOTHING
+        return _Length(trips * self.all, (trips - 1) * self.all + self.last, trips * self.free) if trips else NOTHING
 
 
 NOTHING = _Length(0.0, 0.0)
@@ -90,7 +93,7 @@ class _Run:
             self._kernel(step) if isinstance(step, Kernel) else _costliest(map(self.length, bodies)).times(_trips(step))
             for step, bodies in zip(block.steps, block.bodies, strict=True)
         ]
-        return _place(block, lengths)[0]
+        return _place(block, lengths).length
 
     def timeline(self, block: BlockPlan) -> tuple[Timeline, _Length]:
         inner: dict[int, Timeline] = {}
@@ -102,10 +105,11 @@ class _Run:
                 runs = [self.timeline(body) for body in bodies]
                 inner[index] = max((body for body, _ in runs), key=lambda body: body.duration, default=EMPTY)
                 lengths.append(_costliest(length for _, length in runs).times(_trips(step)))
-        length, order, starts = _place(block, lengths)
+        placed = _place(block, lengths)
+        length, order = placed.length, placed.order
         spans: list[Span | Repeat] = []
         for index in order:
-            step, start, end = block.steps[index], starts[index], starts[index] + lengths[index].all
+            step, start, end = block.steps[index], placed.starts[index], placed.ends[index]
             if isinstance(step, Kernel):
                 spans.append(Span(kernel=step, stream=stream_of(step), start=start, end=end))
             else:
@@ -117,8 +121,12 @@ class _Run:
         if kernel.collective is not None:
             seconds = self._communication(kernel)
             return _Length(seconds, seconds)
-        seconds = self._kernels[kernel].time
-        return _Length(seconds + self._gap_after(seconds), seconds)
+        estimate = self._kernels[kernel]
+        seconds = estimate.time
+        if stream_of(kernel) == COPY:
+            return _Length(seconds, seconds)
+        everything = seconds + self._gap_after(seconds)
+        return _Length(everything, seconds, max(0.0, everything - estimate.memory_time))
 
     def _gap_after(self, seconds: float) -> float:
         """A kernel that takes no time is none: an empty tensor's, or one that a question leaves out."""
@@ -129,6 +137,7 @@ class _Run:
         compute = memory = overhead = energy = busy = 0.0
         occupied: list[Interval] = []  # by compute, loops and branches
         communicating: list[Interval] = []
+        copying: list[Interval] = []
         for span in spans:
             if isinstance(span, Repeat):
                 occupied.append((span.start, span.end))
@@ -138,6 +147,9 @@ class _Run:
             elif span.stream == COMMUNICATION:
                 communicating.append((span.start, span.end))
                 busy += span.end - span.start
+            elif span.stream == COPY:
+                copying.append((span.start, span.end))
+                energy += self._kernels[span.kernel].energy
             else:
                 occupied.append((span.start, span.end))
                 estimate = self._kernels[span.kernel]
@@ -148,17 +160,17 @@ class _Run:
                     compute += estimate.time - fixed
                 else:
                     memory += estimate.time - fixed
-        exposed, idle = _gaps(occupied, communicating, duration)
-        own = Breakdown(compute=compute, memory=memory, exposed_communication=exposed, overhead=overhead, idle=idle)
+        waiting = _covered([(0.0, duration)], occupied)[1]
+        copied, waiting = _covered(waiting, copying)
+        exposed, waiting = _covered(waiting, communicating)
+        rest = sum(end - start for start, end in waiting)
+        own = Breakdown(
+            compute=compute, memory=memory + copied, exposed_communication=exposed, overhead=overhead, idle=rest
+        )
         return Timeline(spans=spans, duration=duration, breakdown=nested + own, communication_busy=busy, energy=energy)
 
 
 EMPTY = Timeline(spans=(), duration=0.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)
-
-
-def stream_of(kernel: Kernel) -> str:
-    """The stream a kernel runs on."""
-    return COMMUNICATION if kernel.collective is not None else COMPUTE
 
 
 def _trips(step: Step) -> int:
@@ -168,61 +180,90 @@ def _trips(step: Step) -> int:
 def _costliest(bodies: Iterable[_Length]) -> _Length:
     """Of several branches either length is that of the longest; none takes no time."""
     lengths = list(bodies) or [NOTHING]
-    return _Length(max(length.all for length in lengths), max(length.last for length in lengths))
+    return _Length(
+        max(length.all for length in lengths),
+        max(length.last for length in lengths),
+        min(length.free for length in lengths),
+    )
 
 
-def _place(block: BlockPlan, lengths: Sequence[_Length]) -> tuple[_Length, tuple[int, ...], Sequence[float]]:
-    """(length, order, start of each step) of the fastest of a block's orders."""
-    if not block.communicates:
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A block's steps in time."""
+
+    length: _Length
+    order: tuple[int, ...]
+    starts: Sequence[float]
+    ends: Sequence[float]
+
+
+def _place(block: BlockPlan, lengths: Sequence[_Length]) -> _Placed:
+    """The fastest of a block's orders."""
+    if not block.concurrent:
         starts: list[float] = []
-        now = last = 0.0
+        now = last = free = 0.0
         for length in lengths:
             starts.append(now)
             if length.all:
                 last = now + length.last
             now += length.all
-        return _Length(now, last), block.orders[0], starts
-    runs = [(*_in_order(block, order, lengths), order) for order in block.orders]
-    fastest, starts, order = min(runs, key=lambda run: run[0].all)
-    return _Length(fastest.all, min(length.last for length, _, _ in runs)), order, starts
+            free += length.free
+        ends = [start + length.all for start, length in zip(starts, lengths, strict=True)]
+        return _Placed(_Length(now, last, free), block.orders[0], starts, ends)
+    runs = [_in_order(block, order, lengths) for order in block.orders]
+    fastest = min(runs, key=lambda run: run.length.all)
+    return replace(fastest, length=replace(fastest.length, last=min(run.length.last for run in runs)))
 
 
-def _in_order(block: BlockPlan, order: Sequence[int], lengths: Sequence[_Length]) -> tuple[_Length, list[float]]:
+def _in_order(block: BlockPlan, order: tuple[int, ...], lengths: Sequence[_Length]) -> _Placed:
     starts, ends = [0.0] * len(order), [0.0] * len(order)
     compute = communication = last = 0.0
+    copies = Copies(starts, ends)
     for index in order:
         step, seconds = block.steps[index], lengths[index].all
+        if isinstance(step, Kernel) and stream_of(step) == COPY:
+            copies.issue(index, seconds, at=compute, next_step="prefetch" in step.flags)
+            continue
+        compute = copies.waited_for(block.before[index], compute)
         start = max((ends[earlier] for earlier in block.before[index]), default=0.0)
-        if not isinstance(step, Kernel):
-            start = max(start, compute, communication)
-            compute = communication = ends[index] = start + seconds
-        elif step.collective is not None:
+        if isinstance(step, Kernel) and step.collective is not None:
             start = max(start, communication)
             communication = ends[index] = start + seconds
         else:
             start = max(start, compute)
+            if not isinstance(step, Kernel):
+                start = max(start, communication)
+                communication = start + seconds
+            copies.run_beside(compute, start, free=start - compute)
+            copies.run_beside(start, start + seconds, free=lengths[index].free)
             compute = ends[index] = start + seconds
         starts[index] = start
         if seconds:
             last = max(last, start + lengths[index].last)
-    return _Length(max(compute, communication), last), starts
+    done = copies.finished(compute)
+    if done > compute:
+        compute = last = done
+    return _Placed(_Length(max(compute, communication), last, copies.unused), order, starts, ends)
 
 
-def _gaps(occupied: Sequence[Interval], communicating: Sequence[Interval], duration: float) -> tuple[float, float]:
-    """(exposed, idle): time outside `occupied` that communication covers, and that nothing covers.
-
-    Intervals of one stream never overlap and come in order of start.
-    """
-    exposed = uncovered = position = 0.0
+def _covered(times: Sequence[Interval], by: Sequence[Interval]) -> tuple[float, list[Interval]]:
+    """How much of some stretches of time others cover, and what they leave; both come in order of start."""
+    total = 0.0
+    left: list[Interval] = []
     cursor = 0
-    for start, end in [*occupied, (duration, duration)]:
-        if start > position:
-            uncovered += start - position
-            while cursor < len(communicating) and communicating[cursor][1] <= position:
-                cursor += 1
-            probe = cursor
-            while probe < len(communicating) and communicating[probe][0] < start:
-                exposed += min(start, communicating[probe][1]) - max(position, communicating[probe][0])
-                probe += 1
-        position = max(position, end)
-    return exposed, max(0.0, uncovered - exposed)
+    for start, end in times:
+        position = start
+        while cursor < len(by) and by[cursor][1] <= position:
+            cursor += 1
+        probe = cursor
+        while probe < len(by) and by[probe][0] < end:
+            begin, until = max(position, by[probe][0]), min(end, by[probe][1])
+            if until > begin:
+                if begin > position:
+                    left.append((position, begin))
+                total += until - begin
+                position = until
+            probe += 1
+        if end > position:
+            left.append((position, end))
+    return total, left

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.simulate.timeline import COMPUTE, stream_of
 
 # Memory bandwidth over link bandwidth: none, within a node (about 8), across nodes (about 64).
 BYTE_WEIGHTS = (0.0, 8.0, 64.0)
@@ -28,14 +29,15 @@ FLOPS_PER_BYTE = 200.0
 class BlockPlan:
     """A block's steps, the plans of its loop bodies and branches, and the orders to try.
 
-    `before[i]` are the steps that step i waits for. A block without collectives has one stream and one order.
+    `before[i]` are the steps that step i waits for. A block that runs nothing beside its compute kernels has one stream
+    and one order.
     """
 
     steps: tuple[Step, ...]
     bodies: tuple[tuple[BlockPlan, ...], ...]  # one entry a step; empty for kernels
     before: tuple[tuple[int, ...], ...]
     orders: tuple[tuple[int, ...], ...]
-    communicates: bool
+    concurrent: bool  # it has collectives, or copies that run beside compute
     nominal: float  # bytes
 
 
@@ -48,19 +50,19 @@ def plan(schedule: Schedule, *, reorder: bool = True) -> BlockPlan:
     """
     steps = schedule.steps
     bodies = tuple(_bodies(step, reorder) for step in steps)
-    communicates = any(isinstance(step, Kernel) and step.collective is not None for step in steps)
+    concurrent = any(isinstance(step, Kernel) and stream_of(step) != COMPUTE for step in steps)
     nominal = [_nominal(step, inner) for step, inner in zip(steps, bodies, strict=True)]
     program_order = tuple(range(len(steps)))
     before: tuple[tuple[int, ...], ...] = ()
     orders: tuple[tuple[int, ...], ...] = (program_order,)
-    if communicates:
+    if concurrent:
         before = _dependencies(steps, issued=not reorder)
         sent = [c.sent_bytes if isinstance(s, Kernel) and (c := s.collective) else 0.0 for s in steps]
         if reorder:
             weighed = ([n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS)
             orders = tuple(dict.fromkeys(_list_schedule(steps, costs, before) for costs in weighed))
     return BlockPlan(
-        steps=steps, bodies=bodies, before=before, orders=orders, communicates=communicates, nominal=sum(nominal)
+        steps=steps, bodies=bodies, before=before, orders=orders, concurrent=concurrent, nominal=sum(nominal)
     )
 
 
@@ -99,9 +101,9 @@ def _dependencies(steps: tuple[Step, ...], *, issued: bool = False) -> tuple[tup
             waits.update(readers.get(value, ()))
         if blocked is not None:
             waits.add(blocked)
-        if not (isinstance(step, Kernel) and step.collective is not None):
+        if not isinstance(step, Kernel) or stream_of(step) == COMPUTE:
             computed = index
-        elif issued:
+        elif issued and step.collective is not None:
             if computed is not None:
                 waits.add(computed)
             blocked = index if "blocking" in step.flags else blocked

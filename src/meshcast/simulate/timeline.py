@@ -9,15 +9,23 @@ from meshcast.display import Rows, shown
 from meshcast.lower.kernel import Kernel
 from meshcast.units import format_time
 
-COMPUTE, COMMUNICATION = "compute", "communication"
+COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
+
+
+def stream_of(kernel: Kernel) -> str:
+    """The stream a kernel runs on."""
+    if kernel.collective is not None:
+        return COMMUNICATION
+    return COMPUTE if kernel.flags.isdisjoint(("beside", "prefetch")) else COPY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
     """Parts of a step in seconds; they add up to its duration.
 
-    A kernel's time is `compute` or `memory` by what limits it, its fixed costs are `overhead`; `exposed_communication`
-    is communication during which nothing is computed, and `idle` is when neither runs.
+    A kernel's time is `compute` or `memory` by what limits it, its fixed costs are `overhead`; copies that are waited for
+    are `memory`; `exposed_communication` is communication during which nothing is computed or copied, and `idle` is when
+    nothing runs.
     """
 
     compute: float = 0.0

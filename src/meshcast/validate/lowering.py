@@ -18,8 +18,8 @@ from meshcast.capture import read_program
 from meshcast.errors import MeshcastError
 from meshcast.hardware import Device
 from meshcast.lower import KernelKind, LoweredProgram, lower, lower_hlo
+from meshcast.lower.compiled import lower_compiled, why_not
 from meshcast.lower.splits import summing_launches
-from meshcast.lower.xla_gpu import lower_compiled, why_not
 from meshcast.profiles.programs import MeasuredProgram
 from meshcast.validate.programs import Pair
 from meshcast.validate.tables import Grid, print_grid, wide_console

@@ -234,6 +234,8 @@ def _unknown(reading: OpReading, target: str, why: str) -> UnsupportedError:
 _DTYPES = _dtype_names()
 _VIEWS = (
     "Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement LayoutConstraint AllocateBuffer "
+    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked PrepareAsyncCallStart PrepareAsyncCallDone ConcatBitcast "
+    "meshcast.padded_view "
     "xla.sdy.* shape_assertion"
 )
 _KERNELS = f"{_PALLAS_TPU} mosaic_gpu* __gpu$xla.gpu.triton triton_kernel_call"

@@ -282,7 +282,10 @@ class Launch:
     name: str  # of the instruction in the compiler's own program
     fusion: str = ""  # XLA's kind of fusion: kLoop, kInput, kCustom; nothing for an op on its own
     emitter: str = ""  # who writes a kCustom fusion's code: __triton, __triton_nested_gemm_fusion, ...
-    blocking: bool = False  # a collective that the compute stream waits for
+    blocking: bool = False  # a collective or copy that the compute stream waits for
+    prefetched: bool = False  # a copy that the previous run of the program makes
+    on_chip: frozenset[int] = frozenset()  # positions of its results that lie outside of main memory
+    cycles: float | None = None  # that the compiler expects it to take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

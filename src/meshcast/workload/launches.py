@@ -1,12 +1,17 @@
-"""Which launch of a compiled program an op belongs to, from the notes that `capture.hlo_text` leaves on ops."""
+"""What the notes that `capture.hlo_text` leaves on a compiled program's ops mean: launches, copies, cycles."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from meshcast.workload.graph import Launch
+from meshcast.workload.graph import Cost, Launch, OpKind
+from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import parse_object
+
+NO_ESTIMATE = 2**62
+MARK = 2**60
 
 
 def launch_of(operation: Any) -> Launch | None:
@@ -17,7 +22,32 @@ def launch_of(operation: Any) -> Launch | None:
     config = parse_object(text(operation, "meshcast.backend_config") or "{}")
     emitter = config.get("fusion_backend_config", {})
     communication = config.get("collective_backend_config", {})
-    started = text(operation, "meshcast.async") == "start" and not communication.get("is_sync")
+    moment = text(operation, "meshcast.async")
+    started = moment in ("start", "prefetch") and not communication.get("is_sync")
+    aside = text(operation, "meshcast.on_chip")
     return Launch(
-        name=name, fusion=text(operation, "meshcast.fusion"), emitter=str(emitter.get("kind", "")), blocking=not started
+        name=name,
+        fusion=text(operation, "meshcast.fusion"),
+        emitter=str(emitter.get("kind", "")),
+        blocking=not started,
+        prefetched=moment == "prefetch",
+        on_chip=frozenset(map(int, aside.split(","))) if aside else frozenset(),
+        cycles=_cycles(config),
     )
+
+
+def _cycles(config: Mapping[str, Any]) -> float | None:
+    """The TPU compiler's estimate; the largest integer stands for none, and some estimates have 2**60 added to them."""
+    window = config.get("window_config", {})
+    cycles = int(window.get("estimated_cycles", 0)) if isinstance(window, dict) else 0
+    if not cycles or cycles >= NO_ESTIMATE:
+        return None
+    return float(cycles % MARK)
+
+
+def copy_cost(reading: OpReading) -> Cost:
+    """A copy that XLA scheduled: every byte read and written, in another order where its layouts differ."""
+    moved = reading.operands[0].bytes
+    before, _, after = text(reading.op, "meshcast.layouts").partition("->")
+    kind = OpKind.MOVE if before == after else OpKind.TRANSPOSE
+    return Cost(kind=kind, dtype=reading.operands[0].dtype, operand_bytes=(moved,), written_bytes=moved)

@@ -12,11 +12,10 @@ from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload.collectives import SDY_COLLECTIVES, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import custom_call_cost
 from meshcast.workload.graph import Block, Cost, Launch, Op, OpKind, Tensor
-from meshcast.workload.launches import launch_of
+from meshcast.workload.launches import copy_cost, launch_of
 from meshcast.workload.local_types import LocalTypes
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import REFUSED, RULES, SHAPE_ONLY
-from meshcast.workload.rules.attributes import text
 from meshcast.workload.trip_count import trip_count
 from meshcast.workload.workload import Workload
 
@@ -66,6 +65,7 @@ class _Reader:
         self._barriers = self._located = False  # whether recomputation may be there, and could be told
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
         self._launch: Launch | None = None
+        self._on_chip: set[int] = set()
         self._shape_costs: dict[tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]], Cost] = {}
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
@@ -120,6 +120,7 @@ class _Reader:
             sha256=program.sha256,
             warnings=tuple(self._warnings),
             scheduled=self._scheduled,
+            on_chip=frozenset(self._on_chip),
         )
 
     # Values.
@@ -175,6 +176,9 @@ class _Reader:
                 returned = self._operands(operation)
             else:
                 self._plain(name, operation, ops, scope)
+            if enclosing is None and self._launch is not None and self._launch.on_chip:
+                results = operation.results
+                self._on_chip.update(self._ids[results[p]] for p in self._launch.on_chip if p < len(results))
         self._launch = enclosing
         return returned
 
@@ -206,7 +210,7 @@ class _Reader:
             operands = (*operands, self._emit_halo(implied, operands, location, ops))
         copied = name == "stablehlo.transpose" and "meshcast.copy" in operation.attributes
         if copied:
-            self._emit("meshcast.copy", _copy_cost(reading), operands, results, location, ops)
+            self._emit("meshcast.copy", copy_cost(reading), operands, results, location, ops)
         else:
             self._emit(name, rule(reading), operands, results, location, ops)
 
@@ -268,6 +272,9 @@ class _Reader:
         try:
             cost = custom_call_cost(reading)
         except UnsupportedError:
+            if self._launch is not None and self._launch.cycles is not None:  # a part of a kernel whose time is known
+                self._emit(f"custom_call:{target}", Cost(kind=OpKind.VIEW), operands, results, location, ops)
+                return
             if not self._options.approximate:
                 raise
             self._warnings[f"custom call {target} has no known cost: counted by its bytes alone"] = None
@@ -385,14 +392,6 @@ class _Reader:
 
     def _where(self, location: str, scope: str) -> str:
         return f"{self._program.source}{scope}" + (f" at {location}" if location else "")
-
-
-def _copy_cost(reading: OpReading) -> Cost:
-    """A copy that XLA scheduled: every byte read and written, in another order where its layouts differ."""
-    moved = reading.operands[0].bytes
-    before, _, after = text(reading.op, "meshcast.layouts").partition("->")
-    kind = OpKind.MOVE if before == after else OpKind.TRANSPOSE
-    return Cost(kind=kind, dtype=reading.operands[0].dtype, operand_bytes=(moved,), written_bytes=moved)
 
 
 def location_name(operation: Any) -> str:

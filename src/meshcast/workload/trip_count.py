@@ -14,6 +14,7 @@ _TRANSPARENT = (
     "stablehlo.reshape",
     "stablehlo.broadcast_in_dim",
     "stablehlo.optimization_barrier",
+    "stablehlo.transpose",  # a compiled program's copies; of a scalar it can be nothing else
 )
 _KNOWN_COUNT = ("meshcast.trip_count", "mhlo.known_trip_count", "known_trip_count")
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
@@ -31,16 +32,16 @@ def trip_count(loop: Any) -> int | None:
     direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
     left, right = compare.operands
     index = _argument_index(left, condition)
-    if index is None or _step(body, index) is None:  # the counter may stand on either side
+    if index is None or _step(loop, body, index) is None:  # the counter may stand on either side
         left, right, direction = right, left, _MIRRORED[direction]
         index = _argument_index(left, condition)
     if index is None:
         return None
-    step = _step(body, index)
+    step = _step(loop, body, index)
     start = constant_value(loop.operands[index])
     limit = constant_value(right)
     if limit is None:
-        limit = _invariant_limit(loop, condition, body, right)
+        limit = _invariant(loop, condition, body, right)
     if start is None or limit is None or not step:
         return None
     return _iterations(start, limit, step, direction)
@@ -59,27 +60,30 @@ def _iterations(start: int, limit: int, step: int, direction: str) -> int | None
     return None
 
 
-def _invariant_limit(loop: Any, condition: Any, body: Any, value: Any) -> int | None:
-    """A limit carried through the loop unchanged."""
-    index = _argument_index(value, condition)
+def _invariant(loop: Any, block: Any, body: Any, value: Any) -> int | None:
+    """A constant carried through the loop unchanged, as the condition or the body (`block`) sees it."""
+    index = _argument_index(value, block)
     if index is None:
         return None
     yielded = body.operations[len(body.operations) - 1].operands[index]
     return constant_value(loop.operands[index]) if yielded == body.arguments[index] else None
 
 
-def _step(body: Any, index: int) -> int | None:
+def _step(loop: Any, body: Any, index: int) -> int | None:
     """What the body adds to carried value `index` each time."""
     yielded = _defining(body.operations[len(body.operations) - 1].operands[index])
     if yielded is None or yielded.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
     left, right = yielded.operands
     if _argument_index(left, body) == index:
-        step = constant_value(right)
+        added = right
     elif yielded.name == "stablehlo.add" and _argument_index(right, body) == index:
-        step = constant_value(left)
+        added = left
     else:
         return None
+    step = constant_value(added)
+    if step is None:
+        step = _invariant(loop, body, body, added)
     return None if step is None else (-step if yielded.name == "stablehlo.subtract" else step)
 
 

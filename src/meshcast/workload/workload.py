@@ -57,6 +57,7 @@ class Workload:
     sha256: str
     warnings: tuple[str, ...] = ()
     scheduled: bool = False  # a compiler's output: ops say which launch they belong to, in launch order
+    on_chip: frozenset[int] = field(default=frozenset(), repr=False)  # values that a compiler keeps out of main memory
 
     @property
     def devices(self) -> int:

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from meshcast.errors import InputError
+from meshcast.estimate.calibration import WIDENING
+from meshcast.estimate.fitting import search, to_toml
 from meshcast.estimate.gpu import fit
-from meshcast.estimate.gpu.parameters import WIDENING, Calibration, Parameters, parse_calibration, shipped_calibration
+from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters, parse_calibration, shipped_calibration
 
 
 def test_the_shipped_file_is_complete() -> None:
@@ -19,7 +21,8 @@ def test_the_shipped_file_is_complete() -> None:
 
 
 def test_what_is_written_is_read_again() -> None:
-    text = fit.to_toml(replace(Parameters(), overlap=7.0), {"gemm": (0.9, 1.1)}, "by hand")
+    changed = replace(Parameters(), overlap=7.0)
+    text = to_toml(changed, {"gemm": (0.9, 1.1)}, schema=SCHEMA, provenance="by hand", fitted=fit.FITTED)
     calibration = parse_calibration(text)
     assert calibration.parameters == replace(Parameters(), overlap=7.0)
     assert calibration.intervals == {"gemm": (0.9, 1.1)}
@@ -44,6 +47,6 @@ def test_another_schema_is_refused() -> None:
 
 
 def test_the_search_finds_a_minimum() -> None:
-    found = fit.search(Parameters(), ("hbm_read", "overlap"), lambda p: abs(p.hbm_read - 0.6) + abs(p.overlap - 9.0))
+    found = search(Parameters(), ("hbm_read", "overlap"), lambda p: abs(p.hbm_read - 0.6) + abs(p.overlap - 9.0))
     assert found.hbm_read == pytest.approx(0.6, rel=0.03)
     assert found.overlap == pytest.approx(9.0, rel=0.03)

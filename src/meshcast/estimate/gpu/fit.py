@@ -13,8 +13,8 @@ import argparse
 import datetime
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.estimator import Array, Clocks
+from meshcast.estimate.fitting import geomean_error, quantiles, search, to_toml
 from meshcast.estimate.gpu.estimator import GpuAnalytical
 from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters, shipped_calibration
 from meshcast.estimate.power import Draw, settled_clock
@@ -67,8 +68,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 GROUPS = frozenset(group for groups, _ in STAGES for group in groups) | {"attention"}
 POWER = ("frequency_power", "active_share", "vector_picojoules")
 FLASH = ("flash_share", "flash_exp")
-FACTORS = (1.4, 1.2, 1.1, 1.05, 1.02)
-LOW, HIGH = 0.05, 0.95
+FITTED = frozenset(name for _, names in STAGES for name in names).union(POWER, FLASH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,21 +161,6 @@ def energy_loss(samples: Sequence[Sample], parameters: Parameters, device: Devic
     return sum(residuals) / len(residuals) if residuals else 0.0
 
 
-def search(start: Parameters, names: Sequence[str], cost: Callable[[Parameters], float]) -> Parameters:
-    """Coordinate search by shrinking factors."""
-    best, lowest = start, cost(start)
-    for factor in FACTORS:
-        improved = True
-        while improved:
-            improved = False
-            for name in names:
-                for step in (factor, 1 / factor):
-                    trial = replace(best, **{name: getattr(best, name) * step})
-                    if (value := cost(trial)) < lowest - 1e-5:
-                        best, lowest, improved = trial, value, True
-    return best
-
-
 def fit_stages(samples: Sequence[Sample], device: Device, start: Parameters, only: Sequence[str]) -> Parameters:
     """The stages of some groups alone; everything else stays as it was."""
     parameters = start
@@ -197,11 +182,6 @@ def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, star
     return parameters
 
 
-def error(residuals: Sequence[float]) -> float:
-    """The geometric mean error: `exp(mean |log ratio|) - 1`."""
-    return math.exp(sum(map(abs, residuals)) / len(residuals)) - 1 if residuals else math.nan
-
-
 def intervals(samples: Sequence[Sample], parameters: Parameters, device: Device) -> dict[str, tuple[float, float]]:
     """The 5 % and 95 % quantiles of measured over predicted, by the kind of each program's longest kernel."""
     kinds: defaultdict[str, list[float]] = defaultdict(list)
@@ -209,13 +189,7 @@ def intervals(samples: Sequence[Sample], parameters: Parameters, device: Device)
     for sample in samples:
         times = estimator.estimate(sample.kernels, device).time
         kinds[sample.kernels[int(times.argmax())].kind.value].append(math.exp(-residual(sample, parameters, device)))
-    found = {}
-    kinds["default"] = [ratio for ratios in kinds.values() for ratio in ratios]
-    for kind, ratios in sorted(kinds.items()):
-        ratios.sort()
-        at = [ratios[round(q * (len(ratios) - 1))] for q in (LOW, HIGH)]
-        found[kind] = (min(1.0, at[0]), max(1.0, at[1]))
-    return found
+    return quantiles(kinds)
 
 
 def report(samples: Sequence[Sample], parameters: Parameters, device: Device) -> list[str]:
@@ -225,21 +199,9 @@ def report(samples: Sequence[Sample], parameters: Parameters, device: Device) ->
         groups[sample.group][0 if sample.fitted else 1].append(residual(sample, parameters, device))
     return [
         f"{group:12}"
-        + "".join(f"  {half} {error(r):6.1%} ({len(r)})" for half, r in (("fitted", f), ("held out", h)) if r)
+        + "".join(f"  {half} {geomean_error(r):6.1%} ({len(r)})" for half, r in (("fitted", f), ("held out", h)) if r)
         for group, (f, h) in groups.items()
     ]
-
-
-def to_toml(parameters: Parameters, bounds: dict[str, tuple[float, float]], provenance: str) -> str:
-    """The file `gpu.toml`, each parameter with its meaning."""
-    lines = [f'schema = "{SCHEMA}"', f'provenance = """\n{provenance}\n"""', "", "[parameters]"]
-    fitted = {name for _, names in STAGES for name in names}.union(POWER, FLASH)
-    for f in fields(Parameters):
-        origin = "" if f.name in fitted else " (set by hand)"
-        lines.append(f"{f.name} = {getattr(parameters, f.name):.4g}  # {f.metadata['about']}{origin}")
-    lines += ["", "# Measured over predicted: 5 % and 95 % quantiles.", "[intervals]"]
-    lines += [f"{kind} = [{low:.3f}, {high:.3f}]" for kind, (low, high) in bounds.items()]
-    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -269,7 +231,8 @@ def main() -> None:
     print("\n".join(lines))
     if given.write:
         head = f"Calibrated on {device.title} by `python -m meshcast.estimate.gpu.fit` on {datetime.date.today()}."
-        text = to_toml(parameters, intervals(samples, parameters, device), "\n".join([head, *lines]))
+        bounds = intervals(samples, parameters, device)
+        text = to_toml(parameters, bounds, schema=SCHEMA, provenance="\n".join([head, *lines]), fitted=FITTED)
         given.write.write_text(text)
 
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
-from meshcast.errors import InputError
+from meshcast.estimate import calibration as shared
+from meshcast.estimate.calibration import about as _about
 
 SCHEMA = "meshcast.gpu-parameters/1"
-
-
-def _about(text: str, start: float) -> Any:
-    """A parameter with what it means and where the fit starts."""
-    return field(default=start, metadata={"about": text})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,23 +77,7 @@ class Parameters:
     vector_picojoules: float = _about("energy of one vector instruction at full clock", 2.0)
 
 
-# The quantiles come from programs that the mechanisms were found on, so they are too narrow for others. At this power they
-# hold 95 % of those programs, and 83 % of the reference models, which were measured afterwards.
-WIDENING = 1.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """Parameters, the interval per kernel kind (factors on the time), and where they come from."""
-
-    parameters: Parameters
-    intervals: Mapping[str, tuple[float, float]]
-    provenance: str = ""
-
-    def interval(self, kind: str) -> tuple[float, float]:
-        """(low, high) factors; kinds that were never measured alone take those of all measured programs."""
-        low, high = self.intervals.get(kind) or self.intervals.get("default", (0.5, 2.0))
-        return low**WIDENING, high**WIDENING
+Calibration = shared.Calibration[Parameters]
 
 
 def parse_calibration(text: str, where: str = "gpu.toml") -> Calibration:
@@ -110,17 +86,7 @@ def parse_calibration(text: str, where: str = "gpu.toml") -> Calibration:
     Raises:
         InputError: unknown schema, unknown or non-positive parameter.
     """
-    data = tomllib.loads(text)
-    if data.get("schema") != SCHEMA:
-        raise InputError(f"schema is {data.get('schema')!r}, not {SCHEMA!r}", where=where)
-    known = {f.name for f in fields(Parameters)}
-    values = data.get("parameters", {})
-    for name, value in values.items():
-        if name not in known or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-            raise InputError(f"{name} = {value!r} is not a parameter with a positive value", where=where)
-    intervals = {kind: (float(low), float(high)) for kind, (low, high) in data.get("intervals", {}).items()}
-    provenance = str(data.get("provenance", ""))
-    return Calibration(parameters=Parameters(**values), intervals=intervals, provenance=provenance)
+    return shared.parse(text, Parameters, SCHEMA, where)
 
 
 @functools.cache

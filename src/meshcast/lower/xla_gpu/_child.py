@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxlib import _jax, xla_client
-from jaxlib.mlir import passmanager
 
 from meshcast.capture.mlir import ir, make_context
 from meshcast.child import serve
+from meshcast.lower.plugin_programs import compiled_for_plugin, described
 from meshcast.partition._xla_spmd_child import compile_options
-from meshcast.partition.rewrites import scans_to_windows
 
 PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 TOOLKITS = ("nvidia.cuda_nvcc", "nvidia.cu13")
@@ -49,38 +48,15 @@ def _folder(package: str) -> Path | None:
 
 def compile_module(data: bytes, *, target: str, topology: str, devices: int, flags: Mapping[str, str]) -> bytes:
     """JSON of the optimised, scheduled HLO of one device's program, and what its buffers take."""
-    described: Any = xla_client.make_c_api_device_topology(_plugin(), "", target_config=target, topology=topology)
-    topology_devices = described._make_compile_only_devices()
+    cluster: Any = xla_client.make_c_api_device_topology(_plugin(), "", target_config=target, topology=topology)
+    topology_devices = cluster._make_compile_only_devices()
     client: Any = topology_devices[0].client
     listed = _jax.DeviceList(tuple(topology_devices[:devices]))
     options = _options(devices, flags)
     with make_context(), ir.Location.unknown():
         module: Any = ir.Module.parse(data)
-        try:
-            found = client.compile(module, listed, options)
-        except Exception as error:
-            if "Failed to serialize StableHLO" not in str(error):
-                raise
-            _spell_out(module)
-            found = client.compile(module, listed, options)
-    memory = found.get_compiled_memory_stats()
-    return json.dumps(
-        {
-            "hlo": found.hlo_modules()[0].to_string(),
-            "arguments": memory.argument_size_in_bytes,
-            "outputs": memory.output_size_in_bytes,
-            "temporaries": memory.temp_size_in_bytes,
-            "aliased": memory.alias_size_in_bytes,
-        }
-    ).encode()
-
-
-def _spell_out(module: Any) -> None:
-    """What a newer JAX writes and this compiler's format lacks, in older terms: scans and composites."""
-    scans_to_windows(module)
-    passmanager.PassManager.parse("builtin.module(func.func(stablehlo-legalize-composite-to-call))").run(
-        module.operation
-    )
+        found = compiled_for_plugin(client, module, listed, options)
+    return json.dumps(described(found)).encode()
 
 
 def _options(devices: int, flags: Mapping[str, str]) -> Any:

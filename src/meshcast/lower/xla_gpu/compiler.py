@@ -8,11 +8,9 @@ once more with its products as cuBLASLt calls.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
@@ -20,9 +18,8 @@ from meshcast.capture.program import Program
 from meshcast.child import Child, ChildCrashedError, ChildFailedError
 from meshcast.errors import UnsupportedError
 from meshcast.hardware import Device
-from meshcast.lower.kernel import CompiledMemory
-from meshcast.lower.xla_gpu import cache
-from meshcast.lower.xla_gpu.target import target_config
+from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
+from meshcast.lower.xla_gpu.target import missing_facts, target_config
 
 EXTRA = "gpu-compiler"
 TIMEOUT_S = 1800.0
@@ -31,18 +28,9 @@ GPUS_PER_HOST = 8
 TRITON = {"xla_gpu_autotune_level": "0"}
 CUBLAS = {**TRITON, "xla_gpu_enable_triton_gemm": "False"}
 _NO_TILES = "Couldn't find output tile sizes"
-_FORMAT = 1  # of an entry in the cache
+_CACHE = "xla-gpu"
 
 _child = Child("meshcast.lower.xla_gpu._child")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
-    """What XLA made of a program: optimised, scheduled HLO text of one device, and its memory."""
-
-    hlo: str
-    memory: CompiledMemory
-    version: str
 
 
 def installed_version() -> str | None:
@@ -60,6 +48,11 @@ def why_not_installed() -> str | None:
     if version.split(".")[:3] != jaxlib.split(".")[:3]:
         return f"{name} {version} does not go with jaxlib {jaxlib} (pip install {name}=={jaxlib})"
     return None
+
+
+def why_not(device: Device) -> str | None:
+    """Why nothing can be compiled for a device here; None when it can be tried."""
+    return missing_facts(device) or why_not_installed()
 
 
 def _releases() -> Iterator[tuple[str, str]]:
@@ -80,16 +73,13 @@ def compile_program(program: Program, device: Device) -> Compilation:
     header: dict[str, Any] = {
         "target": target_config(device), "topology": topology(program.devices), "devices": program.devices,
     }  # fmt: skip
+    made_from = {
+        "compiler": version, "jaxlib": metadata.version("jaxlib"), "flags_from_outside": os.environ.get("XLA_FLAGS", ""),
+        "target": header, "flags": [TRITON, CUBLAS],
+    }  # fmt: skip
     data = program.bytecode
-    flags_from_outside = os.environ.get("XLA_FLAGS", "")
-    made_from = json.dumps([_FORMAT, version, metadata.version("jaxlib"), flags_from_outside, header, [TRITON, CUBLAS]])
-    key = hashlib.sha256(made_from.encode() + b"\0" + data).hexdigest()
-    entry = cache.read(key)
-    if entry is None:
-        entry = _compiled(header, data, program.name)
-        cache.write(key, entry)
-    sizes = {part: int(entry[part]) for part in ("arguments", "outputs", "temporaries", "aliased")}
-    return Compilation(hlo=entry["hlo"], memory=CompiledMemory(**sizes), version=version)
+    entry = compiled_once(_CACHE, made_from, data, lambda: _compiled(header, data, program.name))
+    return compilation(entry, version)
 
 
 def topology(devices: int) -> str:
@@ -113,13 +103,7 @@ def _compiled(header: dict[str, Any], data: bytes, where: str) -> dict[str, Any]
         else:
             return dict(found)
     raise UnsupportedError(
-        f"XLA's GPU compiler refuses this program: {next(_sentences(failures[-1]))}",
+        f"XLA's GPU compiler refuses this program: {first_sentence(failures[-1])}",
         where=where,
         fix="use --lowering modelled",
     )
-
-
-def _sentences(message: str) -> Iterator[str]:
-    """A message's lines, long ones cut: XLA prints whole instructions."""
-    for line in message.strip().splitlines() or [""]:
-        yield line if len(line) <= 300 else line[:300] + " ..."

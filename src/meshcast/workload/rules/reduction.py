@@ -48,7 +48,8 @@ def _as_laid_out(op: Any, geometry: Reduction) -> Reduction:
 def _reduce_window(reading: OpReading) -> Cost:
     """(window - 1) applications per output element; padded positions count, as they do in XLA.
 
-    A window as long as its dimension that slides in from one side is JAX 0.10's cumsum: backends run it as a scan.
+    A window as long as its dimension that slides in from one side is JAX 0.10's cumsum: backends run it as a scan. Where
+    every window covers the whole dimension, the TPU compiler means a reduction whose result is spread out again.
     """
     operand, result = reading.operands[0], reading.results[0]
     geometry = _window(reading)
@@ -63,7 +64,9 @@ def _reduce_window(reading: OpReading) -> Cost:
             transcendentals=work.transcendentals * operand.elements,
             geometry=Reduction(shape=operand.shape, dims=(scanned,)),
         )
-    steps = result.elements * (math.prod(geometry.window) - 1)
+    covered = _covered_dimensions(reading, geometry)
+    steps = result.elements * (math.prod(w for dim, w in enumerate(geometry.window) if dim not in covered) - 1)
+    steps += operand.elements if covered else 0
     return streamed(
         reading,
         OpKind.WINDOW,
@@ -106,6 +109,15 @@ def _scanned_dimension(reading: OpReading, geometry: Window) -> int | None:
     padding = np.asarray(reading.op.attributes["padding"]).reshape(-1, 2)
     one_sided = sorted(int(side) for side in padding[dim]) == [0, whole - 1]
     return dim if geometry.window[dim] == whole and one_sided else None
+
+
+def _covered_dimensions(reading: OpReading, geometry: Window) -> set[int]:
+    """Dimensions that each window covers from end to end, wherever it stands: `2n - 1` wide over `n` elements."""
+    if "padding" not in reading.op.attributes or any(stride != 1 for stride in geometry.strides):
+        return set()
+    padding = np.asarray(reading.op.attributes["padding"]).reshape(-1, 2)
+    sizes = zip(reading.op.operands[0].type.shape, geometry.window, padding, strict=True)
+    return {d for d, (n, width, sides) in enumerate(sizes) if n > 1 and width == 2 * n - 1 and min(sides) == n - 1}
 
 
 def _scan(reading: OpReading) -> Cost:

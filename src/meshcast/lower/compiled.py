@@ -1,53 +1,74 @@
-"""A program through the real compiler: XLA's own kernels, schedule and memory, for any CUDA GPU of the catalogue."""
+"""A program through the real compiler of its device: XLA's own kernels, schedule and memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from meshcast.capture.files import from_bytes
 from meshcast.capture.program import Program
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.hardware import Device
+from meshcast.lower import xla_gpu, xla_tpu
+from meshcast.lower.compilation import Compilation
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.lower.scheduled import lower_scheduled
-from meshcast.lower.xla_gpu.compiler import compile_program, why_not_installed
-from meshcast.lower.xla_gpu.target import missing_facts
 from meshcast.partition.divisibility import check_divisible
 from meshcast.partition.meshes import is_sharded, with_mesh
 from meshcast.workload.reader import ReadOptions, read_workload
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiler:
+    backend: str
+    compile_program: Callable[[Program, Device], Compilation]
+    why_not: Callable[[Device], str | None]
+
+
+_COMPILERS = {
+    "gpu": _Compiler(backend="xla-gpu", compile_program=xla_gpu.compile_program, why_not=xla_gpu.why_not),
+    "tpu": _Compiler(backend="xla-tpu", compile_program=xla_tpu.compile_program, why_not=xla_tpu.why_not),
+}
+
+
 def why_not(program: Program, device: Device) -> str | None:
     """Why a program cannot be compiled for a device here; None when it can be tried."""
-    return missing_facts(device) or why_not_installed() or _not_compilable(program)
+    compiler = _COMPILERS.get(device.kind)
+    if compiler is None:
+        return f"there is no compiler for {device.name} ({device.kind})"
+    return compiler.why_not(device) or _not_compilable(program)
 
 
 def lower_compiled(
     program: Program, device: Device, *, mesh: Mapping[str, int] | None = None, options: ReadOptions | None = None
 ) -> LoweredProgram:
-    """The kernels that XLA:GPU launches for a program, as its compiler decides them.
+    """The kernels that a device runs for a program, as XLA decides them.
 
-    XLA partitions a sharded program itself. Nothing is autotuned: a product without an epilogue is timed as the
+    XLA partitions a sharded program itself. On GPUs nothing is autotuned: a product without an epilogue is timed as the
     library call that an autotuner would most often choose.
 
     Args:
         program: A captured program, sharded or not, before any partitioning.
-        device: A CUDA GPU of the catalogue.
+        device: A CUDA GPU or a TPU of the catalogue.
         mesh: Axis sizes that replace the program's own.
         options: What the program's text cannot say.
 
     Raises:
         UsageError: The program is partitioned already, or what was told about its loops does not fit XLA's.
         InfeasibleError: The mesh does not divide an argument.
+        OutOfMemoryError: The compiler finds that the program does not fit.
         UnsupportedError: The compiler is not there, or refuses the device or the program.
     """
     why = _not_compilable(program)
     if why is not None:
         raise UsageError(why, where="--lowering compiled", fix="use --lowering modelled")
+    why = why_not(program, device)
+    if why is not None:
+        raise UnsupportedError(why, where="--lowering compiled", fix="install it, or use --lowering modelled")
+    compiler = _COMPILERS[device.kind]
     whole = with_mesh(program, mesh)
     check_divisible(whole, whole.mesh)  # as JAX demands; XLA itself would pad
-    found = compile_program(whole, device)
+    found = compiler.compile_program(whole, device)
     local = from_bytes(found.hlo.encode(), name=program.name, where=program.source)
     same = len(local.arguments) == len(program.arguments)
     local = replace(
@@ -57,7 +78,7 @@ def lower_compiled(
         arguments=program.arguments if same else local.arguments,
         partitioned=True,
     )
-    lowered = lower_scheduled(read_workload(local, options), tuned=False)
+    lowered = lower_scheduled(read_workload(local, options), backend=compiler.backend, tuned=False)
     return replace(lowered, lowering="compiled", memory=found.memory)
 
 

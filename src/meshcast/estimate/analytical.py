@@ -1,0 +1,40 @@
+"""Fidelity `analytical`: the model of the device's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshcast.estimate.estimator import Estimates, Support
+from meshcast.estimate.explanation import Explanation
+from meshcast.estimate.gpu import GpuAnalytical
+from meshcast.estimate.tpu import TpuAnalytical
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel
+
+
+class Analytical:
+    """GPUs and TPUs, each by a model of its own; kinds without one are refused by the GPU's."""
+
+    name = "analytical"
+    fidelity = "analytical"
+
+    def __init__(self) -> None:
+        self._gpu = GpuAnalytical()
+        self._tpu = TpuAnalytical()
+
+    def _model(self, device: Device) -> GpuAnalytical | TpuAnalytical:
+        return self._tpu if device.kind == "tpu" else self._gpu
+
+    def supports(self, kernel: Kernel, device: Device) -> Support:
+        """What the device's model says."""
+        if device.kind not in ("gpu", "tpu"):
+            return Support(level="no", reason=f"{device.name} is neither a GPU nor a TPU")
+        return self._model(device).supports(kernel, device)
+
+    def explain(self, kernel: Kernel, device: Device) -> Explanation:
+        """The formula of the device's model."""
+        return self._model(device).explain(kernel, device)
+
+    def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
+        """Times by the device's model."""
+        return self._model(device).estimate(kernels, device)

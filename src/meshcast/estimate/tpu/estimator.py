@@ -1,0 +1,102 @@
+"""Fidelity `analytical` on TPUs: every kernel kind's model, then interval and energy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
+from meshcast.estimate.explanation import Explanation, Term
+from meshcast.estimate.roofline import Roofline
+from meshcast.estimate.support import arithmetic_support
+from meshcast.estimate.tpu.indexed import gather, picked_slices, scatter, sort
+from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.matrix import attention, product
+from meshcast.estimate.tpu.parameters import Calibration, shipped_calibration
+from meshcast.estimate.tpu.vector import loop
+from meshcast.hardware import Device
+from meshcast.lower.kernel import Kernel, KernelKind
+
+FORMULA = "t = t0 + longest + (sum - longest) / n"
+_MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
+    KernelKind.GEMM: product,
+    KernelKind.CONVOLUTION: product,
+    KernelKind.ATTENTION: attention,
+    KernelKind.SCATTER: scatter,
+    KernelKind.SORT: sort,
+}
+
+
+def model_of(kernel: Kernel) -> Callable[[Kernel, Machine], Work]:
+    """The model that answers: by kind, and for anything else as a loop, with or without picked slices."""
+    if kernel.kind in _MODELS:
+        return _MODELS[kernel.kind]
+    return gather if picked_slices(kernel) else loop
+
+
+class TpuAnalytical:
+    """A model of the machine, calibrated on the TPU compiler's own cycles and on published times.
+
+    Args:
+        calibration: Parameters and intervals; the shipped ones by default.
+    """
+
+    name = "analytical"
+    fidelity = "analytical"
+
+    def __init__(self, calibration: Calibration | None = None) -> None:
+        self.calibration = calibration or shipped_calibration()
+
+    def supports(self, kernel: Kernel, device: Device) -> Support:
+        """All kernels on TPUs whose file knows their arrays; unknown calls by approximation."""
+        if device.kind != "tpu":
+            return Support(level="no", reason=f"{device.name} is not a TPU")
+        if device.tensor_cores is None:
+            return Support(level="no", reason=f"{device.name} says nothing about its systolic arrays")
+        return arithmetic_support(kernel, device)
+
+    def work(self, kernel: Kernel, device: Device) -> Work:
+        """What one kernel takes."""
+        return model_of(kernel)(kernel, self._machine(device))
+
+    def _machine(self, device: Device) -> Machine:
+        return Machine(device=device, parameters=self.calibration.parameters)
+
+    def explain(self, kernel: Kernel, device: Device) -> Explanation:
+        """The model's formula with the terms of this kernel: the same computation, with its terms kept."""
+        model = model_of(kernel)
+        work = model(kernel, replace(self._machine(device), explaining=True))
+        answer = self.estimate([kernel], device)
+        return Explanation(
+            estimator=self.name,
+            model=model.__name__,
+            formula=FORMULA,
+            terms=(*work.terms, Term("by the formula", "t", work.time, "s")),
+            time=float(answer.time[0]),
+            limited_by=limiting(answer.compute_time[0], answer.memory_time[0], answer.overhead[0]),
+        )
+
+    def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
+        """Times, intervals and energies of kernels."""
+        machine = self._machine(device)
+        works = [model_of(kernel)(kernel, machine) for kernel in kernels]
+        column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
+        bound = Roofline().estimate(kernels, device)
+        # Never faster than light, where arithmetic is concerned: VMEM may well be faster than the memory.
+        time = np.maximum(column(w.time for w in works), bound.compute_time)
+        compute = np.minimum(column(w.compute for w in works), time)
+        memory = np.minimum(column(w.memory for w in works), time)
+        intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
+        return Estimates(
+            time=time,
+            low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), bound.compute_time),
+            high=time * column(max(1.0, high) for _, high in intervals),
+            compute_time=compute,
+            memory_time=memory,
+            overhead=time - np.maximum(compute, memory),
+            energy=bound.energy,
+            origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
+        )

@@ -1,0 +1,113 @@
+"""Compiling a program for TPUs that are not there: in a child process, kept on disk by content."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib import metadata
+from typing import Any
+
+from meshcast.capture.program import Program
+from meshcast.child import Child, ChildCrashedError, ChildFailedError
+from meshcast.errors import InfeasibleError, UnsupportedError
+from meshcast.hardware import Device
+from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
+from meshcast.lower.xla_tpu.topology import missing_facts, topology
+
+EXTRA = "tpu"
+TIMEOUT_S = 7200.0
+_CACHE = "xla-tpu"
+# Their values change what the compiler makes.
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+_OUT_OF_MEMORY = re.compile(
+    r"RESOURCE_EXHAUSTED.*?\((?P<demand>[\d.]+)(?P<unit>[BKMGT]?)\) exceeds available HBM "
+    r"\((?P<bound>[\d.]+)(?P<bound_unit>[BKMGT]?)\)",
+    re.DOTALL,
+)
+_USED_OF = re.compile(
+    r"RESOURCE_EXHAUSTED.*?Used (?P<demand>[\d.]+)(?P<unit>[BKMGT]?) of (?P<bound>[\d.]+)(?P<bound_unit>[BKMGT]?) hbm",
+    re.DOTALL,
+)
+_SCALE = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+_child = Child("meshcast.lower.xla_tpu._child")
+
+
+class OutOfMemoryError(InfeasibleError):
+    """The compiler found that a program does not fit a device."""
+
+    def __init__(self, demand: int, bound: int, said: str, *, where: str) -> None:
+        super().__init__(said, where=where)
+        self.demand = demand
+        self.bound = bound
+
+
+def installed_version() -> str | None:
+    """The compiler that is installed, without loading it; None where the extra is missing."""
+    try:
+        return f"libtpu {metadata.version('libtpu')}"
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def why_not_installed() -> str | None:
+    """Why there is no compiler to use; None when there is one."""
+    if installed_version() is None:
+        return f"the TPU compiler, libtpu, is not installed (pip install 'meshcast[{EXTRA}]')"
+    return None
+
+
+def why_not(device: Device) -> str | None:
+    """Why nothing can be compiled for a device here; None when it can be tried."""
+    return missing_facts(device) or why_not_installed()
+
+
+def compile_program(program: Program, device: Device) -> Compilation:
+    """The program compiled for as many of a device as its mesh has.
+
+    Raises:
+        OutOfMemoryError: It does not fit the device's memory.
+        UnsupportedError: The compiler is not installed, cannot target the device, or refuses the program.
+    """
+    version, why = installed_version(), why_not(device)
+    if version is None or why is not None:
+        raise UnsupportedError(str(why), where="--lowering compiled", fix="install it, or use --lowering modelled")
+    name, options = topology(device, program.devices)
+    header: dict[str, Any] = {"topology": name, "options": options, "devices": program.devices}
+    made_from = {
+        "compiler": version, "jaxlib": metadata.version("jaxlib"), "target": header,
+        "flags_from_outside": [os.environ.get(flag, "") for flag in _FLAGS],
+    }  # fmt: skip
+    data = program.bytecode
+    entry = compiled_once(_CACHE, made_from, data, lambda: _compiled(header, data))
+    if "out_of_memory" in entry:
+        demand, bound = entry["out_of_memory"]
+        raise OutOfMemoryError(demand, bound, entry["message"], where=program.name)
+    if "message" in entry:
+        raise UnsupportedError(
+            f"the TPU compiler refuses this program: {entry['message']}",
+            where=program.name,
+            fix="use --lowering modelled, or --fidelity analytical",
+        )
+    return compilation(entry, version)
+
+
+def _compiled(header: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """What the compiler answers: a program, that it does not fit, or that it cannot be compiled; all are worth keeping."""
+    try:
+        return dict(json.loads(_child.request(header, data, timeout_s=TIMEOUT_S)))
+    except ChildFailedError as error:
+        message = str(error)
+    except ChildCrashedError as error:  # not kept: it may have been killed for want of the machine's memory
+        raise UnsupportedError(
+            f"the TPU compiler died, {error}", where="--lowering compiled", fix="use --lowering modelled"
+        ) from error
+    answer: dict[str, Any] = {"message": first_sentence(message)}
+    found = _OUT_OF_MEMORY.search(message) or _USED_OF.search(message)
+    if found is not None:
+        answer["out_of_memory"] = [
+            int(float(found["demand"]) * _SCALE[found["unit"]]),
+            int(float(found["bound"]) * _SCALE[found["bound_unit"]]),
+        ]
+    return answer

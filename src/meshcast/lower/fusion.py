@@ -64,9 +64,7 @@ class Rules:
     plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
 
 
-GPU = Rules(
-    consumers=FUSIBLE_CONSUMERS, joining=frozenset({OpKind.REDUCE, OpKind.GEMM}), plain_epilogues=True
-)
+GPU = Rules(consumers=FUSIBLE_CONSUMERS, joining=frozenset({OpKind.REDUCE, OpKind.GEMM}), plain_epilogues=True)
 TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False)
 
 

@@ -58,7 +58,12 @@ class _Merging:
 
     def _space(self, kernel: Kernel) -> int:
         """Elements a kernel runs over; 0 for one that never merges."""
-        if kernel.kind not in _MERGED_KINDS | self._hosts or kernel.updates or not kernel.writes or kernel.ops == ("copy",):
+        if (
+            kernel.kind not in _MERGED_KINDS | self._hosts
+            or kernel.updates
+            or not kernel.writes
+            or kernel.ops == ("copy",)
+        ):
             return 0
         if kernel.kind is KernelKind.REDUCTION:
             return math.prod(kernel.geometry.shape) if isinstance(kernel.geometry, Reduction) else 0

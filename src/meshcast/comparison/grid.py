@@ -28,6 +28,11 @@ Target = str | Path | Program
 Told = Callable[[str], AbstractContextManager[None]]
 
 
+def silent(_: str) -> AbstractContextManager[None]:
+    """Tells nobody what is asked for next."""
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """What is compared: every target on every device in every fidelity."""
@@ -62,6 +67,7 @@ def compare(
     fidelities: str | Sequence[str] = ALL,
     options: Options | None = None,
     folder: str | Path | None = None,
+    told: Told = silent,
     **overrides: object,
 ) -> Comparison:
     """Targets side by side: `compare("step.mlir", on=["tpu-v5p", "h200"], fidelities=["roofline", "analytical"])`.
@@ -72,6 +78,8 @@ def compare(
         fidelities: Their names likewise; `all` stands for every one there is.
         options: Settings that hold for all; `on` and `fidelity` are taken from above.
         folder: Where to keep answers, tables and plot; asked again, only what is new is worked out. None keeps nothing.
+        told: Called with every question before it is asked, "3 of 24: ..."; what it returns is a context that is
+            entered while the answer is worked out.
         **overrides: Single settings, by the field names of `Options`.
     """
     known = {option.name for option in fields(Options)} - {"on", "fidelity"}
@@ -82,7 +90,7 @@ def compare(
     listed = [targets] if isinstance(targets, (str, Path, Program)) else list(targets)
     grid = plan(listed, on=_names(on), fidelities=_names(fidelities), options=chosen)
     run_folder = RunFolder.opened(Path(folder)) if folder is not None else None
-    comparison = grid.comparison(list(answers(grid, run_folder)))
+    comparison = grid.comparison(list(answers(grid, run_folder, told)))
     if run_folder is not None:
         run_folder.write(comparison)
     return comparison
@@ -119,7 +127,7 @@ def plan(targets: Sequence[Target], *, on: Sequence[str], fidelities: Sequence[s
     )
 
 
-def answers(grid: Grid, folder: RunFolder | None = None, told: Told = lambda _: nullcontext()) -> Iterator[Cell]:
+def answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) -> Iterator[Cell]:
     """Every question's answer, coarse fidelities first: they take milliseconds, and an interrupted run has them all."""
     programs = _Programs(grid)
     asks = sorted(grid.asks, key=lambda ask: grid.fidelities.index(ask.fidelity))

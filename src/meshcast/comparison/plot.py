@@ -1,8 +1,8 @@
 """A comparison as one SVG picture: a panel of step times a target, and a matrix of how the fidelities agree.
 
-In a panel every device is a band, the fastest on top, and every fidelity a dot on a line of its own in the band, over a
-logarithmic axis: the same distance is the same ratio everywhere. Where dots of one colour do not follow those of
-another, the order of devices did not survive.
+In a panel every device is a band and every fidelity that answered anything a dot on a line of its own in the band, over a
+logarithmic axis: the same distance is the same ratio everywhere. Bands are in the order of the fidelity that knows most
+devices. Where dots of another colour do not follow it, that order did not survive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 
 from meshcast.comparison.cell import Cell
-from meshcast.comparison.comparison import Comparison
+from meshcast.comparison.comparison import Comparison, ladder_place
 from meshcast.comparison.tables import NO_TIME
 from meshcast.units import format_time
 
@@ -42,9 +42,9 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """Round times inside: 1, 2 and 5 times powers of ten, or the powers alone where those are many."""
+        """Round times inside, as many as can be read."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        for steps in ((1, 2, 5), (1, 3), (1,)):
+        for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
             # 10**-3 and friends are not exact; the nearest float to the decimal is.
             found = [t for p in powers for s in steps if self.low <= (t := float(f"{s}e{p}")) <= self.high]
             if len(found) <= MOST_TICKS:
@@ -54,15 +54,18 @@ class Axis:
 
 def comparison_svg(comparison: Comparison) -> str:
     """The picture, as a file that needs nothing else."""
-    colours = {f: COLOURS[index % len(COLOURS)] for index, f in enumerate(comparison.fidelities)}
+    shown = [f for f in comparison.fidelities if any(c.step_time_s for c in comparison.cells if c.ask.fidelity == f)]
+    colours = {f: COLOURS[index % len(COLOURS)] for index, f in enumerate(shown)}
     parts = [_legend(comparison, colours)]
     across = 2 if len(comparison.targets) > 1 else 1
     width = (WIDTH - 2 * MARGIN - (across - 1) * GUTTER) / across
-    height = _panel_height(comparison)
+    band = LINE * max(2, len(shown)) + BAND_PADDING
+    height = 76 + len(comparison.on) * band
     top = 66.0
     for index, target in enumerate(comparison.targets):
         left = MARGIN + (index % across) * (width + GUTTER)
-        parts += _panel(comparison, target, colours, left=left, top=top + (index // across) * height, width=width)
+        place = top + (index // across) * height
+        parts += _panel(comparison, target, colours, left=left, top=place, width=width, band=band)
     top += math.ceil(len(comparison.targets) / across) * height
     matrix, bottom = _matrix(comparison, top=top + 8)
     parts += matrix
@@ -76,25 +79,20 @@ def comparison_svg(comparison: Comparison) -> str:
 def _legend(comparison: Comparison, colours: dict[str, str]) -> str:
     parts = [_text(MARGIN, 26, "Step time by device and fidelity", size=16, bold=True)]
     left = float(MARGIN)
-    for fidelity in comparison.fidelities:
-        parts.append(_dot(left + 5, 46, colours[fidelity], title=fidelity))
-        parts.append(_text(left + 15, 50, fidelity))
+    for fidelity, colour in colours.items():
+        parts += [_dot(left + 5, 46, colour), _text(left + 15, 50, fidelity)]
         left += 38 + 6.6 * len(fidelity)
     if any(cell.status == "answered" and not cell.own for cell in comparison.cells):
         parts += [_dot(left + 5, 46, PALE, hollow=True), _text(left + 15, 50, "mostly another fidelity", colour=PALE)]
+    silent = [fidelity for fidelity in comparison.fidelities if fidelity not in colours]
+    if silent:
+        said = f"without an answer: {', '.join(silent)}"
+        parts.append(_text(WIDTH - MARGIN, 50, said, colour=PALE, anchor="end"))
     return "\n".join(parts)
 
 
-def _panel_height(comparison: Comparison) -> float:
-    return 30 + len(comparison.on) * _band(comparison) + 46
-
-
-def _band(comparison: Comparison) -> float:
-    return LINE * len(comparison.fidelities) + BAND_PADDING
-
-
 def _panel(
-    comparison: Comparison, target: str, colours: dict[str, str], *, left: float, top: float, width: float
+    comparison: Comparison, target: str, colours: dict[str, str], *, left: float, top: float, width: float, band: float
 ) -> Iterable[str]:
     """A target's devices, the fastest on top, those that cannot run at the bottom."""
     yield _text(left, top + 14, target, size=13, bold=True)
@@ -104,7 +102,7 @@ def _panel(
     # At least a factor of two across, so that a single time has an axis too.
     spread = max(1.12, math.sqrt(2 * low / high))
     axis = Axis(low=low / spread, high=high * spread, left=left + LABELS, right=left + width)
-    top, band = top + 24, _band(comparison)
+    top += 24
     bottom = top + len(comparison.on) * band
     for index in range(0, len(comparison.on), 2):
         yield f'<rect x="{left:.1f}" y="{top + index * band:.1f}" width="{width:.1f}" height="{band}" fill="{BAND}"/>'
@@ -113,7 +111,7 @@ def _panel(
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}" stroke="{GRID}"/>'
         yield _text(x, bottom + 15, format_time(tick), size=11, colour=PALE, anchor="middle")
     for index, on in enumerate(_by_speed(comparison, target)):
-        row = [comparison.cell(target, on, fidelity) for fidelity in comparison.fidelities]
+        row = [comparison.cell(target, on, fidelity) for fidelity in colours]
         yield from _device(on, row, axis, colours, left=left, top=top + index * band, band=band)
 
 
@@ -143,13 +141,11 @@ def _device(
 
 
 def _by_speed(comparison: Comparison, target: str) -> list[str]:
-    """Devices by the finest answer for each; those without one last, as they were asked for."""
-
-    def seconds(on: str) -> float:
-        finest = comparison.finest(target, on)
-        return math.inf if finest is None or finest.step_time_s is None else finest.step_time_s
-
-    return sorted(comparison.on, key=seconds)
+    """Devices by the fidelity that knows most of them, of several the finest; those it does not know come last."""
+    orders = [comparison.order(target, fidelity) for fidelity in sorted(comparison.fidelities, key=ladder_place)]
+    longest = max(reversed(orders), key=len, default=())
+    known = [on for on, _ in longest]
+    return known + [on for on in comparison.on if on not in known]
 
 
 def _matrix(comparison: Comparison, *, top: float) -> tuple[list[str], float]:

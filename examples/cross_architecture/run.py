@@ -63,7 +63,9 @@ def main() -> None:
     findings = "".join(f"- {sentence}\n" for sentence in findings_of(comparison))
     page = intro + findings + "\n" + comparison_page(comparison, plot=plot)
     (asked.docs / "cross-architecture.md").write_text(page, encoding="utf-8")
-    print(f"{comparison}\n\nwrote {asked.docs / 'cross-architecture.md'} and {asked.docs / plot}; run folder {asked.folder}")
+    print(
+        f"{comparison}\n\nwrote {asked.docs / 'cross-architecture.md'} and {asked.docs / plot}; run folder {asked.folder}"
+    )
 
 
 def findings_of(comparison: Comparison) -> list[str]:

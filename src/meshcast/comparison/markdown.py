@@ -11,7 +11,7 @@ from meshcast.comparison.tables import (
     missing_sections,
     order_sections,
     swap_sections,
-    time_section,
+    time_sections,
 )
 from meshcast.results.printer import Section
 
@@ -19,7 +19,7 @@ from meshcast.results.printer import Section
 def comparison_page(comparison: Comparison, *, plot: str | None = None, heading: int = 2) -> str:
     """The page: the plot, then every table; headings of the given level."""
     sections = [
-        *(time_section(comparison, target) for target in comparison.targets),
+        *(section for target in comparison.targets for section in time_sections(comparison, target)),
         *agreement_sections(comparison),
         *swap_sections(comparison),
         *order_sections(comparison),

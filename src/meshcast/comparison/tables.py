@@ -13,6 +13,7 @@ from meshcast.units import format_time
 SWAP_ROWS = 12
 NO_TIME = {"infeasible": "does not fit", "unsupported": "unsupported", "failed": "failed"}
 STAND_IN = "*"
+BESIDE = 3
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -33,7 +34,7 @@ def comparison_html(comparison: Comparison) -> str:
 def comparison_sections(comparison: Comparison) -> list[Section]:
     """What there is to say, the most important first."""
     return [
-        *(time_section(comparison, target) for target in comparison.targets),
+        *(section for target in comparison.targets for section in time_sections(comparison, target)),
         *fidelity_sections(comparison),
         *order_sections(comparison),
         *agreement_sections(comparison),
@@ -42,29 +43,42 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     ]
 
 
-def time_section(comparison: Comparison, target: str) -> Section:
-    """A target's step time by device and fidelity, each with its ratio to the fidelity's fastest device."""
-    heads = [part for fidelity in comparison.fidelities for part in (f">{fidelity}", ">to best")]
-    rows = []
-    for on in comparison.on:
-        cells = [comparison.cell(target, on, fidelity) for fidelity in comparison.fidelities]
-        rows.append((on, *(text for cell in cells for text in _time_and_ratio(comparison, cell))))
+def time_sections(comparison: Comparison, target: str) -> list[Section]:
+    """A target's step times by device and fidelity, and their ratios to each fidelity's fastest device.
+
+    Up to three fidelities have their ratios beside the times; more would not fit a terminal, and have two tables.
+    """
+    table = {on: [comparison.cell(target, on, fidelity) for fidelity in comparison.fidelities] for on in comparison.on}
+    heads = [f">{fidelity}" for fidelity in comparison.fidelities]
     answered = [c for c in comparison.cells if c.ask.target == target and c.status == "answered"]
     notes = sorted({f"{c.ask.fidelity} is mostly {c.answered_by}" for c in answered if not c.own})
-    return Section(
-        title=f"{target}: step time",
-        columns=columns("on", *heads),
-        rows=rows,
-        note=f"{STAND_IN} stood in for: " + ", ".join(notes) if notes else "",
-    )
+    note = f"{STAND_IN} stood in for: " + ", ".join(notes) if notes else ""
+    title = f"{target}: step time"
+    if len(heads) > BESIDE:
+        times = [(on, *map(_time, cells)) for on, cells in table.items()]
+        ratios = [(on, *(_to_best(comparison, cell) for cell in cells)) for on, cells in table.items()]
+        return [
+            Section(title=title, columns=columns("on", *heads), rows=times, note=note),
+            Section(title=f"{target}: times the fastest device", columns=columns("on", *heads), rows=ratios),
+        ]
+    both = [part for head in heads for part in (head, ">to best")]
+    rows = [
+        (on, *(part for cell in cells for part in (_time(cell), _to_best(comparison, cell))))
+        for on, cells in table.items()
+    ]
+    return [Section(title=title, columns=columns("on", *both), rows=rows, note=note)]
 
 
-def _time_and_ratio(comparison: Comparison, cell: Cell | None) -> tuple[str, str]:
+def _time(cell: Cell | None) -> str:
     if cell is None:
-        return "not run", ""
+        return "not run"
     if cell.step_time_s is None:
-        return NO_TIME[cell.status], ""
-    return format_time(cell.step_time_s) + ("" if cell.own else STAND_IN), ratio(comparison.ratio_to_best(cell))
+        return NO_TIME[cell.status]
+    return format_time(cell.step_time_s) + ("" if cell.own else STAND_IN)
+
+
+def _to_best(comparison: Comparison, cell: Cell | None) -> str:
+    return "" if cell is None else ratio(comparison.ratio_to_best(cell))
 
 
 def fidelity_sections(comparison: Comparison) -> list[Section]:

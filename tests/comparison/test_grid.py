@@ -7,7 +7,9 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -242,3 +244,18 @@ def test_settings_of_models_reach_them(tmp_path: Path) -> None:
     assert times[0] is not None
     assert times[1] is not None
     assert times[0] < times[1]
+
+
+def test_an_answer_of_another_fidelity_is_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `profiled` does for a program of which nothing was measured: the model stands in."""
+
+    def standing_in(program: meshcast.Program, options: Options) -> meshcast.Prediction:
+        return predict(program, replace(options, fidelity="roofline"))
+
+    monkeypatch.setattr(grid, "predict", standing_in)
+    found = meshcast.compare(TANH, on="h200,b200", fidelities=BOTH)
+    assert [(cell.ask.fidelity, cell.own) for cell in found.cells] == [("roofline", True), ("analytical", False)] * 2
+    assert found.agreements[0].cells == 0
+    # An estimator's name is not always that of its fidelity.
+    monkeypatch.setattr(grid, "load_estimator", lambda name: SimpleNamespace(fidelity="roofline"))
+    assert all(cell.own for cell in meshcast.compare(TANH, on="h200", fidelities=BOTH).cells)

@@ -167,9 +167,10 @@ def _asked(ask: Ask, program: Program, options: Options) -> Cell:
 
 def _is_own(fidelity: str, prediction: Prediction) -> bool:
     """Whether most of a prediction's time is the asked fidelity's; `auto` takes what comes."""
-    if fidelity in estimator_names():
-        fidelity = load_estimator(fidelity).fidelity
-    return not prediction.feasible or fidelity in ("auto", prediction.fidelity)
+    if not prediction.feasible or fidelity in ("auto", prediction.fidelity):
+        return True
+    # An estimator may be asked for by its name, and be one of several of its fidelity.
+    return fidelity in estimator_names() and load_estimator(fidelity).fidelity == prediction.fidelity
 
 
 class _Programs:

@@ -16,6 +16,7 @@ from meshcast import Comparison, compare
 from meshcast.cli.patience import patience
 from meshcast.comparison.agreement import Agreement
 from meshcast.comparison.markdown import comparison_page
+from meshcast.results.printer import percent
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "h200", "h100-sxm", "a100-sxm-80gb", "b200")
@@ -107,8 +108,8 @@ def _agreement(pair: Agreement) -> str:
     if pair.swaps:
         swap = pair.swaps[0]
         said += (
-            f" The plainest swap: on `{swap.target}` {swap.first} leads {swap.second} by {swap.leads[0]:.2f}x in {first} "
-            f"and trails by {swap.leads[1]:.2f}x in {second}."
+            f" The plainest swap: on `{swap.target}` {swap.first} leads {swap.second} by {percent(swap.leads[0] - 1)} in "
+            f"{first} and trails by {percent(swap.leads[1] - 1)} in {second}."
         )
     return said
 

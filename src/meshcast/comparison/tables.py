@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from meshcast.comparison.cell import Cell
 from meshcast.comparison.comparison import Comparison
-from meshcast.results.printer import Section, capped, columns, print_sections, sections_html, sections_text
+from meshcast.results.printer import Section, capped, columns, percent, print_sections, sections_html, sections_text
 from meshcast.units import format_time
 
 SWAP_ROWS = 12
@@ -161,14 +161,14 @@ def swap_sections(comparison: Comparison) -> list[Section]:
         (
             swap.target,
             f"{swap.first} < {swap.second}",
-            f"{swap.fidelities[0]} ({ratio(swap.leads[0])})",
-            f"{swap.fidelities[1]} ({ratio(swap.leads[1])})",
+            f"{swap.fidelities[0]}, by {percent(swap.leads[0] - 1)}",
+            f"{swap.fidelities[1]}, by {percent(swap.leads[1] - 1)}",
         )
         for swap in comparison.swaps
     ]
     if not rows:
         return []
-    heads = columns("~target", "faster < slower", "in, by", "but the other way in, by")
+    heads = columns("~target", "faster < slower", "in", "but the other way in")
     return [capped(Section(title="Devices that change places", columns=heads, rows=rows), SWAP_ROWS)]
 
 

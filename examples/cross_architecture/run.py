@@ -43,7 +43,9 @@ By hand, and with a run folder of your own:
 
 Ratios and orders are within one fidelity. A time with a star is mostly another fidelity's that stood in, and has no part in
 orders and correlations. Of a device that nobody measured, or whose compiler is not installed, finer fidelities say
-nothing: their absence is listed at the end, and no other fidelity is put in their place.
+nothing: their absence is listed at the end, and no other fidelity is put in their place. `compiled` on GPUs times the
+compiler's kernels by the best there is for each device: by measured kernels on the H200, by the model on the others; devices
+that are nearly equal may change places by that alone.
 
 ## What it shows
 

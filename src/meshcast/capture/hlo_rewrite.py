@@ -29,7 +29,7 @@ from meshcast.capture.hlo_lines import (
     successor,
     without_tiles,
 )
-from meshcast.capture.hlo_tpu import ARITHMETIC, exact_reduction, of_one_type, padded_view
+from meshcast.capture.hlo_tpu import OF_ONE_TYPE, exact_reduction, of_one_type, padded_view
 from meshcast.errors import InputError
 
 # The layout of these decides their speed: which operand dimension is contiguous, which reduction runs along rows.
@@ -80,7 +80,7 @@ class _Rewriter:
             "while": self._while,
         }
         if self._tiled:
-            self._rules |= dict.fromkeys(ARITHMETIC, lambda found: of_one_type(found, self._shape))
+            self._rules |= dict.fromkeys(OF_ONE_TYPE, lambda found: of_one_type(found, self._shape))
 
     def lines(self) -> list[str]:
         """The new lines."""
@@ -112,7 +112,7 @@ class _Rewriter:
             return False
         if opcode in self._rules or opcode in _LAYOUT_MATTERS or _ASYNC.search(line):
             return False
-        if self._tiled and opcode in ARITHMETIC:
+        if self._tiled and opcode in OF_ONE_TYPE:
             return False
         return "backend_config=" not in line and "replica_groups=mesh" not in line
 

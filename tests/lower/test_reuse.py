@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.lower.kernel import Kernel, KernelKind, LoopStep, Schedule
-from meshcast.lower.recency import NEVER, room, rounded_age, with_memory_traffic, with_recency
+from meshcast.lower.recency import NEVER, room, rounded_age, with_recency
 from meshcast.lower.reuse import with_reuse
 from meshcast.workload.graph import Tensor
 
@@ -75,12 +75,3 @@ def test_weights_outside_a_loop_stay_where_their_copy_hides() -> None:
     assert NEVER not in dict(weights_of(carried=0, weights=1))
     assert NEVER in dict(weights_of(carried=0, weights=5))
     assert NEVER not in dict(weights_of(carried=4, weights=5))
-
-
-def test_compiled_kernels_move_what_they_say() -> None:
-    body = Schedule(inputs=(0,), outputs=(1,), steps=(touch("turn", (0,), (1,)),))
-    loop = LoopStep(label="while", body=body, trips=2, reads=(2,), writes=(3,))
-    found = with_memory_traffic(Schedule(inputs=(2,), outputs=(3,), steps=(loop,)))
-    ((kernel, _),) = found.walk()
-    assert kernel.recency is not None
-    assert kernel.recency.reads == kernel.recency.kept == ((NEVER, MiB),)

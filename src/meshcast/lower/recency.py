@@ -36,20 +36,6 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
     return walk.aged(schedule)
 
 
-def with_memory_traffic(schedule: Schedule) -> Schedule:
-    """The schedule of a compiler that says itself what stays on chip: what kernels still move goes to and from memory."""
-    return replace(schedule, steps=tuple([_from_memory(step) for step in schedule.steps]))
-
-
-def _from_memory(step: Step) -> Step:
-    if isinstance(step, Kernel):
-        reads, kept = ((NEVER, step.read_bytes),), ((NEVER, step.written_bytes),)
-        return replace(step, recency=Recency(reads=reads, written=NEVER, kept=kept))
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_memory_traffic(step.body))
-    return replace(step, bodies=tuple([with_memory_traffic(body) for body in step.bodies]))
-
-
 def room(kernel: Kernel) -> int:
     """Bytes that must fit in together where a kernel is to find everything on chip: only loops write over what they read."""
     if kernel.matrix_flops or kernel.kind is KernelKind.TRANSPOSE:

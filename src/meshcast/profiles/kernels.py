@@ -33,7 +33,7 @@ _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
 LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed"})
 _SHAPED = frozenset(
-    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "recency"}
+    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "recency"}
 )  # written in a form of their own
 _PLAIN = tuple(f.name for f in fields(Kernel) if f.name not in LEFT_OUT | _SHAPED)
 _DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.default is not MISSING}
@@ -58,6 +58,8 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
         found["flags"] = sorted(kernel.flags)
     if kernel.ops:
         found["ops"] = list(kernel.ops)
+    if kernel.shape:
+        found["shape"] = list(kernel.shape)
     if kernel.geometry is not None:
         found["geometry"] = _geometry_to_json(kernel.geometry)
     if kernel.picked is not None:
@@ -92,6 +94,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
             updates=(0,) if rest.pop("updates", False) else (),
             flags=frozenset(rest.pop("flags", ())),
             ops=tuple(rest.pop("ops", ())),
+            shape=tuple(rest.pop("shape", ())),
             geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
             picked=_picked(rest.pop("picked")) if "picked" in rest else None,
             recency=_recency(rest.pop("recency")) if "recency" in rest else None,

@@ -87,6 +87,8 @@ def product_kernel(m: int, n: int, k: int, dtype: str, *, age: int = 0) -> Kerne
         operand_bytes=(lhs.bytes, rhs.bytes),
         geometry=geometry,
         elements=result.elements,
+        shape=result.shape,
+        ops=("stablehlo.dot_general",),
         recency=Recency(reads=((0, lhs.bytes), (age, rhs.bytes))) if age else None,
     )
 
@@ -130,4 +132,5 @@ def attention_kernel(shape: Attention) -> Kernel:
         operand_bytes=(query.bytes, key.bytes, key.bytes),
         geometry=shape,
         elements=result.elements,
+        shape=result.shape,
     )

@@ -242,7 +242,7 @@ def _in_order(block: BlockPlan, order: tuple[int, ...], lengths: Sequence[_Lengt
             last = max(last, start + lengths[index].last)
     done = copies.finished(compute)
     if done > compute:
-        compute = last = done
+        compute, last = done, max(last, done)
     return _Placed(_Length(max(compute, communication), last, copies.unused), order, starts, ends)
 
 

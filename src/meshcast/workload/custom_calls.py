@@ -160,7 +160,11 @@ def _declaration(reading: OpReading) -> Mapping[str, Any] | None:
     """What the op's own `meshcast.cost` says, with unknown keys refused."""
     attributes = reading.op.attributes
     declared: Mapping[str, Any] | None = None
-    if _DECLARATION in attributes:
+    if _DECLARATION in attributes and isinstance(
+        attributes[_DECLARATION], ir.StringAttr
+    ):  # through XLA's text and back
+        declared = parse_object(text(reading.op, _DECLARATION))
+    elif _DECLARATION in attributes:
         if not isinstance(attributes[_DECLARATION], ir.DictAttr):
             raise InputError(
                 f"the {_DECLARATION} of custom call {text(reading.op, 'call_target_name')!r} is no dictionary",

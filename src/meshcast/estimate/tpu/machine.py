@@ -100,8 +100,15 @@ class Machine:
         """Where a kernel's bytes lie: what was touched, or will be read, within VMEM's reach never leaves it.
 
         An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
-        was just touched.
+        was just touched. A compiler that has placed every value is believed.
         """
+        if kernel.on_chip_bytes is not None:
+            return Traffic(
+                read=kernel.read_bytes + kernel.on_chip_bytes,
+                written=kernel.written_bytes,
+                hbm_read=kernel.read_bytes,
+                hbm_written=kernel.written_bytes,
+            )
         recency = kernel.recency or Recency()
         return Traffic(
             read=kernel.read_bytes,

@@ -13,29 +13,21 @@ between grid steps. One query per sequence sees all S keys, read once.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
-from meshcast.capture.jax_function import capture
-from meshcast.capture.user_code import keep_off_accelerators
 from meshcast.errors import UnsupportedError
 from meshcast.validate.ops.elementwise import kv_pages
+from meshcast.validate.ops.pallas import DEFAULT_BLOCK, bytes_of, declaring, lowered
 from meshcast.validate.ops.rows import OpRow
 from meshcast.validate.ops.stablehlo_text import ModuleText, Value
-from meshcast.workload.graph import DTYPE_BITS
 from meshcast.workload.rules.attention import FORWARD_VECTOR_FLOPS
 
-DEFAULT_BLOCK = 512
 RAGGED_PAGE = 128  # rows of such calls do not say the size of a page; its bytes do not depend on it
-# What JAX calls a device of each generation: Mosaic's lowering asks for it.
-DEVICE_KINDS = {"v4": "TPU v4", "v5e": "TPU v5 lite", "v5p": "TPU v5", "v6e": "TPU v6 lite", "tpu7x": "TPU7x"}
 _BLOCK = re.compile(r"\bblock (\d+)")
 _PAGES_AT_ONCE = re.compile(r"ppcb(\d+)")
 _PROGRAMS = re.compile(r"averaged over (\d+) programs of")  # each of which takes its share of the batch
-_TILES = re.compile(r"bm=(?:bk=bn=)?(\d+)(?: bk=(?:bn=)?(\d+))?")
 
 
 def dense_decode_text(row: OpRow) -> str:
@@ -69,7 +61,7 @@ def flash_text(row: OpRow) -> str:
     count = length // block
     scores = batch * heads * block**2 * count * (count + 1) // 2
     fetched = batch * heads * _fetches(count) * block * head
-    moved = _bytes(row.element, 2 * batch * heads * length * head + 2 * fetched)
+    moved = bytes_of(row.element, 2 * batch * heads * length * head + 2 * fetched)
 
     def call(jax: Any, q: Any, k: Any, v: Any) -> Any:
         from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes, flash_attention
@@ -78,7 +70,7 @@ def flash_text(row: OpRow) -> str:
         return flash_attention(q, k, v, causal=True, block_sizes=sizes)
 
     shape = (batch, heads, length, head)
-    return _lowered(row, call, [(shape, row.element)] * 3, declared=_work(row, scores, head, moved))
+    return lowered(row, call, [(shape, row.element)] * 3, declared=_work(row, scores, head, moved))
 
 
 def _fetches(count: int) -> int:
@@ -97,7 +89,7 @@ def paged_decode_text(row: OpRow) -> str:
     if per_sequence % together:
         raise UnsupportedError(f"{per_sequence} pages are no whole number of blocks of {together}", where=row.id)
     query = "f32" if "q f32" in row.notes else row.element
-    moved = _bytes(row.element, 2 * math.prod(pages)) + _bytes(query, 2 * batch * heads * head)
+    moved = bytes_of(row.element, 2 * math.prod(pages)) + bytes_of(query, 2 * batch * heads * head)
 
     def call(jax: Any, q: Any, k: Any, v: Any, lengths: Any, table: Any) -> Any:
         from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
@@ -106,7 +98,7 @@ def paged_decode_text(row: OpRow) -> str:
 
     arguments = [((batch, heads, head), query), (pages, row.element), (pages, row.element)]
     arguments += [((batch,), "i32"), ((batch, per_sequence), "i32")]
-    return _lowered(row, call, arguments, declared=_work(row, batch * heads * length, head, moved))
+    return lowered(row, call, arguments, declared=_work(row, batch * heads * length, head, moved))
 
 
 def ragged_text(row: OpRow) -> str:
@@ -117,7 +109,7 @@ def ragged_text(row: OpRow) -> str:
     per_sequence = -(-length // RAGGED_PAGE)
     pairs = length * (length + 1) // 2 if prefill else length
     cache = (batch * per_sequence, RAGGED_PAGE, 2 * kv_heads, head)
-    moved = _bytes(row.element, 2 * tokens * heads * head + 2 * batch * length * kv_heads * head)
+    moved = bytes_of(row.element, 2 * tokens * heads * head + 2 * batch * length * kv_heads * head)
     declared = _work(row, batch * heads * pairs, head, moved)
 
     def call(jax: Any, q: Any, new: Any, kept: Any, angles: Any, at: Any, lengths: Any, table: Any, ends: Any) -> Any:
@@ -135,7 +127,7 @@ def ragged_text(row: OpRow) -> str:
         fresh = jnp.stack([turned(keys), values], axis=2).reshape(new.shape)
         kept = kept.reshape(-1, *kept.shape[2:]).at[at].set(fresh).reshape(kept.shape)
         sequences = jnp.full((1,), batch, jnp.int32)
-        with _declared(declared):
+        with declaring(declared):
             made = ragged_paged_attention(
                 turned(q), kept, lengths, table, ends, sequences,
                 sm_scale=1 / math.sqrt(head), num_kv_pages_per_block=min(8, per_sequence), num_queries_per_block=32,
@@ -147,26 +139,7 @@ def ragged_text(row: OpRow) -> str:
         ((tokens, head // 2), "f32"), ((tokens,), "i32"), ((batch,), "i32"), ((batch, per_sequence), "i32"),
         ((batch + 1,), "i32"),
     ]  # fmt: skip
-    return _lowered(row, call, arguments, donated=(2,))
-
-
-def pallas_matmul_text(row: OpRow) -> str:
-    """JAX's Pallas product in tiles: an operand is read once for every tile along the other one."""
-    rows, columns, depth = (row.number(name) for name in "MNK")
-    found = _TILES.search(row.notes)
-    tile = int(found[1]) if found else DEFAULT_BLOCK
-    across = int((found and found[2]) or tile)
-    if rows % tile or columns % across or depth % across:
-        raise UnsupportedError(f"tiles of {tile}x{across}x{across} do not divide the product", where=row.id)
-    elements = rows * depth * (columns // across) + depth * columns * (rows // tile) + rows * columns
-    declared = {"flops": 2 * rows * columns * depth, "bytes": _bytes(row.element, elements), "dtype": row.element}
-
-    def call(jax: Any, x: Any, w: Any) -> Any:
-        from jax.experimental.pallas.ops.tpu.matmul import matmul
-
-        return matmul(x, w, block_shape=(tile, across), block_k=across)
-
-    return _lowered(row, call, [((rows, depth), row.element), ((depth, columns), row.element)], declared=declared)
+    return lowered(row, call, arguments, donated=(2,))
 
 
 def _sizes(row: OpRow) -> tuple[int, int, int, int, int]:
@@ -190,45 +163,3 @@ def _work(row: OpRow, scores: int, head: int, moved: int) -> dict[str, Any]:
         "bytes": moved,
         "dtype": row.element,
     }
-
-
-def _bytes(dtype: str, elements: int) -> int:
-    return elements * DTYPE_BITS[dtype] // 8
-
-
-def _declared(work: dict[str, Any]) -> Any:
-    from jax.experimental.xla_metadata import set_xla_metadata
-
-    return set_xla_metadata(**{"meshcast.cost": json.dumps(work)})
-
-
-def _lowered(
-    row: OpRow,
-    call: Callable[..., Any],
-    arguments: list[tuple[tuple[int, ...], str]],
-    *,
-    declared: dict[str, Any] | None = None,
-    donated: tuple[int, ...] = (),
-) -> str:
-    """The text that JAX makes of a call for a TPU; no device is needed."""
-    keep_off_accelerators()
-    import jax
-
-    if row.generation not in DEVICE_KINDS:
-        raise UnsupportedError(f"JAX has no name for chip {row.chip!r}", where=row.id)
-    names = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "i32": "int32", "i8": "int8"}
-    for _, dtype in arguments:
-        if dtype not in names:
-            raise UnsupportedError(f"no Pallas kernel is called with {dtype} here", where=row.id)
-    shapes = [jax.ShapeDtypeStruct(shape, names[dtype]) for shape, dtype in arguments]
-
-    def whole(*values: Any) -> Any:
-        if declared is None:
-            return call(jax, *values)
-        with _declared(declared):
-            return call(jax, *values)
-
-    kind = jax.sharding.AbstractDevice(device_kind=DEVICE_KINDS[row.generation], num_cores=1, platform="tpu")
-    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=kind)):
-        program = capture(whole, *shapes, name=row.op, platform="tpu", options={"donate_argnums": donated})
-    return program.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from meshcast.capture.files import from_bytes
 from meshcast.errors import InputError
 from meshcast.estimate.scalesim_tpu import FALLBACK, published_model
 from meshcast.hardware import resolve
-from meshcast.pipeline import Options, chosen_estimators, predict
+from meshcast.lower.kernel import LoopStep
+from meshcast.pipeline import Options, Run, chosen_estimators, prepare
 from meshcast.validate.ops import elementwise
 from meshcast.validate.ops.programs import OpProgram, family, op_program
 from meshcast.validate.ops.rows import OpRow
@@ -105,17 +106,30 @@ def _program(row: OpRow) -> OpProgram | str:
 def _timed(program: OpProgram, options: Options) -> _Timed:
     try:
         captured = from_bytes(program.text.encode(), name=program.name, where=program.name)
-        prediction = predict(captured, options, on=program.device, clocks="burst")  # short runs
+        run = prepare(captured, replace(options, on=program.device, clocks="burst"))  # short runs
+        prediction = run.predict()
     except Exception as error:  # named in the row like any other failure
         return _Timed(why=why_failed(error))
     reason = why_untimed(prediction)
     if reason or not prediction.step_time_s:
         return _Timed(why=reason)
-    scale = 1e6 / program.steps
-    low, high = prediction.interval_s or (prediction.step_time_s, prediction.step_time_s)
-    return _Timed(
-        predicted=prediction.step_time_s * scale, low=low * scale, high=high * scale, kernels=prediction.kernels
+    seconds = prediction.step_time_s
+    low, high = prediction.interval_s or (seconds, seconds)
+    scale = 1e6 / program.steps * (_looped(run) / seconds if program.slope else 1.0)
+    return _Timed(predicted=seconds * scale, low=low * scale, high=high * scale, kernels=prediction.kernels)
+
+
+def _looped(run: Run) -> float:
+    """Seconds in the program's own loops: what twice their trips would add; all of it where the compiler left none.
+
+    Of a loop of n steps, `(T(2 n) - T(n)) / n` is a step's slope, as it was measured.
+    """
+    schedule = run.lowered.schedule
+    steps = tuple(
+        replace(step, trips=2 * step.trips) if isinstance(step, LoopStep) else step for step in schedule.steps
     )
+    longer = replace(run, lowered=replace(run.lowered, schedule=replace(schedule, steps=steps)))
+    return longer.timeline.duration - run.timeline.duration or run.timeline.duration
 
 
 def _result(row: OpRow, program: OpProgram | None, timed: _Timed) -> OpResult:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from meshcast.errors import UnsupportedError, nearest
 from meshcast.hardware import resolve
-from meshcast.validate.ops import attention, communication, elementwise, products
-from meshcast.validate.ops.rows import OpRow, device_of
+from meshcast.validate.ops import attention, communication, elementwise, pallas, products
+from meshcast.validate.ops.rows import SLOPE, OpRow, device_of
 from meshcast.validate.ops.stablehlo_text import ModuleText
 from meshcast.workload.graph import DTYPE_BITS
 
@@ -23,6 +23,7 @@ class OpProgram:
     text: str
     device: str
     steps: int = 1
+    slope: bool = False  # measured is what a further step adds, without what comes before and after the loop
 
 
 def op_program(row: OpRow) -> OpProgram:
@@ -44,7 +45,7 @@ def op_program(row: OpRow) -> OpProgram:
     build, in_loop = known
     text = build(row)
     name = f"{row.op} {row.text} {row.dtype}"
-    return OpProgram(name=name, text=text, device=device, steps=in_loop(row))
+    return OpProgram(name=name, text=text, device=device, steps=in_loop(row), slope=row.method == SLOPE)
 
 
 def family(op: str) -> str:
@@ -73,19 +74,6 @@ def _prefetch_text(row: OpRow) -> str:
     return m.finish(m.op(text, x.shape, x.dtype))
 
 
-def _page_reads_text(row: OpRow) -> str:
-    """A hand-written kernel that copies every page into on-chip memory and adds the pages up."""
-    shape = elementwise.kv_pages(row)
-    m = ModuleText("page_reads")
-    keys, values = (m.argument(shape, row.element) for _ in range(2))
-    size = 2 * shape[0] * shape[1] * shape[2] * shape[3] * DTYPE_BITS[row.element] // 8
-    text = (
-        f"stablehlo.custom_call @page_reads({keys.name}, {values.name}) {{meshcast.cost = {{bytes = {size} : i64, "
-        f'vector_flops = {size // 2} : i64, dtype = "f32"}}}} : ({keys.type}, {values.type}) -> tensor<f32>'
-    )
-    return m.finish(m.op(text, (), "f32"))
-
-
 def _unstated(row: OpRow) -> str:
     raise UnsupportedError(
         f"the shape {row.text!r} gives bytes, not the dimensions that its program needs", where=row.id
@@ -108,13 +96,13 @@ _KINDS: Mapping[str, tuple[Builder, Callable[[OpRow], int]]] = {
     **dict.fromkeys(elementwise.REDUCTIONS, (elementwise.reduction_text, _chained)),
     **dict.fromkeys(("copy_scale", "triad"), (elementwise.stream_text, _chained)),
     **dict.fromkeys(("gather", "gather_seq"), (elementwise.gather_text, _chained)),
-    "gather_dma": (_page_reads_text, _once),
+    "gather_dma": (pallas.page_reads_text, _once),
     "copy_hbm_to_cmem": (_prefetch_text, _once),
     **dict.fromkeys(("matmul", "gemm", "dot"), (products.matmul_text, _chained)),
     "mlp_fused": (products.mlp_text, _once),
     "dot_1d_reduce": (products.dot_text, _once),
     "convolution": (products.convolution_text, _once),
-    "matmul_pallas": (attention.pallas_matmul_text, _once),
+    "matmul_pallas": (pallas.pallas_matmul_text, _once),
     "attention_prefill_flash": (attention.flash_text, _once),
     "attention_decode_paged": (attention.paged_decode_text, _once),
     "attention_decode_dense_xla": (attention.dense_decode_text, _chained),

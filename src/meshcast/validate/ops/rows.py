@@ -21,16 +21,16 @@ from meshcast.hardware.registry import device_names
 
 COLUMNS = ("chip", "op", "dtype", "shape", "time_us")
 UNGRADED = "-"
+DEVICE_TIME, SLOPE = "device time", "chain, slope"
 # What is measured beside the op itself, or left out of it, by what the notes say; the first that fits.
 METHODS = (
     ("weights prefetched", re.compile(r"weights? prefetched")),
     ("whole program", re.compile(r"whole jit program")),
-    ("device time", re.compile(r"XProf|profiler device time|trace device time")),
+    (DEVICE_TIME, re.compile(r"XProf|profiler device time|trace device time")),
     ("chain, host wall", re.compile(r"chain \d+ wall|wall median of chain|chain of \d+|\d+-op chain|per hop")),
     ("host wall", re.compile(r"host[- ]wall|timeit", re.IGNORECASE)),
-    ("chain, slope", re.compile(r"slope")),
+    (SLOPE, re.compile(r"slope")),
 )
-DEVICE_TIME = "device time"
 _GRADE = re.compile(r"trust=(\w)")
 _CHAIN = re.compile(r"chain (?:of )?(\d+)(?: vs (\d+))?|(\d+)-op chain")
 _DTYPES = {

@@ -26,7 +26,7 @@ from meshcast.profiles.halves import is_fitted
 
 TABLE = Path("data/tpu/products.jsonl.gz")
 FITTED = (
-    "array_loss", "result_cycles", "narrow_cycles", "widening_cycles", "fused_cycles", "pack_cycles", "depthwise_cycles",
+    "array_loss", "result_cycles", "narrow_cycles", "widening_cycles", "fused_cycles", "depthwise_cycles",
 )  # fmt: skip
 LEAST_CYCLES = 30_000  # shorter products are mostly the compiler's fixed cost, several times that of published times
 DEVICES = ("tpu-v5e", "tpu-v5p", "tpu-v6e")

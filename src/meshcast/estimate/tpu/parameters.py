@@ -42,7 +42,7 @@ class Parameters:
     fused_cycles: float = about("one arithmetic op that is fused into a product, on one vector, of one ALU", 0.4)
     pack_cycles: float = about(
         "gathering one vector of windows where channels are too few to fill sublanes; half where the batch fills lanes",
-        6.0,
+        3.0,
     )
     depthwise_cycles: float = about("one vector of multiply-adds of a depthwise convolution", 2.3)
     call_share: float = about("share of the arrays that a hand-written kernel's products fill", 0.5)

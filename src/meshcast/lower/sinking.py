@@ -13,6 +13,7 @@ from dataclasses import replace
 from meshcast.lower.kernel import Kernel, LoopStep, Step
 from meshcast.workload.graph import Op, OpKind
 
+SCALAR_BYTES = 16
 _SPREAD = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.iota"})
 
 
@@ -58,7 +59,7 @@ def without_allocations(steps: Sequence[Step], kept: Set[int]) -> list[Step]:
             isinstance(step, Kernel)
             and step.ops
             and _SPREAD.issuperset(step.ops)
-            and "stablehlo.constant" in step.ops
+            and step.read_bytes <= SCALAR_BYTES
             and read.isdisjoint(step.writes)
         )
     ]

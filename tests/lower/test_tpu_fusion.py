@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.lower.kernel import KernelKind
-from tests.lower.programs import kernels, lower_function, spec
+from tests.lower.programs import kernels, loops, lower_function, spec
 
 TPU = "xla-tpu"
 
@@ -84,3 +84,23 @@ def test_an_exponential_is_computed_once() -> None:
     found = kernels(lower_function(step, spec(1024, 1024), spec(1024, 64), backend=TPU))
     assert sum(kernel.transcendentals for kernel in found) == 1024 * 1024
     assert any(len(kernel.writes) == 2 and kernel.kind is KernelKind.REDUCTION for kernel in found)
+
+
+def test_a_mask_that_a_loop_only_reads_is_made_inside() -> None:
+    """The loop's kernels read the row that the mask is spread from, not the mask."""
+
+    def step(x, row):  # type: ignore[no-untyped-def]
+        mask = jnp.broadcast_to(row, (1024, 1024))
+        return jax.lax.fori_loop(0, 8, lambda i, y: jnp.sin(y) + mask, x)
+
+    (loop,) = loops(lower_function(step, spec(1024, 1024), spec(1024), backend=TPU))
+    assert sum(kernel.read_bytes for kernel, _ in loop.body.walk()) < 1.1 * 4 * 1024 * 1024
+
+
+def test_a_buffer_that_a_loop_fills_is_not_cleared() -> None:
+    def step(x):  # type: ignore[no-untyped-def]
+        return jax.lax.scan(lambda y, _: (jnp.sin(y), y), x, None, length=16)[1]
+
+    lowered = lower_function(step, spec(1024, 1024), backend=TPU)
+    assert loops(lowered)
+    assert not [kernel for kernel in kernels(lowered) if kernel.written_bytes > 2**20]

@@ -20,7 +20,7 @@ Fidelity = Annotated[
     str,
     typer.Option(
         "--fidelity",
-        help="roofline, analytical (GPUs), profiled (measured kernels), compiled (XLA's own kernels for CUDA GPUs), or "
+        help="roofline, analytical (GPUs, TPUs), profiled (measured kernels), compiled (XLA's own kernels for CUDA GPUs), or "
         "auto: the best there is.",
     ),
 ]

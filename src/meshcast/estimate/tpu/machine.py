@@ -117,9 +117,16 @@ class Machine:
             hbm_written=sum(size for age, size in recency.kept if age > self.kept_bytes),
         )
 
+    @cached_property
+    def bandwidth(self) -> float:
+        """Bytes per second that copies reach."""
+        p = self.parameters
+        share = p.hbm_share * (p.megacore_share if self.device.cores > 1 else 1.0)
+        return share * self.device.memory_bandwidth
+
     def memory(self, hbm: float) -> float:
         """Seconds that bytes of the memory take."""
-        return hbm / (self.parameters.hbm_share * self.device.memory_bandwidth)
+        return hbm / self.bandwidth
 
     def vectors(self, cycles: float, elements: float) -> float:
         """Seconds of `cycles` on each vector of 32-bit elements."""
@@ -175,9 +182,7 @@ class Machine:
             told = (
                 Term("bytes from and to memory", "B", traffic.hbm, "B"),
                 Term("bytes kept in VMEM", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),
-                Term(
-                    "bandwidth that copies reach", "W", self.parameters.hbm_share * self.device.memory_bandwidth, "B/s"
-                ),
+                Term("bandwidth that copies reach", "W", self.bandwidth, "B/s"),
                 Term("copies", "mem = B/W", memory, "s"),
                 *terms,
                 *engines,

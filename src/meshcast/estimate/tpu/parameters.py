@@ -26,6 +26,7 @@ class Parameters:
         "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 3000.0
     )
     hbm_share: float = about("share of the memory's bandwidth that copies reach", 0.76)
+    megacore_share: float = about("what is left of it where two cores share a memory and a kernel (v4, v5p)", 0.8)
     vmem_share: float = about("share of VMEM that holds values between kernels; the rest is the kernels' windows", 0.6)
     block_bytes: float = about("VMEM that one product's blocks may take: XLA:TPU's limit, 16 MiB", 16777216.0)
     window_bytes: float = about("bytes per core that one step of a product's pipeline moves: steps overlap", 2.5e6)

@@ -161,13 +161,16 @@ def _declaration(reading: OpReading) -> Mapping[str, Any] | None:
     attributes = reading.op.attributes
     declared: Mapping[str, Any] | None = None
     if _DECLARATION in attributes:
-        if not isinstance(attributes[_DECLARATION], ir.DictAttr):
+        if isinstance(attributes[_DECLARATION], ir.DictAttr):
+            declared = dictionary(attributes[_DECLARATION])
+        elif isinstance(attributes[_DECLARATION], ir.StringAttr):  # a frontend attribute that came through XLA
+            declared = parse_object(ir.StringAttr(attributes[_DECLARATION]).value)
+        else:
             raise InputError(
                 f"the {_DECLARATION} of custom call {text(reading.op, 'call_target_name')!r} is no dictionary",
                 where=reading.location or None,
                 fix="write it as {flops = 1.0e12 : f64, bytes = 4096 : i64}",
             )
-        declared = dictionary(attributes[_DECLARATION])
     elif "mhlo.frontend_attributes" in attributes:
         noted = dictionary(attributes["mhlo.frontend_attributes"])
         if _DECLARATION in noted:
@@ -187,9 +190,13 @@ def _kernel(reading: OpReading) -> Cost:
     estimate = next(_estimates(config), None)
     if not estimate:
         raise _unknown(reading, text(reading.op, "call_target_name"), "the kernel carries no cost_estimate")
-    declared = {"flops": estimate.get("flops", 0), "transcendentals": estimate.get("transcendentals", 0)}
-    if estimate.get("bytes_accessed"):
-        declared["bytes"] = estimate["bytes_accessed"]
+    # XLA writes its 64-bit numbers back as texts.
+    said = {
+        key: int(value) if isinstance(value, str) and value.isdecimal() else value for key, value in estimate.items()
+    }
+    declared = {"flops": said.get("flops", 0), "transcendentals": said.get("transcendentals", 0)}
+    if said.get("bytes_accessed"):
+        declared["bytes"] = said["bytes_accessed"]
     cost = declared_cost(reading, declared)
     return with_geometry(reading, cost) if text(reading.op, "call_target_name") == _PALLAS_TPU else cost
 

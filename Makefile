@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PLUGIN := $(VENV)/sample-plugin
 
-.PHONY: demo test setup lint bench lock clean test-all-pythons
+.PHONY: demo test setup lint bench cross-architecture lock clean test-all-pythons
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --mesh fsdp=8,tensor=8 --set batch=64 --set seq=4096
@@ -29,12 +29,16 @@ $(VENV)/.test-ready: $(VENV)/.ready requirements-test.lock $(wildcard tests/plug
 	@touch $@
 
 lint: $(VENV)/.test-ready
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
 	$(BIN)/mypy
 
 bench: setup
 	$(BIN)/python benchmarks/bench.py
+
+# Six programs on seven devices in every fidelity that is installed; writes docs/cross-architecture.md again.
+cross-architecture: setup
+	$(BIN)/python examples/cross_architecture/run.py
 
 # The lock files name exact versions for every supported Python; `make lock` needs uv.
 lock:

@@ -14,7 +14,7 @@ RANKS = {
     for rank, names in enumerate(
         [
             ("version", "errors", "display"),
-            ("units", "mesh", "child", "cache"),
+            ("units", "mesh", "child", "cache", "ranks"),
             ("hardware", "models"),
             ("capture",),
             ("partition",),
@@ -27,7 +27,7 @@ RANKS = {
             ("levers", "options", "feasibility"),
             ("run",),
             ("pipeline",),
-            ("validate", "calibrate"),
+            ("validate", "calibrate", "comparison"),
             ("cli",),
         ]
     )
@@ -40,6 +40,10 @@ SAME_RANK_STRANGERS = {
     ("models", "hardware"),
     ("validate", "calibrate"),
     ("calibrate", "validate"),
+    ("comparison", "validate"),
+    ("validate", "comparison"),
+    ("comparison", "calibrate"),
+    ("calibrate", "comparison"),
 }
 
 

@@ -4,8 +4,8 @@
     print(meshcast.predict("step.mlir", on="h200"))
 
 The stages can be called one by one: `load` or `capture_function`, `partition_program`, `read_workload`,
-`lower_workload`, `prepare`, `predict`. No name here is also a package's: importing a submodule would put the package in
-its place.
+`lower_workload`, `prepare`, `predict`; `compare` puts targets, devices and fidelities side by side. No name here is also
+a package's: importing a submodule would put the package in its place.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from meshcast.capture import Program as Program
     from meshcast.capture import capture as capture_function  # noqa: F401
     from meshcast.capture import load as load
+    from meshcast.comparison import Comparison as Comparison
+    from meshcast.comparison import compare as compare
     from meshcast.errors import MeshcastError as MeshcastError
     from meshcast.lower import lower as lower_workload  # noqa: F401
     from meshcast.mesh import Mesh as Mesh
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 # Where each name lives: loaded on first use, because `import meshcast` must not pay for jaxlib.
 _EXPORTS = {
+    "Comparison": ("meshcast.comparison", "Comparison"),
     "MeshcastError": ("meshcast.errors", "MeshcastError"),
     "Mesh": ("meshcast.mesh", "Mesh"),
     "Options": ("meshcast.pipeline", "Options"),
@@ -43,6 +46,7 @@ _EXPORTS = {
     "Run": ("meshcast.pipeline", "Run"),
     "Workload": ("meshcast.workload", "Workload"),
     "capture_function": ("meshcast.capture", "capture"),
+    "compare": ("meshcast.comparison", "compare"),
     "load": ("meshcast.capture", "load"),
     "lower_workload": ("meshcast.lower", "lower"),
     "partition_program": ("meshcast.partition", "partition"),

@@ -58,10 +58,12 @@ def predict(target: str | Path | Program, options: Options | None = None, **over
     return replace(prediction, seconds=time.perf_counter() - started)
 
 
-def prepare(target: str | Path | Program, options: Options) -> Run:
-    """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
-    cluster = resolve(options.on)
-    estimators, told = chosen_estimators(options, cluster.device)
+def check_settings(options: Options) -> None:
+    """Refuses what no program and no device could be predicted with: clocks, network and host.
+
+    Raises:
+        UsageError: One is not among the values it may have.
+    """
     if options.clocks not in get_args(Clocks):
         raise UsageError(f"no clocks {options.clocks!r}", where="--clocks", fix="one of " + ", ".join(get_args(Clocks)))
     if options.network not in NETWORKS:
@@ -70,6 +72,13 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
         )
     if options.host not in get_args(Host):
         raise UsageError(f"no host setting {options.host!r}", where="--host", fix="one of " + ", ".join(get_args(Host)))
+
+
+def prepare(target: str | Path | Program, options: Options) -> Run:
+    """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
+    cluster = resolve(options.on)
+    estimators, told = chosen_estimators(options, cluster.device)
+    check_settings(options)
     lowered = lowered_program(target, options, cluster.device)
     devices, notes = _device_count(lowered.workload, options.devices)
     return Run(
@@ -143,12 +152,21 @@ def captured(
     target: str | Path | Program, options: Options, device: Device
 ) -> tuple[Program, Mapping[str, int] | None]:
     """The program of a target, lowered for the device's platform, and the mesh sizes that are still to be overridden."""
-    platform = {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")
     program = load(
         target,
-        CaptureOptions(platform=platform, dims=options.dims, mesh=options.mesh, settings=options.settings),
+        CaptureOptions(platform=platform_of(device), dims=options.dims, mesh=options.mesh, settings=options.settings),
     )
     return program, options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
+
+
+def platform_of(device: Device) -> str:
+    """What JAX calls the platform of a device: programs that are captured from functions are lowered for it."""
+    return {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")
+
+
+def fidelity_names() -> tuple[str, ...]:
+    """Every fidelity that can be asked for by its own name."""
+    return tuple(dict.fromkeys(("compiled", *estimator_names())))  # `compiled` may be an estimator too
 
 
 def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
@@ -159,7 +177,7 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         UnsupportedError: Measured kernels are asked for, and there are none of the device.
     """
     fidelity = options.fidelity
-    known = ("auto", *estimator_names())
+    known = ("auto", *fidelity_names())
     if fidelity not in known:
         raise UsageError(f"no fidelity {fidelity!r}", where="--fidelity", fix=nearest(fidelity, known))
     if fidelity == "compiled" and options.lowering == "modelled":

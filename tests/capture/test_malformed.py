@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -168,10 +167,11 @@ except InputError as error:
     assert "larger than" in str(error)
 else:
     raise AssertionError("read")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_maxrss, used.ru_utime + used.ru_stime)
 """
-    started = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 2_000_000
-    assert time.monotonic() - started < 15
+    kilobytes, processor_seconds = map(float, done.stdout.split())
+    assert kilobytes < 2_000_000
+    assert processor_seconds < 30

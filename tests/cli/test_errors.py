@@ -8,52 +8,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 from meshcast.capture import mlir
 from meshcast.capture.files import SIZE_LIMIT_VARIABLE
-from meshcast.cli.app import run
+from tests.cli.conftest import Meshcast
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TANH = (FIXTURES / "tanh.mlir").read_text()
 SHARDED = (FIXTURES / "sharded.mlir").read_text()
 UNKNOWN_LOOP = (FIXTURES / "unknown_loop.mlir").read_text()
-
-
-class Answer(NamedTuple):
-    """What the command said."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Meshcast = Callable[..., Answer]
-
-
-@pytest.fixture
-def meshcast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Meshcast:
-    """The command, run in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["meshcast", *map(str, arguments)])
-        code = 0
-        try:
-            run()
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Answer(code, out, err)
-
-    return call
 
 
 def _write(name: str, data: bytes | str) -> str:

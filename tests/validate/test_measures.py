@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from meshcast.validate.measures import mean_ranks, measure, measure_groups, spearman
+from meshcast.validate.measures import measure, measure_groups
 
 
 def test_measures_by_hand() -> None:
@@ -33,18 +31,6 @@ def test_no_rows_have_no_measures() -> None:
 def test_unequal_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="1 predictions for 2"):
         measure([1.0], [1.0, 2.0])
-
-
-def test_ties_share_the_mean_of_their_ranks() -> None:
-    assert mean_ranks([10.0, 30.0, 10.0, 20.0]).tolist() == [1.5, 4.0, 1.5, 3.0]
-
-
-def test_spearman() -> None:
-    assert spearman([1, 2, 3, 4], [10, 20, 40, 80]) == pytest.approx(1.0)
-    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
-    # Ranks 1, 2, 3 against 1.5, 1.5, 3: covariance 1.5 over sqrt(2 * 1.5).
-    assert spearman([1, 2, 3], [5, 5, 6]) == pytest.approx(1.5 / math.sqrt(3))
-    assert spearman([1], [2]) is None
 
 
 def test_groups_keep_their_order_and_failures() -> None:

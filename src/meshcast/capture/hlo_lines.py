@@ -168,3 +168,21 @@ def array(shape: str) -> Array | None:
     layout = match.group(3)
     minor = tuple(map(int, layout.split(","))) if layout else tuple(reversed(range(len(sizes))))
     return Array(match.group(1), sizes, minor)
+
+
+def successor(instruction: Instruction, opcode: str, operands: list[str]) -> Instruction:
+    """Another op of the same name, shape and origin."""
+    kept = ("frontend_attributes", "metadata")
+    return Instruction(
+        name=instruction.name,
+        shape=instruction.shape,
+        opcode=opcode,
+        operands=list(operands),
+        attributes={key: instruction.attributes[key] for key in kept if key in instruction.attributes},
+        root=instruction.root,
+    )
+
+
+def shape_text(dtype: str, sizes: tuple[int, ...]) -> str:
+    """An array shape as HLO writes it, without its layout."""
+    return f"{dtype}[{','.join(map(str, sizes))}]"

@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from meshcast.capture.hlo_groups import spelled_out
@@ -26,8 +25,11 @@ from meshcast.capture.hlo_lines import (
     head,
     memory_space,
     parse,
+    shape_text,
+    successor,
     without_tiles,
 )
+from meshcast.capture.hlo_tpu import ARITHMETIC, exact_reduction, of_one_type, padded_view
 from meshcast.errors import InputError
 
 # The layout of these decides their speed: which operand dimension is contiguous, which reduction runs along rows.
@@ -57,6 +59,7 @@ class _Rewriter:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._scheduled = bool(lines) and "is_scheduled=true" in lines[0]
+        self._tiled = bool(lines) and "T(" in lines[0]  # a TPU's program, which mixes types where its units can
         self._shapes: dict[str, str] = {}
         self._inside_kernels = {name for line in lines if " call(" not in line for name in _CALLED.findall(line)}
         self._order = 0
@@ -70,12 +73,14 @@ class _Rewriter:
             "custom-call": self._custom_call,
             "domain": self._first_operand,
             "fusion": self._fusion,
-            "reduce": self._reduce,
+            "reduce": lambda found: exact_reduction(found, self._shape),
             "reduce-scatter": self._one_at_a_time,
             "rng-get-and-update-state": self._rng_state,
             "stochastic-convert": self._stochastic_convert,
             "while": self._while,
         }
+        if self._tiled:
+            self._rules |= dict.fromkeys(ARITHMETIC, lambda found: of_one_type(found, self._shape))
 
     def lines(self) -> list[str]:
         """The new lines."""
@@ -106,6 +111,8 @@ class _Rewriter:
         if self._ordered and opcode not in _NO_KERNEL:
             return False
         if opcode in self._rules or opcode in _LAYOUT_MATTERS or _ASYNC.search(line):
+            return False
+        if self._tiled and opcode in ARITHMETIC:
             return False
         return "backend_config=" not in line and "replica_groups=mesh" not in line
 
@@ -162,14 +169,14 @@ class _Rewriter:
         started = instruction.operands[0].removeprefix("%")
         while started in self._updated:
             started = self._updated[started]
-        barrier = _successor(instruction, "opt-barrier", [f"%{started}"])
+        barrier = successor(instruction, "opt-barrier", [f"%{started}"])
         barrier.annotate(**{"async": "done", "waits_for": action})
         if self._ordered:
             barrier.annotate(order=str(self._order))
         return [barrier]
 
     def _fusion(self, instruction: Instruction) -> list[Instruction]:
-        call = _successor(instruction, "call", instruction.operands)
+        call = successor(instruction, "call", instruction.operands)
         call.attributes["to_apply"] = instruction.attributes["calls"]
         if config := instruction.attributes.get("backend_config"):
             call.attributes["backend_config"] = config
@@ -187,47 +194,17 @@ class _Rewriter:
         if source is None or target is None:
             return self._first_operand(instruction)
         if "T(" in instruction.shape and source.elements * bits(source.dtype) != target.elements * bits(target.dtype):
-            # Tiles are padded: an array seen as its bytes has more of them.
-            view = _successor(instruction, "custom-call", instruction.operands)
-            view.attributes["custom_call_target"] = '"meshcast.padded_view"'
-            return [view]
+            return [padded_view(instruction)]
         if source.dtype == target.dtype:
             _check_view(instruction, source, target)
-            return [_successor(instruction, "reshape", instruction.operands)]
+            return [successor(instruction, "reshape", instruction.operands)]
         return _bitcast_convert(instruction, source, target)
-
-    def _reduce(self, instruction: Instruction) -> list[Instruction]:
-        """TPU programs round a reduction's results as they are stored; StableHLO wants the type of the initial values."""
-        shapes = elements(instruction.shape)
-        initial = [array(self._shape(operand)) for operand in instruction.operands[len(instruction.operands) // 2 :]]
-        dtypes = [each.dtype if each else shape.split("[")[0] for each, shape in zip(initial, shapes, strict=True)]
-        if len(shapes) == 1 or all(shape.startswith(f"{d}[") for shape, d in zip(shapes, dtypes, strict=True)):
-            return [instruction]
-        exact = [f"{d}[{shape.partition('[')[2]}" for shape, d in zip(shapes, dtypes, strict=True)]
-        whole = replace(instruction, name=f"{instruction.name}.exact", shape=f"({', '.join(exact)})", root=False)
-        made = [whole]
-        for position, shape in enumerate(shapes):
-            part = Instruction(
-                name=f"{instruction.name}.part{position}",
-                shape=exact[position],
-                opcode="get-tuple-element",
-                operands=[f"%{whole.name}"],
-                attributes={"index": str(position)},
-            )
-            made.append(part)
-            if exact[position] != shape:
-                made.append(
-                    Instruction(name=f"{part.name}.rounded", shape=shape, opcode="convert", operands=[f"%{part.name}"])
-                )
-            shapes[position] = made[-1].name
-        together = _successor(instruction, "tuple", [f"%{name}" for name in shapes])
-        return [*made, together]
 
     def _copy(self, instruction: Instruction) -> list[Instruction]:
         target = array(instruction.shape)
         if target is None or not self._scheduled:
             return self._first_operand(instruction)
-        copy = _successor(instruction, "transpose", instruction.operands)
+        copy = successor(instruction, "transpose", instruction.operands)
         copy.attributes["dimensions"] = "{" + ",".join(map(str, range(len(target.sizes)))) + "}"
         copy.annotate(copy="true")
         return [copy]
@@ -271,13 +248,13 @@ class _Rewriter:
         if source and target:
             _check_view(instruction, source, target)
         opcode = "reshape" if target else "opt-barrier"
-        return [_successor(instruction, opcode, instruction.operands[:1])]
+        return [successor(instruction, opcode, instruction.operands[:1])]
 
     def _stochastic_convert(self, instruction: Instruction) -> list[Instruction]:
-        return [_successor(instruction, "convert", instruction.operands[:1])]
+        return [successor(instruction, "convert", instruction.operands[:1])]
 
     def _rng_state(self, instruction: Instruction) -> list[Instruction]:
-        return [_successor(instruction, "constant", ["{...}"])]
+        return [successor(instruction, "constant", ["{...}"])]
 
     def _shape(self, operand: str) -> str:
         name, *path = operand.removeprefix("%").split("#")
@@ -321,23 +298,10 @@ def _async_results(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     return results, updated
 
 
-def _successor(instruction: Instruction, opcode: str, operands: list[str]) -> Instruction:
-    """Another op of the same name, shape and origin."""
-    kept = ("frontend_attributes", "metadata")
-    return Instruction(
-        name=instruction.name,
-        shape=instruction.shape,
-        opcode=opcode,
-        operands=list(operands),
-        attributes={key: instruction.attributes[key] for key in kept if key in instruction.attributes},
-        root=instruction.root,
-    )
-
-
 def _check_view(instruction: Instruction, source: Array, target: Array) -> None:
     """Refuses what XLA's own check would answer by aborting the process."""
     if source.elements != target.elements:
-        shapes = f"{_shape_text(target.dtype, target.sizes)} of {_shape_text(source.dtype, source.sizes)}"
+        shapes = f"{shape_text(target.dtype, target.sizes)} of {shape_text(source.dtype, source.sizes)}"
         raise InputError(f"{instruction.opcode} '{instruction.name}' makes {shapes}", fix="check its shape")
 
 
@@ -353,21 +317,17 @@ def _bitcast_convert(instruction: Instruction, source: Array, target: Array) -> 
         _check_view(instruction, source, target)
     flat = Instruction(
         name=f"{instruction.name}.view",
-        shape=_shape_text(source.dtype, before),
+        shape=shape_text(source.dtype, before),
         opcode="reshape",
         operands=instruction.operands,
     )
     cast = Instruction(
         name=f"{instruction.name}.cast",
-        shape=_shape_text(target.dtype, after),
+        shape=shape_text(target.dtype, after),
         opcode="bitcast-convert",
         operands=[f"%{flat.name}"],
     )
-    return [flat, cast, _successor(instruction, "reshape", [f"%{cast.name}"])]
-
-
-def _shape_text(dtype: str, sizes: tuple[int, ...]) -> str:
-    return f"{dtype}[{','.join(map(str, sizes))}]"
+    return [flat, cast, successor(instruction, "reshape", [f"%{cast.name}"])]
 
 
 def _minor_to_major(arrays: list[Array | None]) -> str:

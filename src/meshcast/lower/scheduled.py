@@ -58,7 +58,7 @@ def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool
         tuned: Whether products are what an autotuner chose; False: a Triton fusion of a product alone would, once
             timed, become the library's call more often than not, and gets its memset.
     """
-    lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned)
+    lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned, placed=backend == "xla-tpu")
     schedule = with_recency(lowering.block(workload.body), workload.tensors)
     return LoweredProgram(
         workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors, lowering="given"
@@ -66,11 +66,12 @@ def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool
 
 
 class _Scheduled:
-    def __init__(self, workload: Workload, *, library: bool, tuned: bool) -> None:
+    def __init__(self, workload: Workload, *, library: bool, tuned: bool, placed: bool) -> None:
         self._tensors = workload.tensors
         self._library = library  # whether products are cuBLAS's and cuDNN's
         self._tuned = tuned
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
+        self._placed = placed  # whether the compiler says of every value if it lies on chip
         self._on_chip = set(workload.on_chip)
         self._looped = False
 
@@ -161,20 +162,23 @@ class _Scheduled:
         yield self._in_memory(self._flagged(made, launch))
 
     def _in_memory(self, kernel: Kernel) -> Kernel:
-        """The kernel with only those bytes that go to and from main memory."""
-        if self._on_chip.isdisjoint((*kernel.reads, *kernel.writes)):
+        """The kernel with the bytes that go to and from main memory, and those that stay on chip, told apart."""
+        if not self._placed:
             return kernel
         read = tuple(
             0 if value in self._on_chip else size
             for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True)
         )
         kept = [value for value in kernel.writes if value in self._on_chip]
-        written = kernel.written_bytes - sum(self._tensors[value].bytes for value in kept)
+        written = max(0, kernel.written_bytes - sum(self._tensors[value].bytes for value in kept))
+        written = written if len(kept) < len(kernel.writes) else 0
+        everything = kernel.read_bytes + kernel.written_bytes
         return replace(
             kernel,
             read_bytes=sum(read),
             operand_bytes=read,
-            written_bytes=max(0, written) if len(kept) < len(kernel.writes) else 0,
+            written_bytes=written,
+            on_chip_bytes=max(0, everything - sum(read) - written),
         )
 
     def _flagged(self, kernel: Kernel, launch: Launch) -> Kernel:

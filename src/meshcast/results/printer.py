@@ -96,7 +96,12 @@ def prediction_text(prediction: Prediction) -> str:
 
 def prediction_html(prediction: Prediction) -> str:
     """A prediction as HTML that needs nothing else, for notebooks."""
-    body = "".join(map(_html, prediction_sections(prediction)))
+    return sections_html(prediction_sections(prediction))
+
+
+def sections_html(sections: Iterable[Section]) -> str:
+    """Sections as HTML that needs nothing else."""
+    body = "".join(map(_html, sections))
     return f'<div style="font-variant-numeric:tabular-nums">{body}</div>'
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
+
+from meshcast.ranks import spearman
 
 T = TypeVar("T")
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +89,3 @@ def measure_groups(
 def _of_pairs(pairs: Sequence[tuple[float, float] | None]) -> Measures:
     known = [pair for pair in pairs if pair is not None]
     return measure([p for p, _ in known], [m for _, m in known], failed=len(pairs) - len(known))
-
-
-def spearman(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float | None:
-    """Spearman's rank correlation, `cov(r1, r2) / (std(r1) std(r2))` of the mean ranks; None if a side is constant."""
-    r1, r2 = mean_ranks(first), mean_ranks(second)
-    r1, r2 = r1 - r1.mean(), r2 - r2.mean()
-    scale = float(np.sqrt((r1 @ r1) * (r2 @ r2)))
-    # Rounding may carry a perfect correlation just past 1.
-    return float(np.clip((r1 @ r2) / scale, -1.0, 1.0)) if scale > 0 else None
-
-
-def mean_ranks(values: Sequence[float] | Floats) -> Floats:
-    """Ranks from 1 up; equal values share the mean of the ranks they take."""
-    _, inverse, counts = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    shared: Floats = last - (counts - 1) / 2
-    return shared[inverse]

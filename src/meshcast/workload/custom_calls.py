@@ -160,17 +160,18 @@ def _declaration(reading: OpReading) -> Mapping[str, Any] | None:
     """What the op's own `meshcast.cost` says, with unknown keys refused."""
     attributes = reading.op.attributes
     declared: Mapping[str, Any] | None = None
-    if _DECLARATION in attributes:
-        if isinstance(attributes[_DECLARATION], ir.DictAttr):
-            declared = dictionary(attributes[_DECLARATION])
-        elif isinstance(attributes[_DECLARATION], ir.StringAttr):  # a frontend attribute that came through XLA
-            declared = parse_object(ir.StringAttr(attributes[_DECLARATION]).value)
-        else:
+    if _DECLARATION in attributes and isinstance(
+        attributes[_DECLARATION], ir.StringAttr
+    ):  # through XLA's text and back
+        declared = parse_object(text(reading.op, _DECLARATION))
+    elif _DECLARATION in attributes:
+        if not isinstance(attributes[_DECLARATION], ir.DictAttr):
             raise InputError(
                 f"the {_DECLARATION} of custom call {text(reading.op, 'call_target_name')!r} is no dictionary",
                 where=reading.location or None,
                 fix="write it as {flops = 1.0e12 : f64, bytes = 4096 : i64}",
             )
+        declared = dictionary(attributes[_DECLARATION])
     elif "mhlo.frontend_attributes" in attributes:
         noted = dictionary(attributes["mhlo.frontend_attributes"])
         if _DECLARATION in noted:

@@ -84,9 +84,11 @@ class Machine:
         """Where a kernel's bytes lie: what was touched, or will be read, within VMEM's reach never leaves it.
 
         An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
-        was just touched.
+        was just touched. A compiler that has placed every value is believed.
         """
         moved = kernel.read_bytes + kernel.written_bytes
+        if kernel.on_chip_bytes is not None:
+            return Traffic(hbm=moved, vmem=kernel.on_chip_bytes)
         if kernel.recency is None:
             return Traffic(hbm=0.0, vmem=moved)
         far = sum(size for age, size in kernel.recency.reads if age > self.kept_bytes)

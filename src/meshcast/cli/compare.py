@@ -1,0 +1,114 @@
+"""`meshcast compare TARGET... --on X,Y --fidelity all`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.patience import patience
+
+if TYPE_CHECKING:
+    from meshcast.comparison import Cell, Comparison
+
+INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
+
+
+def compare_command(
+    targets: Annotated[
+        list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
+    ],
+    on: Annotated[
+        str, typer.Option("--on", help="Devices or clusters of the catalogue, or TOML files, with commas between them.")
+    ],
+    fidelity: Annotated[
+        str, typer.Option("--fidelity", help="Fidelities with commas between them; all: every one there is.")
+    ] = "all",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Run folder; by default compare-TARGET in this folder."),
+    ] = None,
+    no_folder: Annotated[
+        bool, typer.Option("--no-folder", help="Print only: keep no answers, tables or plot.")
+    ] = False,
+    devices: flags.Devices = None,
+    mesh: flags.MeshText = None,
+    network: flags.Network = "alpha-beta",
+    partitioner: flags.Partitioner = "shardy",
+    clocks: flags.ClocksFlag = "sustained",
+    host: flags.HostFlag = "auto",
+    dim: flags.Dims = None,
+    trip_count: flags.TripCounts = None,
+    setting: flags.Settings = None,
+    indices: flags.Indices = "uniform",
+    approximate: flags.Approximate = False,
+    json: flags.Json = False,
+) -> None:
+    """Compares TARGETs over devices and fidelities: step times, ratios, and whether the order of designs survives.
+
+    Answers are kept in the run folder as they come, beside table.csv, table.json, report.md and plot.svg: the same
+    command goes on where it was interrupted. The exit code is 0 when every TARGET, and every fidelity asked for by
+    name, was answered somewhere; what does not fit or is not supported elsewhere is part of the table.
+    """
+    from meshcast.comparison.folder import RunFolder
+    from meshcast.comparison.grid import answers, plan, split_names
+    from meshcast.errors import UsageError
+
+    if no_folder and out is not None:
+        raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
+    options = flags.options(
+        on="h100-sxm", devices=devices, mesh=mesh, network=network, dims=dim, trips=trip_count, settings=setting,
+        approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices, levers=False,
+    )  # fmt: skip
+    grid = plan(targets, on=split_names(on), fidelities=split_names(fidelity), options=options)
+    folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(list(grid.targets))))
+    cells: list[Cell] = []
+    interrupted = False
+    try:
+        for cell in answers(grid, folder, patience):
+            cells.append(cell)
+    except KeyboardInterrupt:
+        interrupted = True
+    comparison = grid.comparison(cells)
+    if folder is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
+        folder.write(comparison)
+    _show(comparison, json=json)
+    sys.stdout.flush()
+    if folder is not None:
+        print(_closing(comparison, folder.path, interrupted=interrupted), file=sys.stderr)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if comparison.exit_code:
+        raise typer.Exit(comparison.exit_code)
+
+
+def _show(comparison: Comparison, *, json: bool) -> None:
+    from meshcast.cli.app import emit_json
+    from meshcast.comparison.tables import print_comparison
+
+    if not json:
+        print_comparison(comparison)
+        return
+    for cell in comparison.cells:
+        emit_json(comparison.cell_json(cell))
+    emit_json(comparison.to_json())
+
+
+def _closing(comparison: Comparison, path: Path, *, interrupted: bool) -> str:
+    if interrupted:
+        return (
+            f"meshcast: interrupted; {len(comparison.cells)} answers are in {path}, the same command goes on from there"
+        )
+    reused = sum(cell.reused for cell in comparison.cells)
+    again = f" ({reused} of {len(comparison.cells)} answers from earlier runs)" if reused else ""
+    return f"meshcast: wrote {path}: table.csv, table.json, report.md, report.txt, plot.svg{again}"
+
+
+def _folder_name(targets: list[str]) -> str:
+    """`compare-` and the first target's name, what a file name may not hold replaced."""
+    more = f"-and-{len(targets) - 1}-more" if len(targets) > 1 else ""
+    return "compare-" + re.sub(r"[^\w.+-]+", "-", targets[0]).strip("-") + more

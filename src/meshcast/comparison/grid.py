@@ -1,0 +1,220 @@
+"""The questions of a comparison, asked one by one: what was answered before is reused, what fails spoils nothing else."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from meshcast.capture.files import program_name
+from meshcast.capture.program import Program
+from meshcast.capture.target import STANDARD_INPUT
+from meshcast.comparison.cell import Ask, Cell, predicted_cell, refused_cell
+from meshcast.comparison.comparison import Comparison, ladder_place
+from meshcast.comparison.folder import RunFolder
+from meshcast.comparison.keys import cell_key
+from meshcast.errors import BugError, MeshcastError, UsageError, nearest
+from meshcast.estimate import estimator_names, load_estimator
+from meshcast.hardware import resolve
+from meshcast.options import Options
+from meshcast.pipeline import captured, check_settings, fidelity_names, platform_of, predict
+from meshcast.results import Prediction
+
+ALL = "all"
+Target = str | Path | Program
+# Called with what is asked for next; what it returns is entered while the answer is worked out.
+Told = Callable[[str], AbstractContextManager[None]]
+
+
+def silent(_: str) -> AbstractContextManager[None]:
+    """Tells nobody what is asked for next."""
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """What is compared: every target on every device in every fidelity."""
+
+    targets: dict[str, Target]  # by the name that they are shown by
+    on: tuple[str, ...]
+    fidelities: tuple[str, ...]
+    named: frozenset[str]
+    options: Options
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """All questions, by target, then device, then fidelity."""
+        return tuple(Ask(target=t, on=d, fidelity=f) for t in self.targets for d in self.on for f in self.fidelities)
+
+    def comparison(self, cells: Sequence[Cell]) -> Comparison:
+        """The comparison that answers make, in whatever order they came."""
+        by_ask = {cell.ask: cell for cell in cells}
+        return Comparison(
+            targets=tuple(self.targets),
+            on=self.on,
+            fidelities=self.fidelities,
+            named=self.named,
+            cells=tuple(by_ask[ask] for ask in self.asks if ask in by_ask),
+        )
+
+
+def compare(
+    targets: Target | Sequence[Target],
+    *,
+    on: str | Sequence[str],
+    fidelities: str | Sequence[str] = ALL,
+    options: Options | None = None,
+    folder: str | Path | None = None,
+    told: Told = silent,
+    **overrides: object,
+) -> Comparison:
+    """Targets side by side: `compare("step.mlir", on=["tpu-v5p", "h200"], fidelities=["roofline", "analytical"])`.
+
+    Args:
+        targets: Files, `module:function`, names of models, or captured programs.
+        on: Devices or clusters, as a list or with commas between them.
+        fidelities: Their names likewise; `all` stands for every one there is.
+        options: Settings that hold for all; `on` and `fidelity` are taken from above.
+        folder: Where to keep answers, tables and plot; asked again, only what is new is worked out. None keeps nothing.
+        told: Called with every question before it is asked, "3 of 24: ..."; what it returns is a context that is
+            entered while the answer is worked out.
+        **overrides: Single settings, by the field names of `Options`.
+    """
+    known = {option.name for option in fields(Options)} - {"on", "fidelity"}
+    for name in overrides:
+        if name not in known:
+            raise UsageError(f"compare has no setting {name!r}", where="compare", fix=nearest(name, known))
+    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    listed = [targets] if isinstance(targets, (str, Path, Program)) else list(targets)
+    grid = plan(listed, on=_names(on), fidelities=_names(fidelities), options=chosen)
+    run_folder = RunFolder.opened(Path(folder)) if folder is not None else None
+    comparison = grid.comparison(list(answers(grid, run_folder, told)))
+    if run_folder is not None:
+        run_folder.write(comparison)
+    return comparison
+
+
+def plan(targets: Sequence[Target], *, on: Sequence[str], fidelities: Sequence[str], options: Options) -> Grid:
+    """What to ask, with every mistake that does not depend on a single program found before anything is asked.
+
+    Raises:
+        UsageError: Something is missing or named twice, or there is no such fidelity or setting.
+        UnsupportedError: No such device.
+    """
+    for what, given in (("target", targets), ("device", on), ("fidelity", fidelities)):
+        if not given:
+            raise UsageError(
+                f"nothing to compare: no {what} is given", where="compare", fix=f"name at least one {what}"
+            )
+    for name in _once(on, "--on"):
+        resolve(name)
+    known = fidelity_names()
+    for name in _once(fidelities, "--fidelity"):
+        if name not in (ALL, "auto", *known):
+            close = nearest(name, (ALL, "auto", *known))
+            raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=close)
+    named = [name for name in fidelities if name != ALL]
+    rest = sorted(set(known) - set(named), key=lambda name: (ladder_place(name), name)) if ALL in fidelities else []
+    check_settings(options)
+    return Grid(
+        targets=dict(zip(_labels(targets), targets, strict=True)),
+        on=tuple(on),
+        fidelities=(*rest, *named),
+        named=frozenset(named),
+        options=replace(options, levers=False),
+    )
+
+
+def answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) -> Iterator[Cell]:
+    """Every question's answer, coarse fidelities first: they take milliseconds, and an interrupted run has them all."""
+    programs = _Programs(grid)
+    asks = sorted(grid.asks, key=lambda ask: grid.fidelities.index(ask.fidelity))
+    for number, ask in enumerate(asks, 1):
+        with told(f"{number} of {len(asks)}: {ask}"):
+            cell = _answer(ask, grid, programs, folder)
+        yield cell
+
+
+def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None) -> Cell:
+    try:
+        options = replace(grid.options, on=ask.on, fidelity=ask.fidelity)
+        program = programs.get(ask)
+        key = cell_key(program, resolve(ask.on), options)
+        found = folder.kept(key, ask) if folder is not None else None
+        if found is not None:
+            return found
+        # Sizes and settings are in the program already, which would refuse to be given them again.
+        cell = _asked(ask, program, replace(options, dims={}, settings={}))
+    except MeshcastError as error:  # the target cannot be read, on this platform or at all: nothing worth keeping
+        return refused_cell(ask, error)
+    except Exception as error:  # a bug of ours in one cell must not lose the others
+        traceback.print_exc()
+        return refused_cell(ask, BugError(f"{type(error).__name__}: {error}", where=str(ask)))
+    if folder is not None and cell.status != "failed":
+        folder.keep(key, cell)
+    return cell
+
+
+def _asked(ask: Ask, program: Program, options: Options) -> Cell:
+    try:
+        prediction = predict(program, options)
+    except MeshcastError as error:
+        return refused_cell(ask, error)
+    return predicted_cell(ask, prediction, own=_is_own(ask.fidelity, prediction))
+
+
+def _is_own(fidelity: str, prediction: Prediction) -> bool:
+    """Whether most of a prediction's time is the asked fidelity's; `auto` takes what comes."""
+    if not prediction.feasible or fidelity in ("auto", prediction.fidelity):
+        return True
+    # An estimator may be asked for by its name, and be one of several of its fidelity.
+    return fidelity in estimator_names() and load_estimator(fidelity).fidelity == prediction.fidelity
+
+
+class _Programs:
+    """Each target captured once a platform: reading and tracing take longer than most predictions."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._found: dict[tuple[str, str], Program] = {}
+
+    def get(self, ask: Ask) -> Program:
+        target = self._grid.targets[ask.target]
+        device = resolve(ask.on).device
+        # Standard input can be read once, and what it holds is lowered already.
+        platform = "any" if target == STANDARD_INPUT else platform_of(device)
+        if (ask.target, platform) not in self._found:
+            self._found[ask.target, platform] = captured(target, self._grid.options, device)[0]
+        return self._found[ask.target, platform]
+
+
+def _labels(targets: Sequence[Target]) -> list[str]:
+    """Short names of targets; where two would be the same, what was asked for in full."""
+    short = [_label(target) for target in targets]
+    full = [target.name if isinstance(target, Program) else str(target) for target in targets]
+    labels = [long if short.count(name) > 1 else name for name, long in zip(short, full, strict=True)]
+    return list(_once(labels, "TARGET"))
+
+
+def _label(target: Target) -> str:
+    if isinstance(target, Program):
+        return target.name
+    return program_name(Path(target)) if Path(target).is_file() else str(target)
+
+
+def _once(names: Sequence[str], where: str) -> Sequence[str]:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{twice!r} is named twice", where=where, fix="name each once")
+    return names
+
+
+def _names(given: str | Sequence[str]) -> list[str]:
+    return split_names(given) if isinstance(given, str) else list(given)
+
+
+def split_names(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,58 @@
+"""The cross-architecture example: every device answers for its files, and its page can be made again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import meshcast
+from meshcast.child import child_environment
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cross_architecture"
+PROGRAMS = sorted((EXAMPLE / "programs").glob("*.mlir.gz"))
+DEVICES = ("tpu-v5e", "tpu-v5p", "tpu-v6e", "h200", "h100-sxm", "a100-sxm-80gb", "b200")
+
+
+def test_every_program_is_there() -> None:
+    names = [path.name.removesuffix(".mlir.gz") for path in PROGRAMS]
+    assert names == [
+        "gemm-1-chip", "gemm-8-all-gather", "gemm-8-all-reduce", "gpt2-train-8", "llama3-8b-train-8", "resnet50-train-8",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_every_program_is_answered_on_every_device(path: Path) -> None:
+    found = meshcast.compare(path, on=DEVICES, fidelities="roofline")
+    for cell in found.cells:
+        assert cell.status in ("answered", "infeasible"), f"{cell.ask}: {cell.reason}"
+        assert cell.prediction is not None
+        assert cell.prediction["target"]["devices"] == (1 if "1-chip" in path.name else 8)
+    fits_nowhere = [cell.ask.on for cell in found.cells if cell.status == "infeasible"]
+    assert fits_nowhere == (["tpu-v5e"] if "llama3-8b" in path.name else [])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("all-reduce", "all_reduce"), ("all-gather", "all_gather")])
+def test_the_products_take_the_collective_they_are_named_after(name: str, kind: str) -> None:
+    prediction = meshcast.predict(EXAMPLE / "programs" / f"gemm-8-{name}.mlir.gz", on="h200", fidelity="roofline")
+    assert [share.kind for share in prediction.collectives] == [kind]
+    # 2 n^3 FLOPs over 8 chips.
+    assert prediction.flops == pytest.approx(2 * 16384**3 / 8, rel=0.01)
+
+
+def test_the_page_is_written(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLE / "run.py"), "--fidelity", "roofline", "--docs", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--folder", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "cross-architecture.md").read_text()
+    assert "## What it shows" in page
+    assert "`llama3-8b-train-8` does not run on tpu-v5e (roofline): needs" in page
+    assert (tmp_path / "cross-architecture.svg").read_text().startswith("<svg")

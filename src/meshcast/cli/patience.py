@@ -7,27 +7,37 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from meshcast.progress import listening
+
 AFTER_S = 1.0
 
 
 @contextmanager
 def patience(what: str) -> Iterator[None]:
-    """Says what is under way if it takes longer than a second, and takes it back when done; terminals only."""
+    """Says what is under way, and how far, if it takes longer than a second; takes it back when done; terminals only."""
     if not sys.stderr.isatty():
         yield
         return
     shown = threading.Event()
+    far = ""
 
     def show() -> None:
         shown.set()
-        sys.stderr.write(f"\r{what} ...")
+        sys.stderr.write(f"\r\x1b[K{what}{far} ...")
         sys.stderr.flush()
+
+    def heard(text: str) -> None:
+        nonlocal far
+        far = f": {text}"
+        if shown.is_set():
+            show()
 
     timer = threading.Timer(AFTER_S, show)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        with listening(heard):
+            yield
     finally:
         timer.cancel()
         if shown.is_set():

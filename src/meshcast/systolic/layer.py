@@ -85,6 +85,11 @@ class Layer:
         return not (lone and alone and self.window_elements == self.m * self.k)
 
     @property
+    def map_elements(self) -> int:
+        """Elements of the map."""
+        return self.ifmap_height * self.ifmap_width * self.channels
+
+    @property
     def window_elements(self) -> int:
         """Elements of all windows that lie inside of the map."""
         height = _inside(self.ifmap_height, self.filter_height, self.output_height, self.stride)

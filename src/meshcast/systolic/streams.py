@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from meshcast.estimate.systolic.layer import Integers
-from meshcast.estimate.systolic.ring import Ring
+from meshcast.systolic.layer import Integers
+from meshcast.systolic.ring import Ring
 
 _NONE = np.zeros(0, dtype=np.int64)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshcast.estimate.systolic.array import Buffer
-from meshcast.estimate.systolic.layer import Integers
+from meshcast.systolic.array import Buffer
+from meshcast.systolic.layer import Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

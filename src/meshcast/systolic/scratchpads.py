@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.estimate.systolic.array import Buffer, SystolicArray
-from meshcast.estimate.systolic.cycles import folds
-from meshcast.estimate.systolic.layer import Integers, Layer
-from meshcast.estimate.systolic.ring import Ring
-from meshcast.estimate.systolic.streams import DiagonalStream, ReversedStream, Stream
-from meshcast.estimate.systolic.windows import WindowStream
-from meshcast.estimate.systolic.writes import OutputCount, Outputs, WriteBuffer
+from meshcast.systolic.array import Buffer, SystolicArray
+from meshcast.systolic.cycles import folds
+from meshcast.systolic.layer import Integers, Layer
+from meshcast.systolic.ring import Ring
+from meshcast.systolic.streams import DiagonalStream, ReversedStream, Stream
+from meshcast.systolic.windows import WindowStream
+from meshcast.systolic.writes import OutputCount, Outputs, WriteBuffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

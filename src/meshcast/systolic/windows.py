@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from meshcast.estimate.systolic.array import Buffer, SystolicArray
-from meshcast.estimate.systolic.layer import Integers, Layer
-from meshcast.estimate.systolic.ring import Ring
-from meshcast.estimate.systolic.streams import Refills, gathered
+from meshcast.systolic.array import Buffer, SystolicArray
+from meshcast.systolic.layer import Integers, Layer
+from meshcast.systolic.ring import Ring
+from meshcast.systolic.streams import Refills, gathered
 
 OUTSIDE = -1
 
@@ -98,36 +99,67 @@ class WindowStream:
             self._known[key] = self._walked(column_fold, row_fold, start)
         return self._known[key]
 
+    @cached_property
+    def _inside(self) -> _Inside:
+        return _Inside(ring=self.ring, written=self._written, words=self.layer.map_elements)
+
     def _walked(self, column_fold: int, row_fold: int, start: int) -> Refills:
-        ring, written = self.ring, self._written
-        newest = np.full(self.layer.ifmap_height * self.layer.ifmap_width * self.layer.channels, -1, dtype=np.int64)
-
-        def come_in(first: int, groups: int) -> None:
-            """Groups enter the window; they are numbered on, also past the end of the ring."""
-            at = np.arange(first, first + groups, dtype=np.int64)
-            for number in at:
-                place = int(number) % ring.groups * ring.group
-                newest[written[place : place + ring.group]] = number
-
+        inside = self._inside
+        inside.begin_at(start)
         addresses, cycles = self._wanted(column_fold, row_fold)
-        begin = start
-        come_in(begin, ring.active)
         found_cycles, found_moves = [], []
-        at, chunk = 0, max(64, ring.step * ring.group)
+        at, chunk = 0, max(4096, 2 * self.ring.step * self.ring.group)
         while at < len(addresses):
-            misses = newest[addresses[at : at + chunk]] < begin
+            misses = inside.missing(addresses[at : at + chunk])
             miss = int(np.argmax(misses))
             if not misses[miss]:
                 at += chunk
                 continue
             at += miss
-            moves = 0
-            while newest[addresses[at]] < begin:
-                come_in(begin + ring.active, ring.step)
-                begin += ring.step
-                moves += 1
             found_cycles.append(int(cycles[at]))
-            found_moves.append(moves)
-        return gathered(
-            np.array(found_cycles, dtype=np.int64), np.array(found_moves, dtype=np.int64), begin % ring.groups
-        )
+            found_moves.append(inside.move_to(int(addresses[at])))
+        return gathered(np.array(found_cycles, dtype=np.int64), np.array(found_moves, dtype=np.int64), inside.start)
+
+
+class _Inside:
+    """Which words are inside of the window: those whose newest group is not before it. Groups are numbered on and on."""
+
+    def __init__(self, *, ring: Ring, written: Integers, words: int) -> None:
+        self._ring, self._written = ring, written
+        self._group = np.arange(len(written), dtype=np.int64) // ring.group
+        self._newest = np.full(words, -1, dtype=np.int64)
+        self._begin = 0
+        self._come_in(0, ring.active)
+
+    @property
+    def start(self) -> int:
+        """The group that the window begins with."""
+        return self._begin % self._ring.groups
+
+    def begin_at(self, start: int) -> None:
+        """Puts the window somewhere else; nothing to do where it is there."""
+        if start != self.start:
+            self._begin += 2 * self._ring.groups + start - self.start  # all numbers so far lie before it
+            self._come_in(self._begin, self._ring.active)
+
+    def missing(self, addresses: Integers) -> npt.NDArray[np.bool_]:
+        """Which of these words are not inside."""
+        return np.asarray(self._newest[addresses] < self._begin)
+
+    def move_to(self, address: int) -> int:
+        """Moves the window on until a word is inside; how often."""
+        moves = 0
+        while self._newest[address] < self._begin:
+            self._come_in(self._begin + self._ring.active, self._ring.step)
+            self._begin += self._ring.step
+            moves += 1
+        return moves
+
+    def _come_in(self, first: int, groups: int) -> None:
+        ring = self._ring
+        while groups > 0:
+            lap, place = divmod(first, ring.groups)
+            now = min(groups, ring.groups - place)
+            words = slice(place * ring.group, (place + now) * ring.group)
+            self._newest[self._written[words]] = self._group[words] + lap * ring.groups
+            first, groups = first + now, groups - now

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.estimate.systolic.array import SystolicArray
-from meshcast.estimate.systolic.layer import Integers
+from meshcast.systolic.array import SystolicArray
+from meshcast.systolic.layer import Integers
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshcast.estimate.systolic.array import Buffer
+from meshcast.systolic.array import Buffer
 
 GROUPS = 100  # that a scratchpad is cut into
 

@@ -38,7 +38,7 @@ SAME_RANK_STRANGERS = {
     ("estimate", "network"),
     ("network", "estimate"),
     ("hardware", "models", "systolic"),
-            ("simulators",),
+    ("simulators",),
     ("models", "hardware"),
     ("validate", "calibrate"),
     ("calibrate", "validate"),

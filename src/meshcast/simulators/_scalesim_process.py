@@ -7,7 +7,7 @@ import sys
 
 def main(config: str, topology: str, layout: str, out: str) -> None:
     """Writes SCALE-Sim's reports under OUT."""
-    from scalesim.scale_sim import scalesim
+    from scalesim.scale_sim import scalesim  # type: ignore[import-not-found]
 
     # Its own command line has a flag for traces, -s, that it does not heed: they take longer than the simulation.
     run = scalesim(save_disk_space=True, verbose=False, config=config, topology=topology, layout=layout)

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from meshcast.cache import cache_folder, keep, kept
 from meshcast.errors import UnsupportedError
+from meshcast.progress import tell
 from meshcast.simulators.environment import SCALESIM
 from meshcast.systolic import Layer, LayerResult, SystolicArray
 from meshcast.systolic.files import config_text, layout_text, topology_text
 from meshcast.systolic.scratchpads import Lie
-from meshcast.progress import tell
 
 _FORMAT = 1  # of an entry in the cache
 _PROCESS = Path(__file__).with_name("_scalesim_process.py")
@@ -119,7 +119,11 @@ class _Runs:
     def _run(self, layer: Layer) -> LayerResult:
         with tempfile.TemporaryDirectory(prefix="meshcast-scalesim-") as name:
             folder = Path(name)
-            texts = {"config.cfg": self._config, "topology.csv": topology_text([layer]), "layout.csv": layout_text([layer])}
+            texts = {
+                "config.cfg": self._config,
+                "topology.csv": topology_text([layer]),
+                "layout.csv": layout_text([layer]),
+            }
             for file, text in texts.items():
                 (folder / file).write_text(text)
             errors = self._finished([str(self._python), "-I", str(_PROCESS), *texts, "out"], folder)

@@ -49,7 +49,7 @@ def simulate(layers: Sequence[Layer], array: SystolicArray) -> list[LayerResult]
     compute = cycles.compute_cycles(m, n, k, array)
     stalls, total, prefetch = np.zeros_like(compute), compute.copy(), _prefetch(layers, m, n, k, array)
     walked: dict[Layer, tuple[int, int, int]] = {}
-    for index in np.flatnonzero(~_fits(layers, m, n, k, array)):
+    for index in np.flatnonzero(~_fits(layers, m, n, k, array)).tolist():
         layer = replace(layers[index], name="")
         if layer not in walked:
             use = memory_use(layer, array)

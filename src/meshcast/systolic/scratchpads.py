@@ -15,7 +15,7 @@ import numpy as np
 
 from meshcast.systolic.array import Buffer, SystolicArray
 from meshcast.systolic.cycles import folds
-from meshcast.systolic.layer import Integers, Layer
+from meshcast.systolic.layer import Integers, Layer, product_shapes
 from meshcast.systolic.ring import Ring
 from meshcast.systolic.streams import DiagonalStream, ReversedStream, Stream
 from meshcast.systolic.windows import WindowStream
@@ -36,7 +36,8 @@ class Lie:
     @classmethod
     def of(cls, layer: Layer, array: SystolicArray) -> Lie:
         """A layer's folds."""
-        one = folds(*(np.array([size]) for size in (layer.m, layer.n, layer.k)), array)
+        m, n, k = product_shapes([layer])
+        one = folds(m, n, k, array)
         return cls(**{name: int(getattr(one, name)[0]) for name in cls.__slots__})
 
     @property

@@ -128,14 +128,14 @@ class DiagonalStream:
         high = np.minimum(self.width - 1, diagonal - (block + 1) * self.length)
         missing_high = np.minimum(high, diagonal - (self.blocks - 1) * self.length)
         missing = np.maximum(0, missing_high - np.maximum(low, last_lanes) + 1)
-        return np.maximum(0, high - low + 1) - missing
+        return np.asarray(np.maximum(0, high - low + 1) - missing)
 
 
 def _clipped_sum(end: Integers, most: int) -> Integers:
     """`sum over u = 1..end of min(u, most)`, 0 for a negative end."""
     z = np.maximum(end, 0)
     inside = np.minimum(z, most)
-    return inside * (inside + 1) // 2 + (z - inside) * most
+    return np.asarray(inside * (inside + 1) // 2 + (z - inside) * most)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,7 @@ class WindowStream:
         under_each_other = np.concatenate(np.split(padded, blocks, axis=1))
         ordered = under_each_other if self.array.dataflow == "is" else skewed(under_each_other)
         flat = ordered.ravel()
-        return flat[flat != OUTSIDE]
+        return np.asarray(flat[flat != OUTSIDE])
 
     def _wanted(self, column_fold: int, row_fold: int) -> tuple[Integers, Integers]:
         """(addresses in the order in which a fold wants them, the cycle of each)."""

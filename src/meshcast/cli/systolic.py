@@ -132,8 +132,8 @@ def _array(
         rates = _triple(bandwidth, "--bandwidth")
         buffers = [replace(b, bandwidth=rate) for b, rate in zip(buffers, rates, strict=True)]
     return replace(
-        array, rows=rows or array.rows, columns=cols or array.columns, dataflow=dataflow or array.dataflow,  # type: ignore[arg-type]  # checked there
-       
+        array, rows=rows or array.rows, columns=cols or array.columns,
+        dataflow=dataflow or array.dataflow,  # type: ignore[arg-type]  # checked there
         ifmap=buffers[0], filter=buffers[1], ofmap=buffers[2],
         estimated_bandwidth=array.estimated_bandwidth and bandwidth is None,
     )  # fmt: skip

@@ -89,7 +89,8 @@ class Environment:
         try:
             with resources.as_file(lock) as path:
                 self._made(["-m", "venv", str(self.folder)], Path(sys.executable))
-                pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r", str(path)]
+                pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+                pip += ["--only-binary", ":all:", "-r", str(path)]
                 self._made(pip, self.python or Path(sys.executable))
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)

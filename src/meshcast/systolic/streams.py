@@ -67,7 +67,7 @@ class DiagonalStream:
     delay: int
     by_columns: bool = False
     _known: dict[tuple[int, int], Refills] = field(default_factory=dict, repr=False)
-    _groups: dict[int, tuple[Integers, int]] = field(default_factory=dict, repr=False)
+    _groups: dict[int, tuple[Integers, Integers]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def blocks(self) -> int:
@@ -83,11 +83,14 @@ class DiagonalStream:
         return found
 
     def _walked(self, block: int, start: int) -> Refills:
-        last_groups, first_group = self.wanted(block)
+        first_groups, last_groups = self.wanted(block)
         ring = self.ring
-        jump = ring.moves(start, first_group)
+        outside = ring.groups - ring.active
+        if ring.step and len(last_groups) > 1 and np.max(first_groups[1:] - last_groups[:-1]) > outside:
+            return self._walked_by_groups(first_groups, last_groups, start)
+        jump = ring.moves(start, int(first_groups[0]))
         begin = ring.moved(start, jump)
-        begin -= ring.groups if begin > first_group else 0
+        begin -= ring.groups if begin > first_groups[0] else 0
         edges = np.arange(begin + ring.active, int(last_groups[-1]) + 1, ring.step) if ring.step else _NONE
         cycles = np.searchsorted(last_groups, edges) + self.delay
         moves = np.ones(len(edges), dtype=np.int64)
@@ -96,8 +99,20 @@ class DiagonalStream:
             cycles, moves = np.concatenate(([self.delay], cycles)), np.concatenate(([jump], moves))
         return gathered(cycles, moves, end)
 
-    def wanted(self, block: int) -> tuple[Integers, int]:
-        """(the group of the last word wanted up to each diagonal of a block, the group of its first word)."""
+    def _walked_by_groups(self, first_groups: Integers, last_groups: Integers, start: int) -> Refills:
+        """One group after the other: where nearly all are inside, wanted ones can lie on both sides of the rest."""
+        cycles, moves = [], []
+        for cycle, (first, last) in enumerate(zip(first_groups.tolist(), last_groups.tolist(), strict=True)):
+            for group in range(first, last + 1):
+                made = self.ring.moves(start, group)
+                if made:
+                    start = self.ring.moved(start, made)
+                    cycles.append(cycle + self.delay)
+                    moves.append(made)
+        return gathered(np.array(cycles, dtype=np.int64), np.array(moves, dtype=np.int64), start)
+
+    def wanted(self, block: int) -> tuple[Integers, Integers]:
+        """(the groups of the first, of the last word) that each diagonal of a block wants."""
         if block not in self._groups:
             lanes = min(self.width, self.lanes - block * self.width)
             diagonals = np.arange(block * self.length, (block + 1) * self.length + lanes - 1, dtype=np.int64)
@@ -107,7 +122,7 @@ class DiagonalStream:
                 - np.maximum(0, diagonals - (block + 1) * self.length + 1)
                 + 1
             )
-            self._groups[block] = (first + own - 1) // self.ring.group, int(first[0]) // self.ring.group
+            self._groups[block] = first // self.ring.group, (first + own - 1) // self.ring.group
         return self._groups[block]
 
     def _before(self, diagonal: Integers) -> Integers:

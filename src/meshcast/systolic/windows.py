@@ -19,27 +19,32 @@ from meshcast.systolic.ring import Ring
 from meshcast.systolic.streams import Refills, gathered
 
 OUTSIDE = -1
+FEW_MOVES = 4  # that are cheaper made one by one than looked up
+Addresses = npt.NDArray[np.int32]
 
 
-def window_addresses(layer: Layer) -> Integers:
+def window_addresses(layer: Layer) -> Addresses:
     """Addresses of the map's elements by window and place in it, M x K; `OUTSIDE` beyond the edge."""
-    out_row, out_column = np.divmod(np.arange(layer.m), layer.output_width)
-    place = np.arange(layer.k)
-    filter_row, rest = np.divmod(place, layer.filter_width * layer.channels)
+    out_row, out_column = np.divmod(np.arange(layer.m, dtype=np.int32), layer.output_width)
+    filter_row, rest = np.divmod(np.arange(layer.k, dtype=np.int32), layer.filter_width * layer.channels)
     filter_column, channel = np.divmod(rest, layer.channels)
-    row = out_row[:, None] * layer.stride + filter_row
-    column = out_column[:, None] * layer.stride + filter_column
-    inside = (row < layer.ifmap_height) & (column < layer.ifmap_width)
-    return np.where(inside, (row * layer.ifmap_width + column) * layer.channels + channel, OUTSIDE)
+    corner = (out_row * layer.ifmap_width + out_column) * (layer.stride * layer.channels)
+    place = (filter_row * layer.ifmap_width + filter_column) * layer.channels + channel
+    found: Addresses = corner[:, None] + place
+    if layer.window_elements < layer.m * layer.k:
+        inside = out_row[:, None] * layer.stride + filter_row < layer.ifmap_height
+        inside &= out_column[:, None] * layer.stride + filter_column < layer.ifmap_width
+        found[~inside] = OUTSIDE
+    return found
 
 
-def skewed(matrix: Integers) -> Integers:
+def skewed(matrix: Addresses) -> Addresses:
     """A matrix with column c moved down by c: its rows are the diagonals, from the lowest row up."""
     rows, columns = matrix.shape
-    found = np.full((rows + columns - 1, columns), OUTSIDE, dtype=np.int64)
-    for column in range(columns):
-        found[column : column + rows, column] = matrix[:, column]
-    return found
+    padded = np.full((columns, rows + columns), OUTSIDE, dtype=np.int32)
+    padded[:, :rows] = matrix.T
+    # Cut one shorter, every row begins one later than the one above.
+    return padded.ravel()[: columns * (rows + columns - 1)].reshape(columns, rows + columns - 1).T
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +62,7 @@ class WindowStream:
         return Ring.of(self.buffer, self.layer.window_elements)
 
     @cached_property
-    def _operand(self) -> Integers:
+    def _operand(self) -> Addresses:
         """What is cut into folds along its columns: M x K for `ws`, transposed otherwise."""
         addresses = window_addresses(self.layer)
         return addresses if self.array.dataflow == "ws" else addresses.T
@@ -67,18 +72,18 @@ class WindowStream:
         return self.array.columns if self.array.dataflow == "is" else self.array.rows
 
     @cached_property
-    def _written(self) -> Integers:
+    def _written(self) -> Addresses:
         """Addresses in the order in which they are written down."""
         operand, width = self._operand, self._width
         blocks = -(-operand.shape[1] // width)
-        padded = np.full((operand.shape[0], blocks * width), OUTSIDE, dtype=np.int64)
+        padded = np.full((operand.shape[0], blocks * width), OUTSIDE, dtype=np.int32)
         padded[:, : operand.shape[1]] = operand
         under_each_other = np.concatenate(np.split(padded, blocks, axis=1))
         ordered = under_each_other if self.array.dataflow == "is" else skewed(under_each_other)
         flat = ordered.ravel()
         return np.asarray(flat[flat != OUTSIDE])
 
-    def _wanted(self, column_fold: int, row_fold: int) -> tuple[Integers, Integers]:
+    def _wanted(self, column_fold: int, row_fold: int) -> tuple[Addresses, Integers]:
         """(addresses in the order in which a fold wants them, the cycle of each)."""
         rows, columns = self.array.rows, self.array.columns
         if self.array.dataflow == "is":
@@ -124,7 +129,7 @@ class WindowStream:
 class _Inside:
     """Which words are inside of the window: those whose newest group is not before it. Groups are numbered on and on."""
 
-    def __init__(self, *, ring: Ring, written: Integers, words: int) -> None:
+    def __init__(self, *, ring: Ring, written: Addresses, words: int) -> None:
         self._ring, self._written = ring, written
         self._group = np.arange(len(written), dtype=np.int64) // ring.group
         self._newest = np.full(words, -1, dtype=np.int64)
@@ -142,18 +147,36 @@ class _Inside:
             self._begin += 2 * self._ring.groups + start - self.start  # all numbers so far lie before it
             self._come_in(self._begin, self._ring.active)
 
-    def missing(self, addresses: Integers) -> npt.NDArray[np.bool_]:
+    def missing(self, addresses: Addresses) -> npt.NDArray[np.bool_]:
         """Which of these words are not inside."""
         return np.asarray(self._newest[addresses] < self._begin)
 
     def move_to(self, address: int) -> int:
         """Moves the window on until a word is inside; how often."""
-        moves = 0
-        while self._newest[address] < self._begin:
-            self._come_in(self._begin + self._ring.active, self._ring.step)
-            self._begin += self._ring.step
-            moves += 1
-        return moves
+        ring = self._ring
+        for moves in range(FEW_MOVES):
+            if self._newest[address] >= self._begin:
+                return moves
+            self._come_in(self._begin + ring.active, ring.step)
+            self._begin += ring.step
+        # A long way round: straight to where a copy is, past what would come in and leave again.
+        more = min(ring.moves(self.start, int(group)) for group in self._groups_of(address))
+        inside_until, self._begin = self._begin + ring.active, self._begin + more * ring.step
+        first = max(inside_until, self._begin)
+        self._come_in(first, self._begin + ring.active - first)
+        return FEW_MOVES + more
+
+    def _groups_of(self, address: int) -> Integers:
+        """The groups that hold copies of a word."""
+        order, starts = self._copies
+        return self._group[order[starts[address] : starts[address + 1]]]
+
+    @cached_property
+    def _copies(self) -> tuple[Integers, Integers]:
+        """Places in the written-down order by address, and where each address begins."""
+        order = np.argsort(self._written, kind="stable")
+        counts = np.bincount(self._written, minlength=len(self._newest))
+        return order, np.concatenate(([0], np.cumsum(counts)))
 
     def _come_in(self, first: int, groups: int) -> None:
         ring = self._ring

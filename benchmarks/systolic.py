@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from meshcast.errors import UnsupportedError
-from meshcast.simulators import scalesim
 from meshcast.simulators.environment import SCALESIM
+from meshcast.simulators.scalesim import PROCESS
 from meshcast.systolic import Buffer, Layer, SystolicArray, simulate
 from meshcast.systolic.files import WORDS_PER_KB, config_text, layout_text, read_layers, topology_text
 
@@ -41,12 +41,11 @@ def scale_sim(layers: Sequence[Layer], array: SystolicArray) -> tuple[float, lis
     texts = {
         "config.cfg": config_text(array), "topology.csv": topology_text(layers), "layout.csv": layout_text(layers),
     }  # fmt: skip
-    process = Path(scalesim.__file__).with_name("_scalesim_process.py")
     with tempfile.TemporaryDirectory() as name:
         for file, text in texts.items():
             (Path(name) / file).write_text(text)
         start = time.perf_counter()
-        subprocess.run([python, "-I", process, *texts, "out"], cwd=name, check=True, capture_output=True)
+        subprocess.run([python, "-I", PROCESS, *texts], cwd=name, check=True, capture_output=True)
         seconds = time.perf_counter() - start
         with (Path(name) / "out" / "meshcast" / "COMPUTE_REPORT.csv").open(newline="") as report:
             rows = list(csv.reader(report, skipinitialspace=True))[1:]

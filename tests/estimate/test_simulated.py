@@ -66,8 +66,8 @@ def test_the_cut_with_the_fewest_cycles_is_taken() -> None:
 def convolution(stride: int = 1, dilation: int = 1, groups: int = 1) -> object:
     def function(x: jax.Array, w: jax.Array) -> jax.Array:
         return jax.lax.conv_general_dilated(
-            x, w, (stride, stride), "SAME" if dilation == 1 else [(1, 1), (1, 1)], lhs_dilation=(dilation, dilation), feature_group_count=groups,
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            x, w, (stride, stride), "SAME" if dilation == 1 else [(1, 1), (1, 1)], lhs_dilation=(dilation, dilation),
+            feature_group_count=groups, dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )  # fmt: skip
 
     return function

@@ -34,7 +34,7 @@ ProfileFlag = Annotated[
 ]
 SimulatorFlag = Annotated[
     str | None,
-    typer.Option("--simulator", help="Of fidelity simulated: systolic (ours, the default), or scalesim itself."),
+    typer.Option("--simulator", help="Of fidelity simulated: systolic (ours, the default), scalesim or zigzag."),
 ]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
 Partitioner = Annotated[

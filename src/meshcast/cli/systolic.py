@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # As in the configuration that SCALE-Sim's repository starts with, scale.cfg.
 DEFAULT_KILOBYTES = (64, 64, 64)
 
-Names = Annotated[str | None, typer.Option("--simulator", help="systolic (ours, the default), or scalesim itself.")]
+Names = Annotated[str | None, typer.Option("--simulator", help="systolic (ours, the default), scalesim or zigzag.")]
 
 
 def systolic_command(
@@ -75,10 +75,11 @@ def systolic_command(
 
 def _simulated(asked: list[Layer], array: SystolicArray, simulator: str) -> list[LayerResult]:
     from meshcast.errors import UsageError, nearest
-    from meshcast.simulators.scalesim import ScaleSim
+    from meshcast.simulators.scalesim import simulate_by_scalesim
+    from meshcast.simulators.zigzag import simulate_by_zigzag
     from meshcast.systolic import simulate
 
-    simulators = {"systolic": simulate, "scalesim": ScaleSim().simulate}
+    simulators = {"systolic": simulate, "scalesim": simulate_by_scalesim, "zigzag": simulate_by_zigzag}
     if simulator not in simulators:
         raise UsageError(f"no simulator {simulator!r}", where="--simulator", fix=nearest(simulator, simulators))
     return simulators[simulator](asked, array)

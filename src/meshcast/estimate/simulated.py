@@ -213,9 +213,16 @@ class Simulated:
 
 def by_scalesim() -> Simulated:
     """Fidelity `simulated` by the package `scalesim`."""
-    from meshcast.simulators.scalesim import ScaleSim
+    from meshcast.simulators.scalesim import simulate_by_scalesim
 
-    return Simulated("scalesim", ScaleSim().simulate)
+    return Simulated("scalesim", simulate_by_scalesim)
+
+
+def by_zigzag() -> Simulated:
+    """Fidelity `simulated` by the package `zigzag-dse`."""
+    from meshcast.simulators.zigzag import simulate_by_zigzag
+
+    return Simulated("zigzag", simulate_by_zigzag)
 
 
 def _cores(device: Device) -> TensorCores:

@@ -13,6 +13,7 @@ from meshcast.hardware import Device
 SIMULATORS = {
     "systolic": "meshcast.estimate.simulated:Simulated",
     "scalesim": "meshcast.estimate.simulated:by_scalesim",
+    "zigzag": "meshcast.estimate.simulated:by_zigzag",
 }
 
 

@@ -1,7 +1,7 @@
 """Simulators that cannot live beside meshcast: each in a Python environment of its own, called as a process.
 
-SCALE-Sim 3.0.0 needs NumPy below 2, meshcast needs 2. `meshcast doctor --install scalesim` makes the environment in the user's
-cache folder, from the exact versions in `scalesim.lock`; `MESHCAST_SCALESIM_PYTHON` names another one.
+SCALE-Sim 3.0.0 needs NumPy below 2, meshcast needs 2; ZigZag brings 400 MB. `meshcast doctor --install NAME` makes the
+environment in the user's cache folder, from the exact versions in `NAME.lock`; `MESHCAST_NAME_PYTHON` names another one.
 """
 
 from __future__ import annotations
@@ -90,8 +90,7 @@ class Environment:
             with resources.as_file(lock) as path:
                 self._made(["-m", "venv", str(self.folder)], Path(sys.executable))
                 pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-                pip += ["--only-binary", ":all:", "-r", str(path)]
-                self._made(pip, self.python or Path(sys.executable))
+                self._made([*pip, "-r", str(path)], self.python or Path(sys.executable))
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -105,7 +104,7 @@ class Environment:
             raise UnsupportedError(
                 f"{self.name} cannot be installed: {lines[-1]}",
                 where=str(self.folder),
-                fix="check the connection to the package index, and see the message above",
+                fix="check the connection to the package index",
             )
 
 
@@ -119,7 +118,6 @@ def _release(python: str, distribution: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-SCALESIM = Environment(
-    name="scalesim", distribution="scalesim", purpose="--simulator scalesim", below=(3, 13)
-)  # fmt: skip
-ENVIRONMENTS = {environment.name: environment for environment in (SCALESIM,)}
+SCALESIM = Environment(name="scalesim", distribution="scalesim", purpose="--simulator scalesim", below=(3, 13))
+ZIGZAG = Environment(name="zigzag", distribution="zigzag-dse", purpose="--simulator zigzag", below=(3, 13))
+ENVIRONMENTS = {environment.name: environment for environment in (SCALESIM, ZIGZAG)}

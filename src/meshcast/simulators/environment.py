@@ -48,8 +48,11 @@ class Environment:
         given = os.environ.get(self.variable)
         if given:
             return Path(given)
-        own = self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        return own if own.exists() else None
+        return self._own if self._own.exists() else None
+
+    @property
+    def _own(self) -> Path:
+        return self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
     def release(self) -> str | None:
         """The installed release; None where it, or its Python, is missing."""
@@ -90,7 +93,7 @@ class Environment:
             with resources.as_file(lock) as path:
                 self._made(["-m", "venv", str(self.folder)], Path(sys.executable))
                 pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-                self._made([*pip, "-r", str(path)], self.python or Path(sys.executable))
+                self._made([*pip, "-r", str(path)], self._own)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise

@@ -145,6 +145,11 @@ class Simulated:
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times of products and convolutions; equal layers are simulated once."""
+        if not kernels:  # also of devices without arrays, which have no kernels to ask about
+            none = np.zeros(0)
+            return Estimates(
+                time=none, low=none, high=none, compute_time=none, memory_time=none, overhead=none, energy=none, origin=()
+            )  # fmt: skip
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
         cores = _cores(device)
         products = [_product(kernel) for kernel in kernels]

@@ -13,9 +13,10 @@ RANKS = {
     name: rank
     for rank, names in enumerate(
         [
-            ("version", "errors", "display"),
+            ("version", "errors", "display", "progress"),
             ("units", "mesh", "child", "cache", "ranks"),
-            ("hardware", "models"),
+            ("hardware", "models", "systolic"),
+            ("simulators",),
             ("capture",),
             ("partition",),
             ("workload",),
@@ -36,7 +37,8 @@ RANKS = {
 SAME_RANK_STRANGERS = {
     ("estimate", "network"),
     ("network", "estimate"),
-    ("hardware", "models"),
+    ("hardware", "models", "systolic"),
+    ("simulators",),
     ("models", "hardware"),
     ("validate", "calibrate"),
     ("calibrate", "validate"),

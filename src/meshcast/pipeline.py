@@ -16,6 +16,7 @@ from meshcast.estimate import Estimator, estimator_names, load_estimator
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.profiled import Profiled
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
+from meshcast.estimate.simulators import load_simulator, why_not_simulated
 from meshcast.hardware import Device, resolve
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
@@ -36,7 +37,11 @@ NETWORKS = ("alpha-beta",)
 AUTO_ORDER = ("profiled", "analytical", "roofline")
 # What answers where a fidelity has nothing: kernels that were not measured are modelled, and the provenance says so.
 # `compiled` is about the kernels: what the compiler does not time is timed by the best estimator there is.
-FALLBACKS = {"profiled": ("analytical", "roofline"), "compiled": AUTO_ORDER}
+FALLBACKS = {
+    "profiled": ("analytical", "roofline"),
+    "simulated": ("analytical", "roofline"),
+    "compiled": AUTO_ORDER,
+}
 
 
 def predict(target: str | Path | Program, options: Options | None = None, **overrides: object) -> Prediction:
@@ -187,7 +192,16 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
             fix="leave --lowering out, or use --fidelity auto --lowering modelled",
         )
     names = AUTO_ORDER if fidelity == "auto" else (fidelity, *FALLBACKS.get(fidelity, ()))
+    if options.simulator is not None and fidelity != "simulated":
+        raise UsageError(
+            f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
+        )  # fmt: skip
+    if fidelity == "simulated" and device.tensor_cores is None:
+        raise why_not_simulated(device)
     if options.profile is None:
+        if fidelity == "simulated":
+            simulated = load_simulator(options.simulator)
+            return (simulated, *(load_estimator(name) for name in names[1:])), ()
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)
         return tuple(load_estimator(name) for name in names), ()

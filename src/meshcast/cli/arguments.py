@@ -20,8 +20,8 @@ Fidelity = Annotated[
     str,
     typer.Option(
         "--fidelity",
-        help="roofline, analytical (GPUs, TPUs), profiled (measured kernels), compiled (XLA's own kernels for CUDA GPUs), or "
-        "auto: the best there is.",
+        help="roofline, analytical (GPUs, TPUs), profiled (measured kernels), compiled (XLA's own kernels for GPUs and TPUs), "
+        "simulated (systolic arrays of TPUs), or auto: the best there is.",
     ),
 ]
 ProfileFlag = Annotated[
@@ -31,6 +31,10 @@ ProfileFlag = Annotated[
         metavar="FILE",
         help="Measured kernels of the device: NAME.profile.jsonl.gz of meshcast calibrate, or the collector's NAME.npz.",
     ),
+]
+SimulatorFlag = Annotated[
+    str | None,
+    typer.Option("--simulator", help="Of fidelity simulated: systolic (ours, the default), scalesim or zigzag."),
 ]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
 Partitioner = Annotated[
@@ -114,7 +118,7 @@ def options(
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
     clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
-    profile: str | None = None,
+    profile: str | None = None, simulator: str | None = None,
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -127,6 +131,7 @@ def options(
         mesh=Mesh.parse(mesh).sizes if mesh is not None else None,
         fidelity=fidelity,
         profile=profile,
+        simulator=simulator,
         network=network,
         partitioner=partitioner,
         lowering=lowering,

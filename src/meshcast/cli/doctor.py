@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import metadata
-from typing import Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -71,7 +71,6 @@ PARTS = (
     Part(name="nvidia-cuda-nvcc-cu12", purpose="compiling for NVIDIA GPUs", brought_by=("nvidia-cuda-nvcc-cu12",)),
     Part(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
     Part(name="torchax", purpose="capturing PyTorch programs", brought_by=("torchax",)),
-    Part(name="scalesim", purpose="simulating systolic arrays", brought_by=("scalesim",)),
     Part(name="AstraSim_Analytical_Congestion_Aware", purpose="simulating networks with ASTRA-sim", program=True),
     Part(name="AstraSim_Analytical_Congestion_Unaware", purpose="simulating networks with ASTRA-sim", program=True),
     Part(
@@ -84,8 +83,16 @@ PARTS = (
 )
 
 
-def doctor_command(json: flags.Json = False) -> None:
+def doctor_command(
+    install: Annotated[
+        str | None,
+        typer.Option("--install", metavar="NAME", help="Install a simulator of others in an environment of its own."),
+    ] = None,
+    json: flags.Json = False,
+) -> None:
     """Checks what is installed and what is missing; exits with 4 when the core does not work."""
+    if install is not None:
+        _install(install)
     checks = [replace(check, fix=None) if check.state == "ok" else check for check in all_checks()]
     works = all(check.state == "ok" for check in checks if check.core)
     if json:
@@ -96,6 +103,17 @@ def doctor_command(json: flags.Json = False) -> None:
         _print(checks, works)
     if not works:
         raise typer.Exit(4)
+
+
+def _install(name: str) -> None:
+    from meshcast.cli.patience import patience
+    from meshcast.errors import UsageError, nearest
+    from meshcast.simulators.environment import ENVIRONMENTS
+
+    if name not in ENVIRONMENTS:
+        raise UsageError(f"nothing to install is named {name!r}", where="--install", fix=nearest(name, ENVIRONMENTS))
+    with patience(f"installing {name}"):
+        ENVIRONMENTS[name].install()
 
 
 def _print(checks: list[Check], works: bool) -> None:
@@ -136,6 +154,7 @@ def all_checks() -> Iterator[Check]:
     yield _tried("prediction", _predict, "see the lines above")
     for part in PARTS:
         yield _optional(part)
+    yield from _simulators()
 
 
 def _python() -> Check:
@@ -228,6 +247,17 @@ def _predict() -> str:
     program = from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor")
     prediction = predict(program, on="h100-sxm", fidelity="roofline", levers=False)
     return f"a product over 2 h100-sxm: {format_time(prediction.step_time_s or 0.0)}"
+
+
+def _simulators() -> Iterator[Check]:
+    """Simulators of others, each in an environment of its own."""
+    from meshcast.simulators.environment import ENVIRONMENTS
+
+    for name, environment in ENVIRONMENTS.items():
+        release = environment.release()
+        detail = f"{release} at {environment.python}; {environment.purpose}" if release else environment.purpose
+        fix = f"meshcast doctor --install {name}"
+        yield Check(name=name, state="ok" if release else "missing", detail=detail, fix=fix, core=False)
 
 
 def _optional(part: Part) -> Check:

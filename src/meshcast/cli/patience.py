@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from meshcast.progress import listening
+
 T = TypeVar("T")
 AFTER_S = 1.0
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
@@ -15,22 +17,30 @@ INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 @contextmanager
 def patience(what: str) -> Iterator[None]:
-    """Says what is under way if it takes longer than a second, and takes it back when done; terminals only."""
+    """Says what is under way, and how far, if it takes longer than a second; takes it back when done; terminals only."""
     if not sys.stderr.isatty():
         yield
         return
     shown = threading.Event()
+    far = ""
 
     def show() -> None:
         shown.set()
-        sys.stderr.write(f"\r{what} ...")
+        sys.stderr.write(f"\r\x1b[K{what}{far} ...")
         sys.stderr.flush()
+
+    def heard(text: str) -> None:
+        nonlocal far
+        far = f": {text}"
+        if shown.is_set():
+            show()
 
     timer = threading.Timer(AFTER_S, show)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        with listening(heard):
+            yield
     finally:
         timer.cancel()
         if shown.is_set():

@@ -20,6 +20,7 @@ def predict_command(
     mesh: flags.MeshText = None,
     fidelity: flags.Fidelity = "auto",
     profile: flags.ProfileFlag = None,
+    simulator: flags.SimulatorFlag = None,
     network: flags.Network = "alpha-beta",
     partitioner: flags.Partitioner = "shardy",
     lowering: flags.LoweringFlag = "auto",
@@ -41,7 +42,7 @@ def predict_command(
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
-        lowering=lowering, profile=profile,
+        lowering=lowering, profile=profile, simulator=simulator,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

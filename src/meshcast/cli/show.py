@@ -21,6 +21,7 @@ def show_command(
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
     ] = False,
     profile: flags.ProfileFlag = None,
+    simulator: flags.SimulatorFlag = None,
     lowering: flags.LoweringFlag = "auto",
     explain: Annotated[
         int | None, typer.Option("--explain", help="With --kernels: the formula and numbers behind row N.", metavar="N")
@@ -38,14 +39,18 @@ def show_command(
     from meshcast.errors import UsageError
     from meshcast.pipeline import local_program, prepare
 
-    for flag, given in (("--lowering", lowering != "auto"), ("--profile", profile is not None)):
+    for flag, given in (
+        ("--lowering", lowering != "auto"),
+        ("--profile", profile is not None),
+        ("--simulator", simulator),
+    ):
         if given and not kernels:
             raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
     if explain is not None and not kernels:
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
     options = flags.options(
         on=on, mesh=mesh, fidelity=fidelity, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
-        clocks=clocks, indices=indices, profile=profile,
+        clocks=clocks, indices=indices, profile=profile, simulator=simulator,
         lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
     )  # fmt: skip
     if partitioned:

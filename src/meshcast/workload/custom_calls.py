@@ -191,9 +191,13 @@ def _kernel(reading: OpReading) -> Cost:
     estimate = next(_estimates(config), None)
     if not estimate:
         raise _unknown(reading, text(reading.op, "call_target_name"), "the kernel carries no cost_estimate")
-    declared = {"flops": estimate.get("flops", 0), "transcendentals": estimate.get("transcendentals", 0)}
-    if estimate.get("bytes_accessed"):
-        declared["bytes"] = estimate["bytes_accessed"]
+    # XLA writes its 64-bit numbers back as texts.
+    said = {
+        key: int(value) if isinstance(value, str) and value.isdecimal() else value for key, value in estimate.items()
+    }
+    declared = {"flops": said.get("flops", 0), "transcendentals": said.get("transcendentals", 0)}
+    if said.get("bytes_accessed"):
+        declared["bytes"] = said["bytes_accessed"]
     cost = declared_cost(reading, declared)
     return with_geometry(reading, cost) if text(reading.op, "call_target_name") == _PALLAS_TPU else cost
 

@@ -127,7 +127,7 @@ def ragged_text(row: OpRow) -> str:
         fresh = jnp.stack([turned(keys), values], axis=2).reshape(new.shape)
         kept = kept.reshape(-1, *kept.shape[2:]).at[at].set(fresh).reshape(kept.shape)
         sequences = jnp.full((1,), batch, jnp.int32)
-        with declaring(declared):
+        with declaring("ragged_paged_attention", declared):
             made = ragged_paged_attention(
                 turned(q), kept, lengths, table, ends, sequences,
                 sm_scale=1 / math.sqrt(head), num_kv_pages_per_block=min(8, per_sequence), num_queries_per_block=32,

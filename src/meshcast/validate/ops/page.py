@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +21,8 @@ its chip. Sources, by row: cocossim's probes on v6e, SCALE-Sim-validation on a c
 copy rates and clock ticks say TPU v4), Google's tpu-recipes and others. Grades are how far a figure can be trusted: A is
 device time, B noisy or derived, C host wall time or suspect.
 
-- A step of a chained loop is predicted as the loop, divided by its trips: what the compiler keeps on chip from one step
-  to the next stays there in both.
+- A step of a chained loop is predicted as the loop, divided by its trips, or by what further trips add where that was
+  measured: what the compiler keeps on chip from one step to the next stays there in both.
 - Figures by host wall time hold 100 us and more of dispatch, or a chain's share of it, that no prediction here holds:
   small rows of grade C are mostly that.
 - Products of a serving framework's decode whose weights were loaded ahead (`weights prefetched`) are predicted with the
@@ -33,7 +34,7 @@ device time, B noisy or derived, C host wall time or suspect.
 """
 _PEER = """\
 [SCALE-Sim TPU](https://arxiv.org/abs/2603.22535) is a published model of TPU v4: straight lines that its authors fitted to
-most of these very rows (`meshcast.estimate.scalesim_tpu`). Ours has seen none of them.
+most of these very rows (`meshcast.estimate.scalesim_tpu`). No parameter of ours was fitted to a TPU v4.
 """
 
 
@@ -201,4 +202,6 @@ def ops_page(summary: OpsSummary, *, command: str, page: Path) -> str:
             parts += [f"## Worst rows, {chip}\n", markdown_table(worst_grid("", worst))]
     if summary.failed:
         parts += ["## Failed\n", markdown_table(failures_grid(summary.failed))]
-    return "\n".join([*parts, MEASURES])
+    sources = Counter(result.op.source for result in summary.results if result.op.source)
+    listed = "".join(f"- {source}: {count} rows\n" for source, count in sources.items())
+    return "\n".join([*parts, MEASURES, *(["## Sources\n", listed] if listed else [])])

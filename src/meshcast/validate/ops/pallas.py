@@ -79,11 +79,11 @@ def bytes_of(dtype: str, elements: int) -> int:
     return elements * DTYPE_BITS[dtype] // 8
 
 
-def declaring(work: dict[str, Any]) -> Any:
-    """A context in which calls carry what they do, for our reader."""
+def declaring(kernel: str, work: dict[str, Any]) -> Any:
+    """A context in which calls carry what they are and do, for our reader; XLA keeps it."""
     from jax.experimental.xla_metadata import set_xla_metadata
 
-    return set_xla_metadata(**{"meshcast.cost": json.dumps(work)})
+    return set_xla_metadata(**{"kernel_name": kernel, "meshcast.cost": json.dumps(work)})
 
 
 def lowered(
@@ -109,7 +109,7 @@ def lowered(
     def whole(*values: Any) -> Any:
         if declared is None:
             return call(jax, *values)
-        with declaring(declared):
+        with declaring(row.op, declared):
             return call(jax, *values)
 
     kind = jax.sharding.AbstractDevice(device_kind=DEVICE_KINDS[row.generation], num_cores=1, platform="tpu")

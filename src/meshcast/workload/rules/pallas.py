@@ -19,15 +19,24 @@ from dataclasses import replace
 from meshcast.workload.graph import Attention, Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
+from meshcast.workload.rules.backend_config import dictionary
 
 
 def with_geometry(reading: OpReading, cost: Cost) -> Cost:
     """The cost of a Pallas call, with the geometry of what it computes where that is known."""
-    shape = _attention(text(reading.op, "kernel_name"), reading.operands, cost.dtype)
+    shape = _attention(_name(reading), reading.operands, cost.dtype)
     if shape is None:
         return cost
     whole = 4.0 * shape.batch * shape.heads * shape.q_len * shape.kv_len * shape.head_dim
     return replace(cost, geometry=replace(shape, causal=cost.matrix_flops < 0.99 * whole))
+
+
+def _name(reading: OpReading) -> str:
+    """The kernel's name: JAX's attribute, which XLA drops; one noted beside it, which it keeps; or the instruction's."""
+    said = text(reading.op, "kernel_name")
+    if not said and "mhlo.frontend_attributes" in reading.op.attributes:
+        said = str(dictionary(reading.op.attributes["mhlo.frontend_attributes"]).get("kernel_name", ""))
+    return said or text(reading.op, "meshcast.name")
 
 
 def _attention(kernel: str, operands: tuple[Tensor, ...], dtype: str) -> Attention | None:

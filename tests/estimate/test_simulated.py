@@ -1,0 +1,121 @@
+"""Products and convolutions on a TPU's arrays: how they are spread, what they cost, and what answers for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshcast.capture import capture
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.estimate import simulators
+from meshcast.estimate.simulated import Product, Simulated, array_of, product_of, spread
+from meshcast.hardware import load_device
+from meshcast.pipeline import Options, predict, prepare
+from meshcast.systolic.cycles import compute_cycles
+from meshcast.systolic.layer import product_shapes
+from tests.estimate.conformance import check_conformance, gemm
+from tests.lower.programs import lower_function, spec
+
+V6E = load_device("tpu-v6e")
+
+
+def geometry_of(function: object, *arguments: jax.ShapeDtypeStruct) -> Product:
+    lowered = lower_function(function, *arguments)
+    (found,) = [p for k, _ in lowered.schedule.walk() if (p := product_of(k)) is not None]
+    return found
+
+
+def test_it_conforms_on_tpus() -> None:
+    check_conformance(Simulated(), V6E)
+
+
+def test_a_square_product_by_hand() -> None:
+    # Four arrays of 256 x 256: each streams 4096 rows past 1024 columns, 16 x 4 folds of 2 * 256 + 256 + 4096 - 2 cycles.
+    answer = Simulated().estimate([gemm(4096, 4096, 4096)], V6E)
+    cores = V6E.tensor_cores
+    assert cores is not None
+    passes = 2 * 256 * 256 * 4 * V6E.clock_hz / V6E.matrix_peak("bf16")
+    assert answer.time[0] == pytest.approx(16 * 4 * 4862 / V6E.clock_hz * passes)
+    assert answer.time[0] == pytest.approx(177e-6, rel=0.1)  # as published for this product
+    assert answer.memory_time[0] == pytest.approx(3 * 4096**2 * 2 / V6E.memory_bandwidth)
+
+
+def test_batches_go_to_arrays_as_a_whole_and_one_row_past_many_columns() -> None:
+    assert V6E.tensor_cores is not None
+    array = array_of(V6E.tensor_cores)
+    found = spread(Product(count=8, m=300, n=200, k=64), 4, array)
+    assert (found.count, {found.layer.m, found.layer.n}) == (2, {300, 200})
+    single = spread(Product(count=1, m=1, n=4096, k=256), 4, array).layer  # the long side is streamed
+    assert (single.m, single.n) == (1024, 1)
+
+
+def test_the_cut_with_the_fewest_cycles_is_taken() -> None:
+    assert V6E.tensor_cores is not None
+    array = array_of(V6E.tensor_cores)
+    product = Product(count=1, m=1000, n=3000, k=700)
+    best = spread(product, 4, array).layer
+    for rows, columns in ((1, 4), (2, 2), (4, 1)):
+        for m, n in ((1000 // rows, 3000 // columns), (3000 // columns, 1000 // rows)):
+            other = replace(best, ifmap_height=m, filters=n)
+            assert compute_cycles(*product_shapes([best]), array) <= compute_cycles(*product_shapes([other]), array)
+
+
+def convolution(stride: int = 1, dilation: int = 1, groups: int = 1) -> object:
+    def function(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x, w, (stride, stride), "SAME" if dilation == 1 else [(1, 1), (1, 1)], lhs_dilation=(dilation, dilation),
+            feature_group_count=groups, dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )  # fmt: skip
+
+    return function
+
+
+def test_a_convolution_is_the_product_of_its_windows() -> None:
+    image, weights = spec(8, 28, 28, 64), spec(3, 3, 64, 96)
+    assert geometry_of(convolution(), image, weights) == Product(count=1, m=8 * 28 * 28, n=96, k=9 * 64)
+    assert geometry_of(convolution(stride=2), image, weights) == Product(count=1, m=8 * 14 * 14, n=96, k=9 * 64)
+
+
+def test_groups_are_products_of_their_own_and_inserted_zeros_are_not_multiplied() -> None:
+    image = spec(8, 28, 28, 64)
+    grouped = geometry_of(convolution(groups=16), image, spec(3, 3, 4, 96))
+    assert grouped == Product(count=16, m=8 * 28 * 28, n=6, k=9 * 4)
+    dilated = geometry_of(convolution(dilation=2), image, spec(3, 3, 64, 96))
+    assert dilated == Product(count=1, m=8 * 55 * 55, n=96, k=4 * 64)
+
+
+def test_the_rest_of_a_program_comes_from_the_fidelities_behind() -> None:
+    program = capture(lambda x, w: jnp.tanh(jnp.sort(x @ w)), spec(512, 512), spec(512, 512), name="mixed")
+    run = prepare(program, Options(on="tpu-v5e", fidelity="simulated"))
+    answered = {kernel.kind.value: run.kernels[kernel].estimator for kernel, _ in run.executed}
+    assert answered["gemm"] == "systolic"
+    assert set(answered.values()) > {"systolic"}
+    shares = run.predict().provenance
+    assert 0 < shares.simulated < 1
+    assert shares.simulated + shares.analytical == pytest.approx(1.0)
+
+
+def test_devices_without_arrays_are_refused() -> None:
+    program = capture(lambda x: x @ x, spec(64, 64), name="square")
+    with pytest.raises(UnsupportedError, match="no systolic arrays"):
+        predict(program, Options(on="h100-sxm", fidelity="simulated"))
+
+
+def test_simulators_are_named() -> None:
+    program = capture(lambda x: x @ x, spec(64, 64), name="square")
+    with pytest.raises(UsageError, match="no simulator 'scalesym'"):
+        predict(program, Options(on="tpu-v5e", fidelity="simulated", simulator="scalesym"))
+    with pytest.raises(UsageError, match="does not simulate"):
+        predict(program, Options(on="tpu-v5e", fidelity="roofline", simulator="scalesim"))
+    assert {simulators.load_simulator(name).fidelity for name in simulators.SIMULATORS} == {"simulated"}
+
+
+def test_it_explains_itself() -> None:
+    explained = Simulated().explain(gemm(4096, 4096, 4096), V6E)
+    values = {term.symbol: term.value for term in explained.terms}
+    assert values["cycles"] == 16 * 4 * 4862
+    assert explained.limited_by == "compute"
+    assert explained.time == Simulated().estimate([gemm(4096, 4096, 4096)], V6E).time[0]

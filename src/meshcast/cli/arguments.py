@@ -20,7 +20,7 @@ Fidelity = Annotated[
     str,
     typer.Option(
         "--fidelity",
-        help="roofline, analytical (GPUs), profiled (measured kernels), compiled (XLA's own kernels for CUDA GPUs), "
+        help="roofline, analytical (GPUs, TPUs), profiled (measured kernels), compiled (XLA's own kernels for GPUs and TPUs), "
         "simulated (systolic arrays of TPUs), or auto: the best there is.",
     ),
 ]

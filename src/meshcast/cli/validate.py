@@ -10,6 +10,7 @@ import typer
 from meshcast.cli import arguments as flags
 from meshcast.cli.files import write_file
 from meshcast.cli.patience import INTERRUPTED, counted
+from meshcast.cli.validate_compiled import compiled_command
 from meshcast.cli.validate_ops import ops_command
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 
 app.command("ops")(ops_command)
+app.command("compiled")(compiled_command)
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")

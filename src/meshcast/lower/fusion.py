@@ -62,10 +62,16 @@ class Rules:
     consumers: frozenset[OpKind]  # may compute their producers on the way in
     joining: frozenset[OpKind]  # beside the plain producers, may be computed inside the kernel that reads them
     plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
+    repeats_functions: bool  # whether a slow function is always computed again in each of several readers
 
 
-GPU = Rules(consumers=FUSIBLE_CONSUMERS, joining=frozenset({OpKind.REDUCE, OpKind.GEMM}), plain_epilogues=True)
-TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False)
+GPU = Rules(
+    consumers=FUSIBLE_CONSUMERS,
+    joining=frozenset({OpKind.REDUCE, OpKind.GEMM}),
+    plain_epilogues=True,
+    repeats_functions=True,
+)
+TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False, repeats_functions=False)
 
 
 def plan_fusion(
@@ -171,6 +177,8 @@ class _Sweep:
             return False
         if op.cost.transcendentals and not self._may_repeat(op, owners):
             return False
+        if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
+            return False
         return len(owners) == 1 or self._worth_repeating(index, len(owners))
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
@@ -181,6 +189,12 @@ class _Sweep:
             if space > MAX_REPEATED * elements and self._rows.get(op.results[0]) != space:
                 return False
         return True
+
+    def _may_repeat_function(self, index: int) -> bool:
+        """XLA:TPU computes a slow function once, unless its operand takes far fewer bytes than its result."""
+        op = self._ops[index]
+        read = self._input_bytes(self._operands[index], op)
+        return self._rules.repeats_functions or 2 * read <= sum(self._tensors[value].bytes for value in op.results)
 
     def _space(self, root: int) -> int:
         """Elements a fusion runs over."""

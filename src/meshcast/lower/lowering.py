@@ -22,6 +22,7 @@ from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.scheduled import lower_scheduled
 from meshcast.lower.siblings import merge_siblings
+from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.workload.graph import Attention, Block, Op, OpKind
 from meshcast.workload.workload import Workload
 
@@ -67,6 +68,7 @@ class _Lowering:
         self._transposed: set[int] = set()  # values that are another's transpose and lie in memory as that one
         self._calls: set[int] = set()  # results of attention calls, which come in the order of the call's layout
         self._buffer: dict[int, int] = {}  # a view's value -> the value whose bytes it shows
+        self._spread: dict[int, int] = {}  # a broadcast that a loop carries unchanged -> bytes of what it is made of
 
     def block(self, block: Block, writable: frozenset[int]) -> Schedule:
         """The schedule of one block; `writable` are its inputs that may be overwritten."""
@@ -99,6 +101,8 @@ class _Lowering:
                 if self._gpu and isinstance(step, Kernel) and clears_first(step):
                     steps.append(memset(step))
                 steps.append(step)
+        if self._fuse and not self._gpu:
+            steps = without_allocations(steps, frozenset(outputs))
         if self._fuse:
             held = frozenset(block.inputs).union(outputs)
             steps = merge_siblings(steps, self._tensors, into_products=not self._gpu)
@@ -200,6 +204,8 @@ class _Lowering:
         if kind is OpKind.LOOP:
             body = op.blocks[0]
             around, self._looped = self._looped, True
+            if self._fuse and not self._gpu:
+                self._spread |= spread_inputs(op, operands[root], ops, self._spread)
             schedule = self.block(body, writable=frozenset(body.inputs))
             self._looped = around
             reads = (*operands[root], *self._outside(op))
@@ -210,7 +216,8 @@ class _Lowering:
         if kind is OpKind.GENERATE and not op.cost.written_bytes:
             return None  # a constant that is an output or operand lies in memory already
         made = [(ops[index], operands[index]) for index in members]
-        return fused_kernel(made, self._tensors, cold=not stepped.isdisjoint(members))
+        kernel = fused_kernel(made, self._tensors, cold=not stepped.isdisjoint(members))
+        return with_sunk_reads(kernel, self._spread)
 
     def _free(self, block: Block) -> set[int]:
         """What `free_values` says, asked once a block."""

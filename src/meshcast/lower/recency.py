@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Recency, Schedule, Step
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
 from meshcast.workload.graph import Tensor
 
 NEVER = 1 << 34  # an age beyond any cache: also that of what was never touched
@@ -27,13 +27,20 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
     Args:
         schedule: In launch order.
         tensors: Types of all values.
-        placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole, so that its age
-            counts its own bytes, and nothing is left there from a run before.
+        placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole beside what else its
+            kernel touches, so that its age counts those bytes too, and nothing is left there from a run before.
     """
     walk = _Walk(tensors=tensors, placed=placed)
     if not placed:
         walk.pass_over(schedule)
     return walk.aged(schedule)
+
+
+def room(kernel: Kernel) -> int:
+    """Bytes that must fit in together where a kernel is to find everything on chip: only loops write over what they read."""
+    if kernel.matrix_flops or kernel.kind is KernelKind.TRANSPOSE:
+        return kernel.read_bytes + kernel.written_bytes
+    return max(kernel.read_bytes, kernel.written_bytes)
 
 
 def rounded_age(age: float) -> int:
@@ -49,6 +56,7 @@ class _Walk:
     placed: bool = False
     now: float = 0.0  # bytes moved so far
     last: dict[int, float] = field(default_factory=dict)  # when a value was last touched, by the same count
+    fetched: set[int] = field(default_factory=set)  # what the loops around read from memory in every turn
 
     def pass_over(self, schedule: Schedule) -> None:
         """Moves on without recording."""
@@ -85,6 +93,7 @@ class _Walk:
         body = step.body
         for inside, outside in zip(body.inputs, step.reads, strict=False):
             self._same(inside, outside)
+        around, self.fetched = self.fetched, self.fetched | self._left_in_memory(step)
         started = self.now
         self.pass_over(body)
         turn = self.now - started
@@ -92,6 +101,7 @@ class _Walk:
             self._same(inside, carried)
         second = self.now
         aged = self.aged(body)
+        self.fetched = around
         rest = max(0, step.trips - 2) * turn
         self.now += rest
         for value, touched in self.last.items():
@@ -100,6 +110,24 @@ class _Walk:
         for result, carried in zip(step.writes, body.outputs, strict=False):
             self._same(result, carried)
         return aged
+
+    def _left_in_memory(self, step: LoopStep) -> set[int]:
+        """What a product in a loop reads from outside and the compiler does not bring on chip before the loop.
+
+        XLA:TPU does where that copy hides behind what happens before: where as many bytes are moved until then, the copies of
+        what the loop carries included.
+        """
+        if not self.placed:
+            return set()
+        inside, given = step.body.inputs, step.reads
+        kept = [v == carried for v, carried in zip(inside, step.body.outputs, strict=False)]
+        before = self.now + sum(
+            self.tensors[value].bytes
+            for value, same in zip(given, kept, strict=False)
+            if not same and value not in self.last
+        )
+        unchanged = [value for value, same in zip(inside, kept, strict=True) if same]
+        return {value for value in (*unchanged, *given[len(inside) :]) if self.tensors[value].bytes > before}
 
     def _same(self, value: int, other: int) -> None:
         """Two names of one buffer."""
@@ -115,17 +143,19 @@ class _Walk:
         for value in values:
             self.last[value] = self.now
 
-    def _age(self, value: int) -> int:
-        own = self.tensors[value].bytes if self.placed else 0
-        return rounded_age(self.now - self.last.get(value, -math.inf) + own)
+    def _age(self, value: int, kernel: Kernel) -> int:
+        beside = room(kernel) if self.placed else 0
+        return rounded_age(self.now - self.last.get(value, -math.inf) + beside)
 
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
+        fetched = self.fetched if kernel.matrix_flops else ()
         ages: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
             if size:
-                age = NEVER if stepped and size < self.tensors[value].bytes else self._age(value)
+                cold = value in fetched or (stepped and size < self.tensors[value].bytes)
+                age = NEVER if cold else self._age(value, kernel)
                 ages[age] = ages.get(age, 0) + size
-        written = max((self._age(value) for value in kernel.writes), default=0)
+        written = max((self._age(value, kernel) for value in kernel.writes), default=0)
         return Recency(reads=tuple(sorted(ages.items())), written=written) if written or any(ages) else None

@@ -1,8 +1,8 @@
 """How much memory traffic lies between a kernel and the next read of what it writes: whether it may stay on chip.
 
 The mirror of `lower.recency`: the schedule is walked backwards with a count of the bytes moved, and a value's distance is what
-is moved until it is read next, its own bytes included. A loop's body is followed by itself; what a block gives back is never
-read again. Which distance fits a memory on chip is the estimator's business.
+is moved until it is read next, what its kernel touches included. A loop's body is followed by itself; what a block gives
+back is never read again. Which distance fits a memory on chip is the estimator's business.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Recency, Schedule, Step
-from meshcast.lower.recency import NEVER, rounded_age
+from meshcast.lower.recency import NEVER, room, rounded_age
 from meshcast.workload.graph import Tensor
 
 
@@ -72,12 +72,12 @@ class _Backwards:
         whole = sum(sizes) or 1
         kept: dict[int, int] = {}
         for value, size in zip(kernel.writes, sizes, strict=True):
-            distance = self.now - self.next[value] + size if value in self.next else NEVER
+            distance = self.now - self.next[value] + room(kernel) if value in self.next else NEVER
             # An update writes a part of its buffer: the parts of a kernel's results share what it writes by their sizes.
             written = round(kernel.written_bytes * size / whole)
             age = rounded_age(distance)
             kept[age] = kept.get(age, 0) + written
-        self._read(kernel.reads)
         self.now += kernel.read_bytes + kernel.written_bytes
+        self._read(kernel.reads)
         recency = replace(kernel.recency or Recency(), kept=tuple(sorted(kept.items())))
         return replace(kernel, recency=recency)

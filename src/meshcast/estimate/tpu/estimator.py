@@ -14,9 +14,9 @@ from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
 from meshcast.estimate.tpu.indexed import gather, picked_slices, scatter, sort
 from meshcast.estimate.tpu.machine import Machine, Work
-from meshcast.estimate.tpu.matrix import attention, product
+from meshcast.estimate.tpu.matrix import product
 from meshcast.estimate.tpu.parameters import Calibration, shipped_calibration
-from meshcast.estimate.tpu.vector import loop
+from meshcast.estimate.tpu.vector import call, loop
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 
@@ -24,7 +24,8 @@ FORMULA = "t = t0 + longest + (sum - longest) / n"
 _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
     KernelKind.GEMM: product,
     KernelKind.CONVOLUTION: product,
-    KernelKind.ATTENTION: attention,
+    KernelKind.ATTENTION: call,
+    KernelKind.CUSTOM: call,
     KernelKind.SCATTER: scatter,
     KernelKind.SORT: sort,
 }

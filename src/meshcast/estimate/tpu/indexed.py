@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from meshcast.estimate.explanation import Term
 from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.vector import passing, windows
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Indexed, SortGeometry
 
@@ -28,13 +30,9 @@ def scatter(kernel: Kernel, machine: Machine) -> Work:
 def _indexed(kernel: Kernel, machine: Machine, cycles: float) -> Work:
     traffic = machine.traffic(kernel)
     slices = picked_slices(kernel) * cycles / machine.vector_rate
+    engines = passing(kernel, traffic, machine)
     return machine.work(
-        traffic,
-        (
-            ("slices, one by one", "slices", slices),
-            ("loading and storing registers", "move", machine.moving(traffic)),
-            ("vector ops and functions", "vector", machine.arithmetic(kernel)),
-        ),
+        traffic, (Term("slices, one by one", "slices", slices, "s"), *engines), windows(kernel, machine)
     )
 
 
@@ -46,10 +44,6 @@ def sort(kernel: Kernel, machine: Machine) -> Work:
     kept = math.ceil(math.log2(max(2, geometry.top))) if geometry.top else depth
     stages = kept * (kept + 1) / 2 + max(0, depth - kept)
     elements = float(geometry.length * geometry.batch * geometry.operands)
-    return machine.work(
-        traffic,
-        (
-            ("compare-exchange stages", "sort", machine.vectors(machine.parameters.sort_cycles * stages, elements)),
-            ("loading and storing registers", "move", machine.moving(traffic)),
-        ),
-    )
+    compared = machine.vectors(machine.parameters.sort_cycles * stages, elements)
+    engines = passing(kernel, traffic, machine)
+    return machine.work(traffic, (Term("compare-exchange stages", "sort", compared, "s"), *engines), 1.0)

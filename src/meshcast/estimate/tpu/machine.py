@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,20 +11,31 @@ from meshcast.estimate.explanation import Term
 from meshcast.estimate.tpu.parameters import Parameters
 from meshcast.hardware import Device
 from meshcast.hardware.device import TensorCores
-from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel import Kernel, KernelKind, Recency
+
+# Generations whose vector units compute in bf16; the others convert to f32 and back, and the TPU
+# compiler writes these conversions into its programs up to v5p.
+BF16_VECTORS = frozenset({"v6e", "tpu7x"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bytes of a kernel by where they lie: in memory, or kept in VMEM between kernels."""
+    """Bytes of a kernel: those from and to memory; the others are kept in VMEM between kernels."""
 
-    hbm: float
-    vmem: float
+    read: float
+    written: float
+    hbm_read: float
+    hbm_written: float
+
+    @property
+    def hbm(self) -> float:
+        """From and to memory."""
+        return self.hbm_read + self.hbm_written
 
     @property
     def all(self) -> float:
-        """Every byte passes through registers, wherever it comes from."""
-        return self.hbm + self.vmem
+        """Every byte passes through VMEM, wherever it comes from."""
+        return self.read + self.written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +77,19 @@ class Machine:
         return self.device.cores * self.device.clock_hz
 
     @cached_property
+    def has_bf16_vectors(self) -> bool:
+        """Whether vector units take bf16 as it is."""
+        return self.cores.target in BF16_VECTORS
+
+    @cached_property
     def vector_elements(self) -> int:
         """32-bit elements of one vector."""
         return self.cores.sublanes * self.cores.lanes
 
-    @cached_property
-    def fixed(self) -> float:
-        """Seconds of a kernel that does nothing."""
-        return self.parameters.kernel_cycles / self.device.clock_hz
+    def fixed(self, traffic: Traffic) -> float:
+        """Seconds of a kernel that does nothing: the scalar core's part, and a copy's latency where there is one."""
+        p = self.parameters
+        return (p.kernel_cycles + (p.copy_cycles if traffic.hbm else 0.0)) / self.device.clock_hz
 
     @cached_property
     def kept_bytes(self) -> float:
@@ -86,60 +102,93 @@ class Machine:
         An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
         was just touched. A compiler that has placed every value is believed.
         """
-        moved = kernel.read_bytes + kernel.written_bytes
         if kernel.on_chip_bytes is not None:
-            return Traffic(hbm=moved, vmem=kernel.on_chip_bytes)
-        if kernel.recency is None:
-            return Traffic(hbm=0.0, vmem=moved)
-        far = sum(size for age, size in kernel.recency.reads if age > self.kept_bytes)
-        far += sum(size for age, size in kernel.recency.kept if age > self.kept_bytes)
-        return Traffic(hbm=far, vmem=max(0.0, moved - far))
+            return Traffic(
+                read=kernel.read_bytes + kernel.on_chip_bytes,
+                written=kernel.written_bytes,
+                hbm_read=kernel.read_bytes,
+                hbm_written=kernel.written_bytes,
+            )
+        recency = kernel.recency or Recency()
+        return Traffic(
+            read=kernel.read_bytes,
+            written=kernel.written_bytes,
+            hbm_read=sum(size for age, size in recency.reads if age > self.kept_bytes),
+            hbm_written=sum(size for age, size in recency.kept if age > self.kept_bytes),
+        )
+
+    @cached_property
+    def bandwidth(self) -> float:
+        """Bytes per second that copies reach."""
+        p = self.parameters
+        share = p.hbm_share * (p.megacore_share if self.device.cores > 1 else 1.0)
+        return share * self.device.memory_bandwidth
 
     def memory(self, hbm: float) -> float:
         """Seconds that bytes of the memory take."""
-        return hbm / (self.parameters.hbm_share * self.device.memory_bandwidth)
+        return hbm / self.bandwidth
 
     def vectors(self, cycles: float, elements: float) -> float:
         """Seconds of `cycles` on each vector of 32-bit elements."""
         return cycles * elements / self.vector_elements / self.vector_rate
 
-    def moving(self, traffic: Traffic) -> float:
-        """Seconds of loading and storing registers: by bytes, as narrow types are packed."""
-        return self.vectors(self.parameters.move_cycles, traffic.all / 4)
+    def moving(self, moved: float) -> float:
+        """Seconds of loading or storing registers: by bytes, as narrow types are packed."""
+        return self.vectors(self.parameters.move_cycles, moved / 4)
+
+    def ops(self, kernel: Kernel) -> float:
+        """Seconds of a kernel's vector ops."""
+        return self.vectors(self.parameters.op_cycles / self.cores.vector_alus, kernel.vector_flops)
+
+    def functions(self, kernel: Kernel) -> float:
+        """Seconds of its transcendental functions, which have a unit of their own."""
+        return self.vectors(self.parameters.function_cycles, kernel.transcendentals)
 
     def arithmetic(self, kernel: Kernel) -> float:
-        """Seconds of a kernel's vector ops and functions; functions have a unit of their own, but wait for the ops."""
-        ops = self.vectors(self.parameters.op_cycles / self.cores.vector_alus, kernel.vector_flops)
-        return ops + self.vectors(self.parameters.function_cycles, kernel.transcendentals)
+        """Seconds of ops and functions: side by side, but for a reduction, whose running sum waits for both."""
+        ops, functions = self.ops(kernel), self.functions(kernel)
+        return ops + functions if kernel.kind is KernelKind.REDUCTION else max(ops, functions)
 
-    def steps(self, traffic: Traffic) -> float:
-        """Steps of a kernel's pipeline: windows that follow each other, copying in and out beside computing."""
-        return max(1.0, traffic.all / (self.parameters.window_bytes * self.device.cores))
+    def work(
+        self,
+        traffic: Traffic,
+        engines: Sequence[Term],
+        steps: float,
+        terms: Iterable[Term] = (),
+        *,
+        turns: bool = False,
+    ) -> Work:
+        """A kernel's time: `t = t0 + longest + (sum - longest) / n`.
 
-    def work(self, traffic: Traffic, engines: Iterable[tuple[str, str, float]]) -> Work:
-        """The time of engines that overlap in steps: `t = t0 + longest + (sum - longest) / steps`.
-
-        With one step nothing overlaps; with many, all but the longest is hidden.
+        A kernel goes through its data in `n` steps, each of which is copied in, worked on and copied out while others
+        are: with one step nothing overlaps, with many all but the slowest engine is hidden.
 
         Args:
             traffic: What moves.
-            engines: (name, symbol, seconds) of each beside the memory.
+            engines: Seconds of each engine beside the memory.
+            steps: `n`, at least 1.
+            terms: What these are made of.
+            turns: Whether the last engine's results are copied out in turn with its work, not beside it.
         """
-        named, memory = list(engines), self.memory(traffic.hbm)
-        parts = [*(seconds for _, _, seconds in named), memory]
-        longest, steps = max(parts), self.steps(traffic)
-        time = self.fixed + longest + (sum(parts) - longest) / steps
-        terms: tuple[Term, ...] = ()
+        memory = self.memory(traffic.hbm)
+        parts = [*(engine.value for engine in engines), memory]
+        if turns:
+            out = self.memory(traffic.hbm_written)
+            parts[-2:] = [parts[-2] + out, memory - out]
+        longest, fixed = max(parts), self.fixed(traffic)
+        time = fixed + max(memory, longest + (sum(parts) - longest) / steps)
+        told: tuple[Term, ...] = ()
         if self.explaining:
-            terms = (
+            told = (
                 Term("bytes from and to memory", "B", traffic.hbm, "B"),
-                Term("bytes kept in VMEM", "B_v", traffic.vmem, "B"),
-                Term(
-                    "bandwidth that kernels reach", "W", self.parameters.hbm_share * self.device.memory_bandwidth, "B/s"
-                ),
-                Term("traffic", "mem = B/W", memory, "s"),
-                *(Term(name, symbol, seconds, "s") for name, symbol, seconds in named),
-                Term("steps of the pipeline", "n", steps),
-                Term("fixed cost", "t0", self.fixed, "s"),
+                Term("bytes kept in VMEM", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),
+                Term("bandwidth that copies reach", "W", self.bandwidth, "B/s"),
+                Term("copies", "mem = B/W", memory, "s"),
+                *terms,
+                *engines,
+                Term("steps", "n", steps),
+                Term("fixed cost", "t0", fixed, "s"),
             )
-        return Work(time=time, compute=max(parts[:-1], default=0.0), memory=memory, terms=terms)
+        return Work(
+            time=time, compute=max((engine.value for engine in engines), default=0.0), memory=memory, terms=told
+        )

@@ -2,21 +2,26 @@
 
 A tile of one operand, `rows x columns`, is held in an array while rows of the other stream through it, one a clock:
 
-    cycles = batch * ceil(K / rows) * ceil(held / columns) * max(streamed, load) / arrays
+    cycles = batch * ceil(K / rows) * ceil(held / columns) * max(streamed / arrays, rows * width / L)
 
-where `load` is what bringing the next tile in costs, in rows. The compiler holds whichever operand makes this less.
-Taps of a convolution lie along K; a filter's gradient is a product whose K is batch and space.
+where `L` is how fast a tile's weights are brought in, `width` columns of them. The compiler holds whichever operand
+makes this less. Taps of a convolution lie along K; a filter's gradient is a product whose K is batch and space.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
+from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.vector import windows
 from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Attention, Convolution, Gemm
+from meshcast.workload.graph import Convolution, Gemm
+
+WEIGHT_BYTES = 2  # of one weight in an array: bf16, also where an operand is f32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +51,15 @@ def as_product(geometry: Gemm | Convolution) -> Product:
 
 def array_cycles(product: Product, machine: Machine) -> float:
     """Cycles of all arrays together on bf16 operands, the better operand held."""
-    cores, load = machine.cores, machine.parameters.load_rows
+    cores = machine.cores
     deep = product.batch * math.ceil(product.k / cores.array_rows)
-    sublanes = cores.sublanes
+    loaded = machine.parameters.weight_bytes * machine.device.cores
 
     def streaming(streamed: int, held: int) -> float:
-        rows = math.ceil(streamed / sublanes) * sublanes
-        return deep * math.ceil(held / cores.array_columns) * max(rows, load) / cores.arrays
+        rows = math.ceil(streamed / cores.sublanes) * cores.sublanes
+        width = min(cores.array_columns, math.ceil(held / cores.lanes) * cores.lanes)
+        load = cores.array_rows * width * WEIGHT_BYTES / loaded
+        return deep * math.ceil(held / cores.array_columns) * max(rows / cores.arrays, load)
 
     return min(streaming(product.m, product.n), streaming(product.n, product.m))
 
@@ -66,22 +73,35 @@ def product(kernel: Kernel, machine: Machine) -> Work:
     sides = as_product(geometry)
     faster = matrix_rate(kernel, machine.device).flops / machine.device.matrix_peak("bf16")
     passes = array_cycles(sides, machine) / faster / machine.device.clock_hz
-    results = machine.vectors(p.result_cycles, sides.results)
-    vector = machine.arithmetic(kernel) + results
+    narrow = (
+        sides.results / 2 <= kernel.written_bytes < 3 * sides.results
+    )  # not f32, nor summed up before it is written
+    packing = (p.narrow_cycles if machine.has_bf16_vectors else p.widening_cycles) if narrow else 0.0
+    results = machine.vectors(p.result_cycles + packing, sides.results * _padding(geometry, machine))
+    ops = machine.vectors(p.fused_cycles / machine.cores.vector_alus, kernel.vector_flops)
+    vector = results + max(ops, machine.functions(kernel))
     if isinstance(geometry, Convolution) and geometry.in_channels < machine.cores.sublanes:
-        vector += machine.vectors(p.pack_cycles, sides.m * sides.k)
+        windows_in_lanes = geometry.batch >= machine.cores.lanes
+        vector += machine.vectors(p.pack_cycles / (2 if windows_in_lanes else 1), sides.m * sides.k)
+    arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz
     traffic = machine.traffic(kernel)
-    return machine.work(
-        traffic,
-        (
-            (
-                "systolic arrays",
-                "arrays",
-                passes * (1 + p.array_loss),
-            ),
-            ("results and what is fused in", "vector", vector),
-        ),
+    if isinstance(geometry, Gemm):
+        traffic = replace(traffic, hbm_read=traffic.hbm_read + read_again(geometry, traffic, machine))
+    engines = (
+        Term("systolic arrays", "arrays", arrays, "s"),
+        Term("results and what is fused in", "vector", vector, "s"),
     )
+    terms = (Term("passes of full arrays", "passes", passes, "s"), Term("results taken out", "results", results, "s"))
+    steps = max(1.0, traffic.all / (p.window_bytes * machine.device.cores))
+    return machine.work(traffic, engines, steps, terms, turns=True)
+
+
+def _padding(geometry: Gemm | Convolution, machine: Machine) -> float:
+    """Lanes over elements of a product's results: a convolution's channels fill them, or else its batch."""
+    if isinstance(geometry, Gemm):
+        return 1.0
+    lanes = machine.cores.lanes
+    return min(math.ceil(side / lanes) * lanes / side for side in (geometry.out_channels, geometry.batch))
 
 
 def _is_depthwise(geometry: Convolution) -> bool:
@@ -91,21 +111,5 @@ def _is_depthwise(geometry: Convolution) -> bool:
 def _depthwise(kernel: Kernel, geometry: Convolution, machine: Machine) -> Work:
     """One channel a group leaves nothing to sum up in an array: the vector units do it."""
     macs = machine.vectors(machine.parameters.depthwise_cycles, geometry.macs)
-    return machine.work(
-        machine.traffic(kernel), (("multiply-adds on vectors", "vector", macs + machine.arithmetic(kernel)),)
-    )
-
-
-def attention(kernel: Kernel, machine: Machine) -> Work:
-    """Fused attention: its products, and an exponential for each score, on blocks that stay in VMEM."""
-    geometry, p = kernel.geometry, machine.parameters
-    assert isinstance(geometry, Attention)
-    scores = float(geometry.batch * geometry.heads * geometry.q_len * geometry.kv_len) * (
-        0.5 if geometry.causal else 1.0
-    )
-    sides = Product(batch=geometry.batch * geometry.heads, m=geometry.q_len, n=geometry.kv_len, k=geometry.head_dim)
-    products = 5 if geometry.backward else 2
-    share = (0.5 if geometry.causal else 1.0) / p.attention_share
-    passes = products * array_cycles(sides, machine) * share / machine.device.clock_hz
-    vector = machine.vectors(p.function_cycles + p.op_cycles, scores)
-    return machine.work(machine.traffic(kernel), (("systolic arrays", "arrays", passes), ("softmax", "vector", vector)))
+    engines = (Term("multiply-adds on vectors", "vector", macs + machine.arithmetic(kernel), "s"),)
+    return machine.work(machine.traffic(kernel), engines, windows(kernel, machine))

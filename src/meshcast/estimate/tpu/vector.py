@@ -1,24 +1,65 @@
-"""Kernels without a product: loops over elements, reductions, transposes, windows.
+"""Kernels without a product: loops over elements, reductions, transposes, and calls of hand-written kernels.
 
-`t = t0 + longest + (sum - longest) / n` of the memory's traffic, loading and storing registers, and arithmetic.
+A loop goes through its elements in windows: copied in, loaded into registers, worked on, stored, copied out.
 """
 
 from __future__ import annotations
 
-from meshcast.estimate.tpu.machine import Machine, Work
+import math
+from dataclasses import replace
+
+from meshcast.estimate.explanation import Term
+from meshcast.estimate.rates import matrix_rate
+from meshcast.estimate.tpu.machine import Machine, Traffic, Work
 from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.workload.graph import Reduction
+
+WORD_BYTES = 4  # of one element of a vector
+SCALAR_BYTES = 16  # up to which a kernel is the scalar core's: counters, flags, indices of a slice
+
+
+def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.0) -> tuple[Term, Term, Term]:
+    """The vector units' engines on a pass over a kernel's elements; `more` seconds beside its arithmetic."""
+    return (
+        Term("loading registers", "load", machine.moving(traffic.read), "s"),
+        Term("vector ops and functions", "work", machine.arithmetic(kernel) + more, "s"),
+        Term("storing registers", "store", machine.moving(traffic.written), "s"),
+    )
+
+
+def windows(kernel: Kernel, machine: Machine) -> float:
+    """Windows of a loop: by the elements it runs over, whatever their type."""
+    elements = max(kernel.elements, max(kernel.read_bytes, kernel.written_bytes) / WORD_BYTES)
+    if isinstance(kernel.geometry, Reduction):
+        elements = max(elements, math.prod(kernel.geometry.shape))
+    return max(1.0, elements / machine.vector_elements / (machine.parameters.window_vectors * machine.device.cores))
 
 
 def loop(kernel: Kernel, machine: Machine) -> Work:
     """Any pass over elements; where another dimension becomes the innermost, each vector is shuffled as well."""
-    traffic = machine.traffic(kernel)
-    engines = [
-        ("loading and storing registers", "move", machine.moving(traffic)),
-        ("vector ops and functions", "vector", machine.arithmetic(kernel)),
-    ]
+    traffic, p = machine.traffic(kernel), machine.parameters
+    if traffic.all <= SCALAR_BYTES:
+        return machine.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
+    steps = windows(kernel, machine)
+    if "copy" in kernel.flags or kernel.ops == ("copy",):  # by copies alone, which pass no register
+        moving = 0.0 if traffic.hbm else machine.moving(traffic.written)
+        return machine.work(traffic, (Term("copying inside VMEM", "move", moving, "s"),), steps)
+    more = 0.0
     if kernel.kind is KernelKind.TRANSPOSE or "turned" in kernel.flags:
-        elements = max(kernel.elements, kernel.written_bytes / 4)
-        engines.append(
-            ("across lanes and sublanes", "shuffle", machine.vectors(machine.parameters.shuffle_cycles, elements))
-        )
-    return machine.work(traffic, engines)
+        more = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / 4))
+    if kernel.kind is KernelKind.REDUCTION and kernel.elements == 1:
+        more += p.scalar_cycles / machine.device.clock_hz
+    return machine.work(traffic, passing(kernel, traffic, machine, more), steps)
+
+
+def call(kernel: Kernel, machine: Machine) -> Work:
+    """A kernel somebody wrote (Pallas), by what it declares: copies beside its work, products and vector ops in turns.
+
+    `t = t0 + max(mem, arrays + ops + functions)`, the arrays as full as such kernels leave them.
+    """
+    traffic = machine.traffic(kernel)
+    peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
+    arrays = kernel.matrix_flops / (machine.parameters.call_share * peak)
+    busy = arrays + machine.ops(kernel) + machine.functions(kernel)
+    memory = machine.memory(traffic.hbm)
+    return Work(time=machine.fixed(traffic) + max(memory, busy), compute=busy, memory=memory)

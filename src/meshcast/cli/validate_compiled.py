@@ -1,0 +1,64 @@
+"""`meshcast validate compiled DIR`: our models against the real compiler's kernels and times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.patience import INTERRUPTED, counted
+
+if TYPE_CHECKING:
+    from meshcast.validate.programs import Row
+
+
+def compiled_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
+    ],
+    on: flags.On = "tpu-v6e",
+    fidelity: flags.Fidelity = "analytical",
+    group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Programs of one op too, not whole models alone.")] = False,
+    kept: Annotated[
+        Path | None, typer.Option("--hlo", help="Take the compiler's programs from this folder's ID.hlo[.gz].")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    json: flags.Json = False,
+) -> None:
+    """Predicts the programs of DIR at a fidelity and as compiled, and compares the two: nothing measured is used.
+
+    "measured" is the compiled prediction's. The compiler takes seconds to minutes a program, once: what it made is kept. The
+    exit code is 0 when the validation ran, even where rows failed: they are counted and named.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.pipeline import Options
+    from meshcast.profiles.programs import read_measured_programs
+    from meshcast.validate.compiled import COMPILED, validate_compiled
+    from meshcast.validate.summary import summarise
+    from meshcast.validate.tables import print_summary
+
+    programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model][
+        :limit
+    ]
+    rows: list[Row] = []
+    interrupted = False
+    try:
+        options = Options(on=on, fidelity=fidelity, levers=False)
+        found = validate_compiled(programs, options, kept=kept, jobs=jobs)
+        for row in counted(found, len(programs), "programs"):
+            rows.append(row)
+            if json:
+                emit_json(row.to_json())
+    except KeyboardInterrupt:
+        interrupted = True
+    summary = summarise(rows, not_run=len(programs) - len(rows))
+    if json:
+        emit_json(summary.to_json() | {"kind": COMPILED})
+    else:
+        print_summary(summary)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)

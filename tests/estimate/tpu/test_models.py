@@ -1,0 +1,260 @@
+"""The TPU's model by hand: passes of the arrays, copies, windows, VMEM; and what must hold for any kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshcast.estimate.analytical import Analytical
+from meshcast.estimate.tpu import TpuAnalytical
+from meshcast.estimate.tpu.blocks import read_again
+from meshcast.estimate.tpu.machine import Machine, Traffic
+from meshcast.estimate.tpu.matrix import Product, array_cycles, as_product
+from meshcast.estimate.tpu.parameters import Parameters, shipped_calibration
+from meshcast.hardware import load_device
+from meshcast.lower.kernel import Kernel, KernelKind, Recency
+from meshcast.lower.recency import NEVER
+from meshcast.workload.graph import Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor
+from tests.estimate.conformance import SAMPLES, check_conformance, gemm, pass_over
+
+V6E, V5E, V4 = (load_device(name) for name in ("tpu-v6e", "tpu-v5e", "tpu-v4"))
+GENERATIONS = ("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "tpu-v7-core")
+
+
+def machine(name: str = "tpu-v6e", **changed: float) -> Machine:
+    return Machine(device=load_device(name), parameters=replace(Parameters(), **changed))
+
+
+def far(kernel: Kernel) -> Kernel:
+    """The kernel with everything in memory."""
+    reads, kept = ((NEVER, kernel.read_bytes),), ((NEVER, kernel.written_bytes),)
+    return replace(kernel, recency=Recency(reads=reads, written=NEVER, kept=kept))
+
+
+def seconds(kernel: Kernel, name: str = "tpu-v6e") -> float:
+    return float(TpuAnalytical().estimate([kernel], load_device(name)).time[0])
+
+
+@pytest.mark.parametrize("device", GENERATIONS)
+def test_every_generation_conforms(device: str) -> None:
+    check_conformance(TpuAnalytical(), load_device(device))
+    check_conformance(Analytical(), load_device(device))
+
+
+def test_one_fidelity_for_both_kinds() -> None:
+    sample = gemm(1024, 1024, 1024)
+    both = Analytical()
+    assert both.estimate([sample], V6E).time == TpuAnalytical().estimate([sample], V6E).time
+    assert both.supports(sample, load_device("h200")).level == "yes"
+    assert "not a TPU" in TpuAnalytical().supports(sample, load_device("h200")).reason
+    bare = replace(V6E, tensor_cores=None)
+    assert "systolic arrays" in both.supports(sample, bare).reason
+
+
+def test_passes_of_a_product() -> None:
+    """4096^3 on four arrays of 256 x 256: 16 x 16 tiles, 4096 rows through each."""
+    assert array_cycles(Product(batch=1, m=4096, n=4096, k=4096), machine()) == 16 * 16 * 4096 / 4
+    # On 128 x 128 there are four times as many tiles.
+    assert array_cycles(Product(batch=1, m=4096, n=4096, k=4096), machine("tpu-v5e")) == 32 * 32 * 4096 / 4
+
+
+def test_sides_are_padded_to_the_array_and_rows_to_sublanes() -> None:
+    full = array_cycles(Product(batch=1, m=4096, n=4096, k=256), machine())
+    assert array_cycles(Product(batch=1, m=4095, n=4090, k=64), machine()) == full
+
+
+def test_the_better_operand_is_held() -> None:
+    """A narrow product streams its narrow side through tiles of the wide one, and the other way round."""
+    wide = Product(batch=1, m=100_000, n=512, k=256)
+    turned = Product(batch=1, m=512, n=100_000, k=256)
+    assert array_cycles(wide, machine()) == array_cycles(turned, machine())
+
+
+def test_few_rows_wait_for_weights() -> None:
+    """16 rows through 256 tiles: 256 x 256 weights of 2 bytes at 4096 bytes a cycle take 32 cycles a tile."""
+    few = Product(batch=1, m=16, n=4096, k=4096)
+    assert array_cycles(few, machine(weight_bytes=4096.0)) == 256 * 32
+
+
+def test_taps_lie_along_k() -> None:
+    conv = convolution(batch=8, channels=64, out=128, side=56, kernel=3)
+    found = as_product(conv)
+    assert (found.batch, found.m, found.n, found.k) == (1, 8 * 56 * 56, 128, 9 * 64)
+
+
+def convolution(*, batch: int, channels: int, out: int, side: int, kernel: int, groups: int = 1) -> Convolution:
+    macs = batch * side * side * out * (channels // groups) * kernel * kernel
+    return Convolution(
+        batch=batch, in_channels=channels, out_channels=out, in_spatial=(side, side), out_spatial=(side, side),
+        kernel=(kernel, kernel), strides=(1, 1), padding=((1, 1), (1, 1)), lhs_dilation=(1, 1), rhs_dilation=(1, 1),
+        feature_groups=groups, batch_groups=1, macs=macs, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16",
+        layout="b01f,01io->b01f",
+    )  # fmt: skip
+
+
+def convolved(geometry: Convolution) -> Kernel:
+    size = geometry.batch * geometry.in_spatial[0] ** 2 * 2
+    return Kernel(
+        name="convolution", kind=KernelKind.CONVOLUTION, dtype="bf16", matrix_flops=2.0 * geometry.macs,
+        read_bytes=size * geometry.in_channels, written_bytes=size * geometry.out_channels, geometry=geometry,
+    )  # fmt: skip
+
+
+def test_depthwise_convolutions_are_the_vector_units() -> None:
+    """As many multiply-adds in dense groups take the arrays a fraction of the time."""
+    depthwise = convolved(convolution(batch=64, channels=128, out=128, side=56, kernel=3, groups=128))
+    assert seconds(depthwise) > 1e-4
+    dense = convolved(convolution(batch=64, channels=128, out=128, side=56, kernel=3))
+    assert dense.matrix_flops == 128 * depthwise.matrix_flops
+    assert seconds(dense) < 10 * seconds(depthwise)
+
+
+def test_few_channels_are_gathered_first() -> None:
+    shallow = convolved(convolution(batch=32, channels=3, out=64, side=112, kernel=7))
+    deep = convolved(convolution(batch=32, channels=8, out=64, side=112, kernel=7))
+    assert seconds(shallow) > seconds(deep)
+
+
+def test_a_product_whose_blocks_fit_is_read_once() -> None:
+    geometry = gemm(512, 512, 512).geometry
+    assert isinstance(geometry, Gemm)
+    moved = Traffic(read=2**20, written=2**19, hbm_read=2**20, hbm_written=2**19)
+    assert read_again(geometry, moved, machine()) == 0
+
+
+def test_large_products_are_read_again_and_less_with_more_room() -> None:
+    geometry = gemm(8192, 8192, 8192).geometry
+    assert isinstance(geometry, Gemm)
+    size = 2.0 * 2 * 8192**2
+    moved = Traffic(read=size, written=size / 2, hbm_read=size, hbm_written=size / 2)
+    usual, roomy = (read_again(geometry, moved, machine(block_bytes=limit)) for limit in (2.0**24, 2.0**26))
+    assert usual > roomy > 0
+    # By hand: 1024 x 1024 blocks with K in pieces of 512, 2 MiB each way in four buffers and 8 MiB of sums: 8 reads of each.
+    assert usual <= 7 * size
+
+
+def test_operands_in_vmem_are_not_read_again_from_memory() -> None:
+    geometry = gemm(8192, 8192, 8192).geometry
+    assert isinstance(geometry, Gemm)
+    near = Traffic(read=2.0**28, written=0.0, hbm_read=0.0, hbm_written=0.0)
+    assert read_again(geometry, near, machine()) == 0
+
+
+def test_what_stays_in_vmem_is_faster() -> None:
+    kernel = pass_over(2**22, 2**22, vector=2.0**20)
+    assert seconds(kernel) < seconds(far(kernel)) / 2
+
+
+def test_an_age_within_reach_is_on_chip() -> None:
+    reach = machine().kept_bytes
+    kernel = pass_over(2**22, 0)
+    near, past = (replace(kernel, recency=Recency(reads=((int(age), 2**22),))) for age in (reach, 2 * reach))
+    assert machine().traffic(near).hbm == 0
+    assert machine().traffic(past).hbm == 2**22
+
+
+def test_a_stream_takes_its_bytes_at_the_bandwidth_that_copies_reach() -> None:
+    kernel = far(pass_over(2**30, 2**30, vector=2.0**28))
+    share = shipped_calibration().parameters.hbm_share
+    assert seconds(kernel) == pytest.approx(2**31 / (share * V6E.memory_bandwidth), rel=0.02)
+
+
+def test_windows_overlap() -> None:
+    """Twice the elements in many windows take twice the time; from one window on, less than twice."""
+    small, large = (pass_over(4 * n, 4 * n, vector=n, functions=n) for n in (2**19, 2**24))
+    per_element = seconds(small) / 2**19, seconds(large) / 2**24
+    assert per_element[0] > 1.5 * per_element[1]
+
+
+def test_scalars_cost_almost_nothing() -> None:
+    counter = replace(far(pass_over(4, 4, vector=1)), elements=1)
+    assert seconds(counter) < 1e-7
+
+
+def test_copies_pass_no_register() -> None:
+    plain = far(pass_over(2**22, 2**22))
+    assert seconds(replace(plain, flags=frozenset({"copy"}))) < seconds(plain)
+
+
+def test_f32_products_take_more_passes_when_precision_is_asked_for() -> None:
+    usual, high, highest = (
+        gemm(4096, 4096, 4096, dtype="f32", out="f32", precision=p) for p in ("DEFAULT", "HIGH", "HIGHEST")
+    )
+    assert seconds(usual) < seconds(high) < seconds(highest)
+    assert seconds(highest) > 5 * seconds(gemm(4096, 4096, 4096))
+
+
+def test_f16_products_run_as_bf16() -> None:
+    assert seconds(gemm(4096, 4096, 4096, dtype="f16", out="f16")) == seconds(gemm(4096, 4096, 4096))
+
+
+def test_gathers_scatters_and_sorts_grow_with_their_work() -> None:
+    def picks(kind: KernelKind, count: int) -> Kernel:
+        table = Tensor((1_000_000, 128), "bf16")
+        moved = count * 256
+        return Kernel(
+            name="picks", kind=kind, dtype="bf16", read_bytes=moved, written_bytes=moved,
+            geometry=Indexed(table=table, slice_shape=(1, 128), count=count),
+        )  # fmt: skip
+
+    assert seconds(picks(KernelKind.GATHER, 2**16)) > 10 * seconds(picks(KernelKind.GATHER, 2**12))
+    assert seconds(picks(KernelKind.SCATTER, 2**16)) > seconds(picks(KernelKind.GATHER, 2**16))
+    sorts = [
+        Kernel(
+            name="sort", kind=KernelKind.SORT, dtype="f32", read_bytes=2**22, written_bytes=2**22,
+            geometry=SortGeometry(length=2**12, batch=2**8, operands=1, top=top),
+        )
+        for top in (None, 16)
+    ]  # fmt: skip
+    assert seconds(sorts[0]) > seconds(sorts[1])
+
+
+def test_a_sum_to_one_element_goes_to_the_scalar_core() -> None:
+    reduced = Kernel(
+        name="reduce", kind=KernelKind.REDUCTION, dtype="f32", vector_flops=2.0**17, read_bytes=2**19, written_bytes=4,
+        geometry=Reduction(shape=(2**17,), dims=(0,)), elements=1,
+    )  # fmt: skip
+    rows = replace(reduced, geometry=Reduction(shape=(2**10, 2**7), dims=(1,)), elements=2**10)
+    assert seconds(reduced) > seconds(rows) + 1e-6
+
+
+@pytest.mark.parametrize("sample", [*SAMPLES, convolved(convolution(batch=8, channels=64, out=64, side=56, kernel=3))])
+def test_explanations_add_up(sample: Kernel) -> None:
+    told = TpuAnalytical().explain(far(sample), V6E)
+    terms = {term.symbol: term.value for term in told.terms}
+    engines = [terms[symbol] for symbol in ("arrays", "vector", "load", "work", "store", "move") if symbol in terms]
+    longest = max([*engines, terms["mem = B/W"]])
+    assert terms["t"] >= terms["t0"] + longest * 0.99
+    assert terms["t"] <= terms["t0"] + sum(engines) + terms["mem = B/W"] + 1e-12
+    assert told.time >= terms["t"]
+
+
+@pytest.mark.parametrize(
+    ("device", "kernel", "published_us"),
+    [
+        ("tpu-v6e", gemm(4096, 4096, 4096), 177.0),
+        ("tpu-v6e", far(gemm(8192, 8192, 8192)), 1576.0),
+        ("tpu-v6e", far(gemm(16, 12288, 4096)), 84.0),
+        ("tpu-v7-core", far(gemm(16384, 16384, 16384)), 7971.0),
+    ],
+)
+def test_published_times_of_products(device: str, kernel: Kernel, published_us: float) -> None:
+    """Device times that cocossim and the TPU microbenchmarks of AI-Hypercomputer publish."""
+    assert seconds(kernel, device) * 1e6 == pytest.approx(published_us, rel=0.15)
+
+
+def test_newer_generations_are_faster() -> None:
+    times = [
+        seconds(far(gemm(8192, 8192, 8192)), name) for name in ("tpu-v3", "tpu-v4", "tpu-v5p", "tpu-v6e", "tpu-v7")
+    ]
+    assert times == sorted(times, reverse=True)
+    assert seconds(far(pass_over(2**30, 2**30)), "tpu-v5p") < seconds(far(pass_over(2**30, 2**30)), "tpu-v5e")
+
+
+def test_a_device_without_arrays_is_named() -> None:
+    from meshcast.errors import UnsupportedError
+
+    with pytest.raises(UnsupportedError, match="systolic arrays"):
+        TpuAnalytical().work(gemm(64, 64, 64), replace(V5E, tensor_cores=None))
+    assert V4.tensor_cores is not None

@@ -16,7 +16,7 @@ from meshcast.estimate import Estimator, estimator_names, load_estimator
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.profiled import Profiled
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
-from meshcast.estimate.simulators import load_simulator, why_not_simulated
+from meshcast.estimate.simulators import load_simulator
 from meshcast.hardware import Device, resolve
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
@@ -196,11 +196,9 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         raise UsageError(
             f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
         )  # fmt: skip
-    if fidelity == "simulated" and device.tensor_cores is None:
-        raise why_not_simulated(device)
     if options.profile is None:
         if fidelity == "simulated":
-            simulated = load_simulator(options.simulator)
+            simulated = load_simulator(options.simulator, device)
             return (simulated, *(load_estimator(name) for name in names[1:])), ()
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)

@@ -110,7 +110,9 @@ def test_simulators_are_named() -> None:
         predict(program, Options(on="tpu-v5e", fidelity="simulated", simulator="scalesym"))
     with pytest.raises(UsageError, match="does not simulate"):
         predict(program, Options(on="tpu-v5e", fidelity="roofline", simulator="scalesim"))
-    assert {simulators.load_simulator(name).fidelity for name in simulators.SIMULATORS} == {"simulated"}
+    assert {simulators.load_simulator(name, load_device("tpu-v4")).fidelity for name in simulators.SIMULATORS} == {
+        "simulated"
+    }
 
 
 def test_it_explains_itself() -> None:

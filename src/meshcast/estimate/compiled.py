@@ -1,10 +1,11 @@
 """Times that a compiler gives its own kernels: the TPU compiler's cycles of products and convolutions.
 
-`time = max(cycles / clock, bytes / (share * bandwidth))`. The cycles of a fusion around the matrix units come from the
-tiles that the compiler chose, their passes, and the copies between them; its cost model takes the memory at its nominal
-rate, of which copies reach a `share` (`data/tpu_compiler.toml`). What the compiler says of kernels without a product is
-only good for ranking ways to tile them: an addition of 2**28 elements, which the memory bounds, gets four times the
-cycles that it takes. Such kernels are left to the next estimator.
+`time = max(cycles / clock, FLOPs / peak, bytes / (share * bandwidth))`. The cycles of a fusion around the matrix units come
+from the tiles that the compiler chose, their passes, and the copies between them. Its cost model takes the memory at its
+nominal rate, of which copies reach a `share` (`estimate.tpu`), and forgets passes where a product's result is summed up
+at once, so that light is the limit. What the compiler says of kernels without a product is only good for ranking ways to
+tile them: an addition of 2**28 elements, which the memory bounds, gets four times the cycles that it takes. Such kernels
+are left to the next estimator.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.rates import matrix_rate
+from meshcast.estimate.tpu.machine import Machine
+from meshcast.estimate.tpu.parameters import shipped_calibration
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameters:
-    share: float  # of the memory's nominal bandwidth that streams of tiles reach
     low: float  # measured over predicted, 5th and 95th percentile
     high: float
 
@@ -36,7 +38,12 @@ class _Parameters:
 def _parameters() -> _Parameters:
     text = resources.files("meshcast.estimate").joinpath("data/tpu_compiler.toml").read_text()
     data = tomllib.loads(text)
-    return _Parameters(share=data["memory"]["share"], low=data["interval"]["low"], high=data["interval"]["high"])
+    return _Parameters(low=data["interval"]["low"], high=data["interval"]["high"])
+
+
+def machine(device: Device) -> Machine:
+    """The device with the analytical model's calibration."""
+    return Machine(device=device, parameters=shipped_calibration().parameters)
 
 
 class CompilerCycles:
@@ -47,6 +54,8 @@ class CompilerCycles:
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Products and convolutions that the compiler gave cycles."""
+        if device.tensor_cores is None:
+            return Support(level="no", reason=f"{device.name} is no TPU")
         if kernel.cycles is None:
             return Support(level="no", reason="the compiler gives no cycles for it")
         if not kernel.matrix_flops:
@@ -61,15 +70,16 @@ class CompilerCycles:
         return Explanation(
             estimator=self.name,
             model="the compiler's cycles",
-            formula="t = max(C/f, B/(s W))",
+            formula="t = max(C/f, F/P, B/W)",
             terms=(
                 Term("cycles by the compiler", "C", kernel.cycles),
                 Term("clock", "f", device.clock_hz, "Hz"),
-                Term("the compiler's time", "C/f", compute, "s"),
+                Term("the compiler's time", "C/f", kernel.cycles / device.clock_hz, "s"),
+                Term("matrix FLOPs", "F", kernel.matrix_flops, "FLOP"),
+                Term("dense peak", "P", matrix_rate(kernel, device).flops, "FLOP/s"),
                 Term("bytes to and from memory", "B", kernel.read_bytes + kernel.written_bytes, "B"),
-                Term("bandwidth", "W", device.memory_bandwidth, "B/s"),
-                Term("share of it that is reached", "s", _parameters().share),
-                Term("traffic", "B/(s W)", memory, "s"),
+                Term("bandwidth that copies reach", "W", machine(device).bandwidth, "B/s"),
+                Term("traffic", "B/W", memory, "s"),
             ),
             time=float(answer.time[0]),
             limited_by=limiting(compute, memory, 0.0),
@@ -79,12 +89,13 @@ class CompilerCycles:
         """The compiler's times, or the memory's where they are longer."""
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
         parameters = _parameters()
-        compute: Array = column(kernel.cycles or 0.0 for kernel in kernels) / device.clock_hz
-        moved: Array = column(kernel.read_bytes + kernel.written_bytes for kernel in kernels)
-        memory = moved / (parameters.share * device.memory_bandwidth)
-        time = np.maximum(compute, memory)
         rates = [matrix_rate(kernel, device) for kernel in kernels]
         flops: Array = column(kernel.matrix_flops for kernel in kernels)
+        cycles: Array = column(kernel.cycles or 0.0 for kernel in kernels)
+        compute = np.maximum(cycles / device.clock_hz, flops / column(rate.flops for rate in rates))
+        moved: Array = column(kernel.read_bytes + kernel.written_bytes for kernel in kernels)
+        memory = moved / machine(device).bandwidth
+        time = np.maximum(compute, memory)
         energy: Array = column(joules_per_flop(device, rate.key, rate.flops) for rate in rates)
         return Estimates(
             time=time,

@@ -14,14 +14,31 @@ SIMULATORS = {
     "systolic": "meshcast.estimate.simulated:Simulated",
     "scalesim": "meshcast.estimate.simulated:by_scalesim",
     "zigzag": "meshcast.estimate.simulated:by_zigzag",
+    "scalesim-tpu": "meshcast.estimate.scalesim_tpu:ScaleSimTpu",
 }
+# Models of one generation alone, by the name that the TPU compiler has for it.
+ONLY_OF = {"scalesim-tpu": "v4"}
 
 
-def load_simulator(name: str | None = None) -> Estimator:
-    """The estimator of a simulator; of the default without a name."""
+def load_simulator(name: str | None, device: Device) -> Estimator:
+    """The estimator of a simulator; of the default without a name.
+
+    Raises:
+        UsageError: There is no such simulator.
+        UnsupportedError: It does not simulate the device.
+    """
+    if device.tensor_cores is None:
+        raise why_not_simulated(device)
     chosen = name if name is not None else next(iter(SIMULATORS))
     if chosen not in SIMULATORS:
         raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=nearest(chosen, SIMULATORS))
+    only = ONLY_OF.get(chosen, device.tensor_cores.target)
+    if device.tensor_cores.target != only:
+        raise UnsupportedError(
+            f"{chosen} is a model of TPU {only}, not of {device.name}",
+            where="--simulator",
+            fix=f"use --on tpu-{only}, or another simulator",
+        )
     module, _, maker = SIMULATORS[chosen].partition(":")
     return cast(Estimator, getattr(importlib.import_module(module), maker)())
 

@@ -146,6 +146,7 @@ class Kernel:
     flags: frozenset[str] = frozenset()
     cycles: float | None = None  # that the compiler expects, where it says so
     on_chip_bytes: int | None = None  # read and written beside those of memory, where a compiler has placed every value
+    on_chip_written: int = 0  # of those, written
     recency: Recency | None = None  # where it is not known, everything was just touched
     ops: tuple[str, ...] = ()
     location: str = ""
@@ -163,7 +164,7 @@ class Kernel:
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
-            bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes,
+            bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written,
         )  # fmt: skip
 
     @property

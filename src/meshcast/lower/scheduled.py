@@ -119,7 +119,7 @@ class _Scheduled:
             self._tensors,
             cold=bool(stepped),
             results=tuple(results),
-            elemental=launch.fusion == "kLoop",
+            elemental=self._library and launch.fusion == "kLoop",  # on TPUs every fusion without a product is one
             name=launch.name,
         )
         kernel = self._in_memory(self._flagged(kernel, launch))
@@ -172,13 +172,14 @@ class _Scheduled:
         kept = [value for value in kernel.writes if value in self._on_chip]
         written = max(0, kernel.written_bytes - sum(self._tensors[value].bytes for value in kept))
         written = written if len(kept) < len(kernel.writes) else 0
-        everything = kernel.read_bytes + kernel.written_bytes
+        kept_reads, kept_writes = kernel.read_bytes - sum(read), kernel.written_bytes - written
         return replace(
             kernel,
             read_bytes=sum(read),
             operand_bytes=read,
             written_bytes=written,
-            on_chip_bytes=max(0, everything - sum(read) - written),
+            on_chip_bytes=kept_reads + kept_writes,
+            on_chip_written=kept_writes,
         )
 
     def _flagged(self, kernel: Kernel, launch: Launch) -> Kernel:

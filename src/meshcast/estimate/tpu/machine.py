@@ -104,8 +104,8 @@ class Machine:
         """
         if kernel.on_chip_bytes is not None:
             return Traffic(
-                read=kernel.read_bytes + kernel.on_chip_bytes,
-                written=kernel.written_bytes,
+                read=kernel.read_bytes + kernel.on_chip_bytes - kernel.on_chip_written,
+                written=kernel.written_bytes + kernel.on_chip_written,
                 hbm_read=kernel.read_bytes,
                 hbm_written=kernel.written_bytes,
             )

@@ -191,10 +191,10 @@ class _Sweep:
         return True
 
     def _may_repeat_function(self, index: int) -> bool:
-        """XLA:TPU computes a slow function once, unless its operand takes far fewer bytes than its result."""
+        """XLA:TPU computes a slow function once, unless its operand takes clearly fewer bytes than its result."""
         op = self._ops[index]
         read = self._input_bytes(self._operands[index], op)
-        return self._rules.repeats_functions or 2 * read <= sum(self._tensors[value].bytes for value in op.results)
+        return self._rules.repeats_functions or 3 * read <= 2 * sum(self._tensors[value].bytes for value in op.results)
 
     def _space(self, root: int) -> int:
         """Elements a fusion runs over."""

@@ -8,8 +8,9 @@ assignment makes them:
   needed or is not ours to overwrite, and a value the loop only passes through is never copied;
 - a carried value and the next iteration's, unless the old one is still read when the new one is written: then the new
   one has a buffer of its own until the iteration ends;
-- an elementwise pass and an operand of the same size that dies there, if that is all its kernel returned: XLA looks for
-  the operand's own instruction, which a library call's or a multi-output fusion's tuple hides.
+- an elementwise pass and an operand of the same size that dies there, if that is all its kernel returned: XLA:GPU looks
+  for the operand's own instruction, which a library call's or a multi-output fusion's tuple hides. On TPUs there are no
+  library calls, and every result of a pass may be written over an operand.
 
 An output that takes a donated argument's memory has to wait until nobody reads the argument any more: if it is written
 before, it lives in a buffer of its own until the end, and is copied then. Buffers of loop bodies and branches live
@@ -137,6 +138,8 @@ class _Lifetimes:
         if step.updates:
             pairs = zip(step.writes, step.updates, strict=False)
             return {result: live[target] for result, target in pairs if target in live}
+        if self._device is not None and self._device.kind == "tpu":
+            return self._written_over(step, dying, live)
         if step.kind is not KernelKind.LOOP_FUSION or not step.writes or step.writes[0] in self._aliases:
             return {}
         size = self._tensors[step.writes[0]].bytes
@@ -145,6 +148,19 @@ class _Lifetimes:
             if shared and value in dying and not live[value].held and live[value].size == size:
                 return {step.writes[0]: live[value]}
         return {}
+
+    def _written_over(self, step: Kernel, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:
+        """Dying operands of a pass over elements, each for one result of its size."""
+        if step.kind not in (KernelKind.LOOP_FUSION, KernelKind.REDUCTION):
+            return {}
+        free = {id(live[v]): live[v] for v in step.reads if v in dying and not live[v].held}
+        found: dict[int, Buffer] = {}
+        for value in step.writes:
+            size = self._tensors[value].bytes
+            buffer = next((b for b in free.values() if b.size == size), None)
+            if buffer is not None and value not in self._aliases:
+                found[value] = free.pop(id(buffer))
+        return found
 
 
 def _written_in_place(body: Schedule) -> frozenset[int]:

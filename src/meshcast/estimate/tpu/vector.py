@@ -41,7 +41,9 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
     if traffic.all <= SCALAR_BYTES:
         return machine.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
     steps = windows(kernel, machine)
-    if "copy" in kernel.flags or kernel.ops == ("copy",):  # by copies alone, which pass no register
+    if "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {
+        "copy"
+    }:  # by copies alone, which pass no register
         moving = 0.0 if traffic.hbm else machine.moving(traffic.written)
         if traffic.hbm_read and traffic.hbm_written:
             machine = machine.copying

@@ -193,7 +193,9 @@ class _Rewriter:
         source, target = array(self._shape(instruction.operands[0])), array(instruction.shape)
         if source is None or target is None:
             return self._first_operand(instruction)
-        if "T(" in instruction.shape and source.elements * bits(source.dtype) != target.elements * bits(target.dtype):
+        padded = source.elements * bits(source.dtype) != target.elements * bits(target.dtype)
+        flags = source.dtype != target.dtype and "pred" in (source.dtype, target.dtype)  # bytes here, bits in StableHLO
+        if "T(" in instruction.shape and (padded or flags):
             return [padded_view(instruction)]
         if source.dtype == target.dtype:
             _check_view(instruction, source, target)

@@ -220,6 +220,7 @@ class Attention:
     dtype: str
     causal: bool
     backward: bool
+    pages: int = 0  # pieces that keys and values lie in, each to be fetched on its own; 0: they lie in one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

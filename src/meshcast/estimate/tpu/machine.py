@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from meshcast.errors import UnsupportedError
@@ -123,6 +123,11 @@ class Machine:
         p = self.parameters
         share = p.hbm_share * (p.megacore_share if self.device.cores > 1 else 1.0)
         return share * self.device.memory_bandwidth
+
+    @cached_property
+    def copying(self) -> Machine:
+        """The same machine where nothing but copies uses the memory."""
+        return replace(self, parameters=replace(self.parameters, hbm_share=self.parameters.copy_share))
 
     def memory(self, hbm: float) -> float:
         """Seconds that bytes of the memory take."""

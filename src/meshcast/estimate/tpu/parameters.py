@@ -23,16 +23,17 @@ class Parameters:
     copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 600.0)
     fill_cycles: float = about("a product's first tiles in and last results out", 300.0)
     scalar_cycles: float = about(
-        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 3000.0
+        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 2600.0
     )
     hbm_share: float = about("share of the memory's bandwidth that copies reach", 0.76)
+    copy_share: float = about("the same where a kernel does nothing but copy from memory to memory", 0.85)
     megacore_share: float = about("what is left of it where two cores share a memory and a kernel (v4, v5p)", 0.8)
     vmem_share: float = about("share of VMEM that holds values between kernels; the rest is the kernels' windows", 0.6)
     block_bytes: float = about("VMEM that one product's blocks may take: XLA:TPU's limit, 16 MiB", 16777216.0)
     window_bytes: float = about("bytes per core that one step of a product's pipeline moves: steps overlap", 2.5e6)
     window_vectors: float = about("vectors per core that one step of a loop's pipeline takes: steps overlap", 1024.0)
     move_cycles: float = about("loading or storing one vector of 32-bit elements between VMEM and registers", 1.2)
-    op_cycles: float = about("one arithmetic op on one vector, of one ALU", 1.5)
+    op_cycles: float = about("one arithmetic op on one vector, of one ALU", 1.3)
     function_cycles: float = about("one transcendental function on one vector", 1.3)
     shuffle_cycles: float = about("moving one vector's elements across lanes or sublanes: transposes, relayouts", 6.0)
     array_loss: float = about("cycles of the systolic arrays beyond their passes, as a share", 0.1)
@@ -46,7 +47,8 @@ class Parameters:
         3.0,
     )
     depthwise_cycles: float = about("one vector of multiply-adds of a depthwise convolution", 2.3)
-    call_share: float = about("share of the arrays that a hand-written kernel's products fill", 0.5)
+    call_share: float = about("share of the arrays that a hand-written kernel's products fill", 0.45)
+    page_cycles: float = about("one page of a paged cache: its address and the start of its copy", 38.0)
     gather_cycles: float = about("one picked slice of a gather: its address and the start of its copy", 60.0)
     scatter_cycles: float = about("one updated slice of a scatter, in turn", 120.0)
     sort_cycles: float = about("one vector and one compare-exchange stage of a sort", 6.0)

@@ -12,7 +12,7 @@ from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import Machine, Traffic, Work
 from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import Reduction
+from meshcast.workload.graph import Attention, Reduction
 
 WORD_BYTES = 4  # of one element of a vector
 SCALAR_BYTES = 16  # up to which a kernel is the scalar core's: counters, flags, indices of a slice
@@ -41,8 +41,12 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
     if traffic.all <= SCALAR_BYTES:
         return machine.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
     steps = windows(kernel, machine)
-    if "copy" in kernel.flags or kernel.ops == ("copy",):  # by copies alone, which pass no register
+    if "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {
+        "copy"
+    }:  # by copies alone, which pass no register
         moving = 0.0 if traffic.hbm else machine.moving(traffic.written)
+        if traffic.hbm_read and traffic.hbm_written:
+            machine = machine.copying
         return machine.work(traffic, (Term("copying inside VMEM", "move", moving, "s"),), steps)
     more = 0.0
     if kernel.kind is KernelKind.TRANSPOSE or "turned" in kernel.flags:
@@ -55,11 +59,14 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
 def call(kernel: Kernel, machine: Machine) -> Work:
     """A kernel somebody wrote (Pallas), by what it declares: copies beside its work, products and vector ops in turns.
 
-    `t = t0 + max(mem, arrays + ops + functions)`, the arrays as full as such kernels leave them.
+    `t = t0 + max(mem, arrays + ops + functions, pages)`, the arrays as full as such kernels leave them; pages of keys and
+    values are fetched one after the other.
     """
     traffic = machine.traffic(kernel)
     peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
     arrays = kernel.matrix_flops / (machine.parameters.call_share * peak)
     busy = arrays + machine.ops(kernel) + machine.functions(kernel)
     memory = machine.memory(traffic.hbm)
+    if isinstance(kernel.geometry, Attention):
+        memory = max(memory, kernel.geometry.pages * machine.parameters.page_cycles / machine.device.clock_hz)
     return Work(time=machine.fixed(traffic) + max(memory, busy), compute=busy, memory=memory)

@@ -45,14 +45,17 @@ def _attention(kernel: str, operands: tuple[Tensor, ...], dtype: str) -> Attenti
     if "attention" not in kernel or "bwd" in kernel or "splash" in kernel or len(arrays) < 2:
         return None
     query, keys = arrays[0].shape, arrays[1].shape
+    pages = 0
     if len(keys) != 4 or query[-1] != keys[-1]:
         return None
     if "ragged" in kernel and len(query) == 3 and counts:
         batch, heads, kv_heads = counts[0], query[1], keys[2] // 2
         q_len, kv_len = -(-query[0] // batch), -(-keys[0] * keys[1] // batch)
+        pages = keys[0]  # all heads' keys and values of some tokens
     elif "paged" in kernel and counts:
         batch, heads, kv_heads = query[0], query[1], keys[0]
         q_len, kv_len = 1, max(counts) * keys[2] // batch
+        pages = 2 * kv_heads * max(counts)  # one head's keys, or values, of some tokens
     elif "flash" in kernel and len(query) == 4:
         batch, heads, kv_heads, q_len, kv_len = query[0], query[1], keys[1], query[2], keys[2]
     else:
@@ -61,5 +64,5 @@ def _attention(kernel: str, operands: tuple[Tensor, ...], dtype: str) -> Attenti
         return None
     return Attention(
         batch=batch, heads=heads, kv_heads=kv_heads, q_len=q_len, kv_len=kv_len, head_dim=query[-1],
-        dtype=dtype, causal=False, backward=False,
+        dtype=dtype, causal=False, backward=False, pages=pages,
     )  # fmt: skip

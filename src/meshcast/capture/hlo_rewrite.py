@@ -209,7 +209,7 @@ class _Rewriter:
         copy = successor(instruction, "transpose", instruction.operands)
         copy.attributes["dimensions"] = "{" + ",".join(map(str, range(len(target.sizes)))) + "}"
         copy.annotate(copy="true")
-        return [copy]
+        return of_one_type(copy, self._shape) if self._tiled else [copy]
 
     def _custom_call(self, instruction: Instruction) -> list[Instruction]:
         notes = {

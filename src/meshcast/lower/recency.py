@@ -136,8 +136,19 @@ class _Walk:
 
     def _touch(self, kernel: Kernel) -> None:
         self.now += kernel.read_bytes + kernel.written_bytes
+        updated = self._parts(kernel) if self.placed else {}
         for values in (kernel.reads, kernel.writes, kernel.updates):
-            self._written(values)
+            self._written([value for value in values if value not in updated])
+        for value, target in updated.items():
+            self._same(value, target)
+
+    def _parts(self, kernel: Kernel) -> dict[int, int]:
+        """Buffers of which a kernel writes a small part in place, by their old and new names: the rest stays where it was."""
+        found: dict[int, int] = {}
+        for written, target in zip(kernel.writes, kernel.updates, strict=False):
+            if kernel.written_bytes < self.tensors[target].bytes / 2:
+                found |= {target: target, written: target}
+        return found
 
     def _written(self, values: Sequence[int]) -> None:
         for value in values:

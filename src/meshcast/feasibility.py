@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from meshcast.lower.kernel import Overflow
 from meshcast.results import Infeasible
 from meshcast.simulate import MemoryUse
@@ -16,11 +14,11 @@ def memory_verdict(memory: MemoryUse, capacity: int, overflow: Overflow | None =
     A compiler that found no room (`overflow`) is believed, whatever we make of the program's memory.
     """
     if overflow is not None:
-        return replace(_does_not_fit(memory, overflow.bound), demand=overflow.demand)
-    return _does_not_fit(memory, capacity) if memory.peak > capacity else None
+        return _does_not_fit(memory, overflow.demand, overflow.bound)
+    return _does_not_fit(memory, memory.peak, capacity) if memory.peak > capacity else None
 
 
-def _does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
+def _does_not_fit(memory: MemoryUse, demand: int, capacity: int) -> Infeasible:
     held = memory.arguments + memory.outputs - memory.aliased
     levers = []
     state = sum(size for role, size in memory.by_role.items() if role in ("parameter", "optimizer_state"))
@@ -35,8 +33,8 @@ def _does_not_fit(memory: MemoryUse, capacity: int) -> Infeasible:
         levers.append("donate the arguments that outputs replace (donate_argnums)")
     if memory.by_role.get("cache", 0) > memory.peak // 4:
         levers.append("shorten the context, quantise the cache, or shard it over more devices")
-    factor = max(1.1, memory.peak / capacity)
-    levers.append(f"use {factor:.1f} times as many devices, or devices with at least {format_bytes(memory.peak)}")
+    factor = demand / capacity
+    levers.append(f"use {factor:.1f} times as many devices, or devices with at least {format_bytes(demand)}")
     if held > capacity:
         levers.append("arguments and outputs alone exceed the memory: no change of the schedule can help")
-    return Infeasible(resource="memory_bytes", demand=memory.peak, bound=capacity, levers=tuple(levers))
+    return Infeasible(resource="memory_bytes", demand=demand, bound=capacity, levers=tuple(levers))

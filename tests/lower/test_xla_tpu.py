@@ -162,7 +162,7 @@ class TestRefusals:
         assert found.infeasible is not None
         assert (found.infeasible.resource, found.infeasible.demand) == ("memory_bytes", int(38.33 * 2**30))
         assert found.infeasible.bound == int(31.25 * 2**30)
-        assert found.infeasible.levers
+        assert any("38.3 GiB" in lever for lever in found.infeasible.levers)
         with pytest.raises(OutOfMemoryError):  # kept as well
             compiler.compile_program(program, V6E)
         assert len(seen) == 1
@@ -179,6 +179,13 @@ class TestRefusals:
             compiler.compile_program(program, V6E)
         compiler.compile_program(program, V6E)
         assert len(seen) == 2
+
+    def test_a_crash_of_its_own_is_kept(self, program: Program, answering: Any) -> None:
+        seen = answering(ChildCrashedError(-11, "segmentation fault"))
+        for _ in range(2):
+            with pytest.raises(UnsupportedError, match="the compiler itself crashed"):
+                compiler.compile_program(program, V6E)
+        assert len(seen) == 1
 
     def test_a_missing_compiler_names_its_extra(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(compiler, "installed_version", lambda: None)

@@ -13,7 +13,7 @@ from meshcast.lower.kernel import Kernel
 
 
 class Analytical:
-    """GPUs and TPUs, each by a model of its own; kinds without one are refused by the GPU's."""
+    """GPUs and TPUs, each by a model of its own; other kinds are refused."""
 
     name = "analytical"
     fidelity = "analytical"

@@ -29,6 +29,7 @@ _COMPILERS = {
     "gpu": _Compiler(backend="xla-gpu", compile_program=xla_gpu.compile_program, why_not=xla_gpu.why_not),
     "tpu": _Compiler(backend="xla-tpu", compile_program=xla_tpu.compile_program, why_not=xla_tpu.why_not),
 }
+_WITHOUT = "use --lowering modelled"
 
 
 def why_not(program: Program, device: Device) -> str | None:
@@ -61,11 +62,12 @@ def lower_compiled(
     """
     why = _not_compilable(program)
     if why is not None:
-        raise UsageError(why, where="--lowering compiled", fix="use --lowering modelled")
-    why = why_not(program, device)
-    if why is not None:
-        raise UnsupportedError(why, where="--lowering compiled", fix="install it, or use --lowering modelled")
-    compiler = _COMPILERS[device.kind]
+        raise UsageError(why, where="--lowering compiled", fix=_WITHOUT)
+    compiler = _COMPILERS.get(device.kind)
+    if compiler is None:
+        raise UnsupportedError(
+            f"there is no compiler for {device.name} ({device.kind})", where="--lowering compiled", fix=_WITHOUT
+        )
     whole = with_mesh(program, mesh)
     check_divisible(whole, whole.mesh)  # as JAX demands; XLA itself would pad
     found = compiler.compile_program(whole, device)

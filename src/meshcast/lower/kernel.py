@@ -160,7 +160,7 @@ class Kernel:
 
     @cached_property
     def cost_key(self) -> CostKey:
-        """Everything but names, values and places."""
+        """Everything but its own name, values and places."""
         return CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,

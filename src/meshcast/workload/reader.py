@@ -272,9 +272,6 @@ class _Reader:
         try:
             cost = custom_call_cost(reading)
         except UnsupportedError:
-            if self._launch is not None and self._launch.cycles is not None:  # a part of a kernel whose time is known
-                self._emit(f"custom_call:{target}", Cost(kind=OpKind.VIEW), operands, results, location, ops)
-                return
             if not self._options.approximate:
                 raise
             self._warnings[f"custom call {target} has no known cost: counted by its bytes alone"] = None

@@ -18,8 +18,8 @@ from jaxlib import _jax, xla_client
 
 from meshcast.capture.mlir import ir, make_context
 from meshcast.child import serve
-from meshcast.lower.plugin_programs import compiled_for_plugin, described
-from meshcast.partition._xla_spmd_child import compile_options
+from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin
+from meshcast.partition.compile_options import compile_options
 
 PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 TOOLKITS = ("nvidia.cuda_nvcc", "nvidia.cu13")
@@ -56,7 +56,7 @@ def compile_module(data: bytes, *, target: str, topology: str, devices: int, fla
     with make_context(), ir.Location.unknown():
         module: Any = ir.Module.parse(data)
         found = compiled_for_plugin(client, module, listed, options)
-    return json.dumps(described(found)).encode()
+    return json.dumps(compilation_entry(found)).encode()
 
 
 def _options(devices: int, flags: Mapping[str, str]) -> Any:

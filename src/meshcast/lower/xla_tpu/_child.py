@@ -27,8 +27,8 @@ from jaxlib import _jax, xla_client  # noqa: E402
 
 from meshcast.capture.mlir import ir, make_context  # noqa: E402
 from meshcast.child import serve  # noqa: E402
-from meshcast.lower.plugin_programs import compiled_for_plugin, described  # noqa: E402
-from meshcast.partition._xla_spmd_child import compile_options  # noqa: E402
+from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin  # noqa: E402
+from meshcast.partition.compile_options import compile_options  # noqa: E402
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def compile_module(data: bytes, *, topology: str, options: dict[str, Any], devic
         module: Any = ir.Module.parse(data)
         wanted = compile_options(devices, ids=[device.id for device in chosen])
         found = compiled_for_plugin(chosen[0].client, module, _jax.DeviceList(tuple(chosen)), wanted)
-    return json.dumps(described(found)).encode()
+    return json.dumps(compilation_entry(found)).encode()
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:

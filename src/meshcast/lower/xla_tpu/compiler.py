@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from importlib import metadata
 from typing import Any
 
@@ -29,6 +30,7 @@ _USED_OF = re.compile(
     r"RESOURCE_EXHAUSTED.*?Used (?P<demand>[\d.]+)(?P<unit>[BKMGT]?) of (?P<bound>[\d.]+)(?P<bound_unit>[BKMGT]?) hbm",
     re.DOTALL,
 )
+_OWN_CRASHES = (-signal.SIGSEGV, -signal.SIGABRT)  # it would crash again, after minutes
 _SCALE = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 _child = Child("meshcast.lower.xla_tpu._child")
@@ -70,9 +72,11 @@ def compile_program(program: Program, device: Device) -> Compilation:
         OutOfMemoryError: It does not fit the device's memory.
         UnsupportedError: The compiler is not installed, cannot target the device, or refuses the program.
     """
-    version, why = installed_version(), why_not(device)
-    if version is None or why is not None:
-        raise UnsupportedError(str(why), where="--lowering compiled", fix="install it, or use --lowering modelled")
+    version = installed_version()
+    if version is None:
+        raise UnsupportedError(
+            str(why_not_installed()), where="--lowering compiled", fix="install it, or use --lowering modelled"
+        )
     name, options = topology(device, program.devices)
     header: dict[str, Any] = {"topology": name, "options": options, "devices": program.devices}
     made_from = {
@@ -99,8 +103,10 @@ def _compiled(header: dict[str, Any], data: bytes) -> dict[str, Any]:
         return dict(json.loads(_child.request(header, data, timeout_s=TIMEOUT_S)))
     except ChildFailedError as error:
         message = str(error)
-    except ChildCrashedError as error:  # not kept: it may have been killed for want of the machine's memory
-        raise UnsupportedError(
+    except ChildCrashedError as error:
+        if error.code in _OWN_CRASHES:
+            return {"message": f"the compiler itself crashed, {first_sentence(str(error))}"}
+        raise UnsupportedError(  # not kept: it may have been killed for want of the machine's memory
             f"the TPU compiler died, {error}", where="--lowering compiled", fix="use --lowering modelled"
         ) from error
     answer: dict[str, Any] = {"message": first_sentence(message)}

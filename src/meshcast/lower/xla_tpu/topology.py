@@ -1,7 +1,7 @@
 """A number of TPUs as the compiler wants it: a slice of a pod, by its shape in chips, and what a device is.
 
-JAX shows a chip's two TensorCores as one device (megacore) on v4 and v5p, and as two on v2, v3 and TPU7x. Slices are
-meshes or tori of chips, two-dimensional on v2, v3, v5e and v6e; what is larger than a pod is several slices over the
+JAX shows a chip's two TensorCores as one device (megacore) on v4 and v5p, and as two on v3 and TPU7x. Slices are
+meshes or tori of chips, two-dimensional on v3, v5e and v6e; what is larger than a pod is several slices over the
 data-centre network. (Cloud TPU documentation, "TPU architecture" and the page of each generation.)
 """
 
@@ -28,7 +28,6 @@ class Generation:
 
 
 GENERATIONS = {
-    "v2": Generation(pod=(16, 16), cores=1, devices_per_chip=2),
     "v3": Generation(pod=(32, 32), cores=1, devices_per_chip=2),
     "v4": Generation(pod=(16, 16, 16), cores=2, chip_config="megacore"),
     "v5e": Generation(pod=(16, 16), cores=1),
@@ -60,8 +59,11 @@ def topology(device: Device, devices: int) -> tuple[str, dict[str, Any]]:
     """(name, options) of the slice, or slices, with so many devices.
 
     Raises:
-        UnsupportedError: They are no whole number of chips.
+        UnsupportedError: The compiler does not know the device, or they are no whole number of chips.
     """
+    why = missing_facts(device)
+    if why is not None:
+        raise UnsupportedError(why, where=device.name, fix="choose another TPU, or use --fidelity analytical")
     assert device.tensor_cores is not None
     target = device.tensor_cores.target
     generation = GENERATIONS[target]

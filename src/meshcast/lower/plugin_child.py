@@ -28,7 +28,7 @@ def _spell_out(module: Any) -> None:
     )
 
 
-def described(executable: Any) -> dict[str, Any]:
+def compilation_entry(executable: Any) -> dict[str, Any]:
     """The optimised, scheduled HLO of one device's program, and what its buffers take."""
     memory = executable.get_compiled_memory_stats()
     return {

@@ -31,7 +31,6 @@ from meshcast.child import serve  # noqa: E402
 from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin  # noqa: E402
 from meshcast.partition.compile_options import compile_options  # noqa: E402
 
-
 # The compiler recurses deeply: a training step of ResNet-50 for v6e overflows the usual 8 MiB. A process that has begun has
 # room for 128 MiB below its stack, whatever its limit was (Linux, mmap_base).
 STACK_BYTES = 120 * 2**20

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from meshcast.estimate.analytical import Analytical
+from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import Machine, Traffic
@@ -15,7 +17,7 @@ from meshcast.estimate.tpu.parameters import Parameters, shipped_calibration
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.recency import NEVER
-from meshcast.workload.graph import Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor
+from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor
 from tests.estimate.conformance import SAMPLES, check_conformance, gemm, pass_over
 
 V6E, V5E, V4 = (load_device(name) for name in ("tpu-v6e", "tpu-v5e", "tpu-v4"))
@@ -219,15 +221,63 @@ def test_a_sum_to_one_element_goes_to_the_scalar_core() -> None:
     assert seconds(reduced) > seconds(rows) + 1e-6
 
 
-@pytest.mark.parametrize("sample", [*SAMPLES, convolved(convolution(batch=8, channels=64, out=64, side=56, kernel=3))])
-def test_explanations_add_up(sample: Kernel) -> None:
-    told = TpuAnalytical().explain(far(sample), V6E)
-    terms = {term.symbol: term.value for term in told.terms}
-    engines = [terms[symbol] for symbol in ("arrays", "vector", "load", "work", "store", "move") if symbol in terms]
-    longest = max([*engines, terms["mem = B/W"]])
-    assert terms["t"] >= terms["t0"] + longest * 0.99
-    assert terms["t"] <= terms["t0"] + sum(engines) + terms["mem = B/W"] + 1e-12
-    assert told.time >= terms["t"]
+def attention(pages: int = 0) -> Kernel:
+    """Eight queries of 32 heads against 2**14 keys, as a hand-written kernel declares them."""
+    keys = 2 * 2 * 2**14 * 8 * 128
+    return Kernel(
+        name="attention", kind=KernelKind.ATTENTION, dtype="bf16", matrix_flops=4.0 * 8 * 32 * 2**14 * 128,
+        vector_flops=8.0 * 32 * 2**14, transcendentals=8.0 * 32 * 2**14, read_bytes=keys, written_bytes=2 * 8 * 32 * 128,
+        geometry=Attention(
+            batch=1, heads=32, kv_heads=8, q_len=8, kv_len=2**14, head_dim=128, dtype="bf16", causal=True,
+            backward=False, pages=pages,
+        ),
+    )  # fmt: skip
+
+
+def custom(flops: float) -> Kernel:
+    """A call that declares its work and nothing else."""
+    return Kernel(
+        name="call", kind=KernelKind.CUSTOM, dtype="bf16", matrix_flops=flops, vector_flops=2.0**20,
+        transcendentals=2.0**18, read_bytes=2**22, written_bytes=2**22,
+    )  # fmt: skip
+
+
+def by_formula(told: Explanation) -> float:
+    """What a reader gets who puts the printed terms into the printed formula."""
+    values = {term.symbol.partition(" =")[0]: term.value for term in told.terms if term.symbol != "t"}
+    formula, _, parts = told.formula.removeprefix("t = ").partition(", of ")
+    if parts:
+        engines = [eval(part, {}, values) for part in parts.split(", ")]
+        values |= {"longest": max(engines), "sum": sum(engines)}
+    return float(eval(formula, {"max": max}, values))
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        *SAMPLES,
+        gemm(256, 65536, 128),  # results take longest
+        convolved(convolution(batch=8, channels=64, out=64, side=56, kernel=3)),
+        convolved(convolution(batch=8, channels=64, out=64, side=56, kernel=3, groups=64)),
+        replace(pass_over(2**22, 2**22), flags=frozenset({"copy"})),
+        attention(),
+        attention(pages=2**14),
+        custom(flops=2.0**36),
+        custom(flops=0.0),
+    ],
+)
+@pytest.mark.parametrize("moved", [far, lambda kernel: kernel])
+def test_explanations_add_up(sample: Kernel, moved: Callable[[Kernel], Kernel]) -> None:
+    told = TpuAnalytical().explain(moved(sample), V6E)
+    (last,) = (term.value for term in told.terms if term.symbol == "t")
+    assert last == TpuAnalytical().work(moved(sample), V6E).time
+    assert by_formula(told) == pytest.approx(last)
+    assert told.time >= last
+
+
+def test_pages_are_fetched_one_after_the_other() -> None:
+    cycles, fixed = shipped_calibration().parameters.page_cycles, machine().fixed(machine().traffic(attention()))
+    assert seconds(attention(pages=2**14)) == pytest.approx(fixed + 2**14 * cycles / V6E.clock_hz)
 
 
 @pytest.mark.parametrize(

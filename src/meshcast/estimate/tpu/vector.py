@@ -62,11 +62,24 @@ def call(kernel: Kernel, machine: Machine) -> Work:
     `t = t0 + max(mem, arrays + ops + functions, pages)`, the arrays as full as such kernels leave them; pages of keys and
     values are fetched one after the other.
     """
-    traffic = machine.traffic(kernel)
+    traffic, p = machine.traffic(kernel), machine.parameters
     peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
-    arrays = kernel.matrix_flops / (machine.parameters.call_share * peak)
-    busy = arrays + machine.ops(kernel) + machine.functions(kernel)
-    memory = machine.memory(traffic.hbm)
-    if isinstance(kernel.geometry, Attention):
-        memory = max(memory, kernel.geometry.pages * machine.parameters.page_cycles / machine.device.clock_hz)
-    return Work(time=machine.fixed(traffic) + max(memory, busy), compute=busy, memory=memory)
+    arrays, ops, functions = kernel.matrix_flops / (p.call_share * peak), machine.ops(kernel), machine.functions(kernel)
+    pieces = kernel.geometry.pages if isinstance(kernel.geometry, Attention) else 0
+    pages = pieces * p.page_cycles / machine.device.clock_hz
+    busy, fetched, fixed = arrays + ops + functions, max(machine.memory(traffic.hbm), pages), machine.fixed(traffic)
+    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched)
+    if not machine.explaining:
+        return work
+    return replace(
+        work,
+        formula="t = t0 + max(mem, arrays + ops + functions, pages)",
+        terms=(
+            *machine.copies(traffic),
+            Term("products on the arrays", "arrays", arrays, "s"),
+            Term("vector ops", "ops", ops, "s"),
+            Term("transcendental functions", "functions", functions, "s"),
+            Term("pages, one by one", "pages", pages, "s"),
+            Term("fixed cost", "t0", fixed, "s"),
+        ),
+    )

@@ -16,6 +16,7 @@ from meshcast.lower.kernel import Kernel, KernelKind, Recency
 # Generations whose vector units compute in bf16; the others convert to f32 and back, and the TPU
 # compiler writes these conversions into its programs up to v5p.
 BF16_VECTORS = frozenset({"v6e", "tpu7x"})
+WORD_BYTES = 4  # of one element of a vector register, whose lanes are 32 bits wide; narrower types are packed into them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class Machine:
 
     def moving(self, moved: float) -> float:
         """Seconds of loading or storing registers: by bytes, as narrow types are packed."""
-        return self.vectors(self.parameters.move_cycles, moved / 4)
+        return self.vectors(self.parameters.move_cycles, moved / WORD_BYTES)
 
     def ops(self, kernel: Kernel) -> float:
         """Seconds of a kernel's vector ops."""

@@ -10,12 +10,9 @@ from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
-from meshcast.estimate.tpu.machine import Machine, Traffic, Work
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.estimate.tpu.machine import WORD_BYTES, Machine, Traffic, Work
+from meshcast.lower.kernel import SCALAR_BYTES, Kernel, KernelKind
 from meshcast.workload.graph import Attention, Reduction
-
-WORD_BYTES = 4  # of one element of a vector
-SCALAR_BYTES = 16  # up to which a kernel is the scalar core's: counters, flags, indices of a slice
 
 
 def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.0) -> tuple[Term, Term, Term]:
@@ -38,7 +35,7 @@ def windows(kernel: Kernel, machine: Machine) -> float:
 def loop(kernel: Kernel, machine: Machine) -> Work:
     """Any pass over elements; where another dimension becomes the innermost, each vector is shuffled as well."""
     traffic, p = machine.traffic(kernel), machine.parameters
-    if traffic.all <= SCALAR_BYTES:
+    if traffic.all <= SCALAR_BYTES:  # the scalar core's: counters, flags, indices of a slice
         return machine.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
     steps = windows(kernel, machine)
     if "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {
@@ -50,7 +47,7 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
         return machine.work(traffic, (Term("copying inside VMEM", "move", moving, "s"),), steps)
     more = 0.0
     if kernel.kind is KernelKind.TRANSPOSE or "turned" in kernel.flags:
-        more = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / 4))
+        more = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / WORD_BYTES))
     if kernel.kind is KernelKind.REDUCTION and kernel.elements == 1:
         more += p.scalar_cycles / machine.device.clock_hz
     return machine.work(traffic, passing(kernel, traffic, machine, more), steps)

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 from meshcast.capture import capture
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate import simulators
-from meshcast.estimate.simulated import Product, Simulated, array_of, product_of, spread
+from meshcast.estimate.products import Product
+from meshcast.estimate.simulated import Simulated, array_of, spread
 from meshcast.hardware import load_device
 from meshcast.pipeline import Options, predict, prepare
 from meshcast.systolic.cycles import compute_cycles
 from meshcast.systolic.layer import product_shapes
 from tests.estimate.conformance import check_conformance, gemm
-from tests.lower.programs import lower_function, spec
+from tests.lower.programs import spec
 
 V6E = load_device("tpu-v6e")
-
-
-def geometry_of(function: object, *arguments: jax.ShapeDtypeStruct) -> Product:
-    lowered = lower_function(function, *arguments)
-    (found,) = [p for k, _ in lowered.schedule.walk() if (p := product_of(k)) is not None]
-    return found
 
 
 def test_it_conforms_on_tpus() -> None:
@@ -61,30 +55,6 @@ def test_the_cut_with_the_fewest_cycles_is_taken() -> None:
         for m, n in ((1000 // rows, 3000 // columns), (3000 // columns, 1000 // rows)):
             other = replace(best, ifmap_height=m, filters=n)
             assert compute_cycles(*product_shapes([best]), array) <= compute_cycles(*product_shapes([other]), array)
-
-
-def convolution(stride: int = 1, dilation: int = 1, groups: int = 1) -> object:
-    def function(x: jax.Array, w: jax.Array) -> jax.Array:
-        return jax.lax.conv_general_dilated(
-            x, w, (stride, stride), "SAME" if dilation == 1 else [(1, 1), (1, 1)], lhs_dilation=(dilation, dilation),
-            feature_group_count=groups, dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )  # fmt: skip
-
-    return function
-
-
-def test_a_convolution_is_the_product_of_its_windows() -> None:
-    image, weights = spec(8, 28, 28, 64), spec(3, 3, 64, 96)
-    assert geometry_of(convolution(), image, weights) == Product(count=1, m=8 * 28 * 28, n=96, k=9 * 64)
-    assert geometry_of(convolution(stride=2), image, weights) == Product(count=1, m=8 * 14 * 14, n=96, k=9 * 64)
-
-
-def test_groups_are_products_of_their_own_and_inserted_zeros_are_not_multiplied() -> None:
-    image = spec(8, 28, 28, 64)
-    grouped = geometry_of(convolution(groups=16), image, spec(3, 3, 4, 96))
-    assert grouped == Product(count=16, m=8 * 28 * 28, n=6, k=9 * 4)
-    dilated = geometry_of(convolution(dilation=2), image, spec(3, 3, 64, 96))
-    assert dilated == Product(count=1, m=8 * 55 * 55, n=96, k=4 * 64)
 
 
 def test_the_rest_of_a_program_comes_from_the_fidelities_behind() -> None:

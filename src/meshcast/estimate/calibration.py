@@ -17,9 +17,9 @@ P = TypeVar("P")
 WIDENING = 1.25
 
 
-def about(text: str, start: float) -> Any:
-    """A parameter with what it means and where the fit starts."""
-    return field(default=start, metadata={"about": text})
+def about(text: str, start: float, source: str = "") -> Any:
+    """A parameter with what it means, where the fit starts and, of one that no fit moves, where it comes from."""
+    return field(default=start, metadata={"about": text, "source": source})
 
 
 @dataclass(

@@ -11,10 +11,7 @@ are left to the next estimator.
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import resources
 
 import numpy as np
 
@@ -23,22 +20,9 @@ from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limit
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import Machine
-from meshcast.estimate.tpu.parameters import shipped_calibration
+from meshcast.estimate.tpu.parameters import COMPILED, shipped_calibration
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parameters:
-    low: float  # measured over predicted, 5th and 95th percentile
-    high: float
-
-
-@functools.cache
-def _parameters() -> _Parameters:
-    text = resources.files("meshcast.estimate").joinpath("data/tpu_compiler.toml").read_text()
-    data = tomllib.loads(text)
-    return _Parameters(low=data["interval"]["low"], high=data["interval"]["high"])
 
 
 def machine(device: Device) -> Machine:
@@ -88,7 +72,7 @@ class CompilerCycles:
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """The compiler's times, or the memory's where they are longer."""
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
-        parameters = _parameters()
+        low, high = shipped_calibration().interval(COMPILED)
         rates = [matrix_rate(kernel, device) for kernel in kernels]
         flops: Array = column(kernel.matrix_flops for kernel in kernels)
         cycles: Array = column(kernel.cycles or 0.0 for kernel in kernels)
@@ -99,8 +83,8 @@ class CompilerCycles:
         energy: Array = column(joules_per_flop(device, rate.key, rate.flops) for rate in rates)
         return Estimates(
             time=time,
-            low=time * parameters.low,
-            high=time * parameters.high,
+            low=time * low,
+            high=time * high,
             compute_time=compute,
             memory_time=memory,
             overhead=np.zeros(len(kernels)),

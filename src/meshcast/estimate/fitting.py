@@ -44,13 +44,32 @@ def quantiles(ratios_by_kind: Mapping[str, Sequence[float]]) -> dict[str, tuple[
 
 
 def to_toml(
-    parameters: Any, bounds: Mapping[str, tuple[float, float]], *, schema: str, provenance: str, fitted: Collection[str]
+    parameters: Any,
+    bounds: Mapping[str, tuple[float, float]],
+    *,
+    schema: str,
+    provenance: str,
+    fitted: Collection[str],
+    heading: str = "Measured over predicted: 5 % and 95 % quantiles.",
 ) -> str:
-    """A parameter file, each parameter with its meaning; those that are not `fitted` are marked as set by hand."""
+    """A parameter file, each parameter with its meaning; those that are not `fitted` are marked as set by hand.
+
+    Args:
+        parameters: What was fitted, and the rest as it is.
+        bounds: Intervals by kernel kind.
+        schema: The file's.
+        provenance: Where it comes from.
+        fitted: Names of parameters that were fitted.
+        heading: What the intervals are quantiles of.
+    """
     lines = [f'schema = "{schema}"', f'provenance = """\n{provenance}\n"""', "", "[parameters]"]
     for f in fields(parameters):
-        origin = "" if f.name in fitted else " (set by hand)"
-        lines.append(f"{f.name} = {getattr(parameters, f.name):.4g}  # {f.metadata['about']}{origin}")
-    lines += ["", "# Measured over predicted: 5 % and 95 % quantiles.", "[intervals]"]
+        value, source = getattr(parameters, f.name), f.metadata.get("source")
+        if f.name in fitted:
+            lines.append(f"{f.name} = {value:.4g}  # {f.metadata['about']}")
+        else:  # to the last digit
+            by = f": {source}" if source else ""
+            lines.append(f"{f.name} = {value!r}  # {f.metadata['about']} (set by hand{by})")
+    lines += ["", *(f"# {line}" for line in heading.splitlines()), "[intervals]"]
     lines += [f"{kind} = [{low:.3f}, {high:.3f}]" for kind, (low, high) in bounds.items()]
     return "\n".join(lines) + "\n"

@@ -1,9 +1,8 @@
 """Fidelity `simulated`: products and convolutions on a TPU's systolic arrays, cycle by cycle.
 
-A product of `batch` times M x K by K x N is spread over the device's arrays: whole members of the batch first, then M and N
+A product of `count` times M x K by K x N is spread over the device's arrays: whole members of the batch first, then M and N
 halved as often as arrays are left; of all such cuts, and of streaming M past N or N past M, the one with the fewest cycles is
-taken. Weights stay in the cells (`ws`), as in a TPU. A convolution is the product of its windows: M = batch x outputs, N = output
-channels, K = input channels x filter, a product for each group; zeros put in by dilating the input are not multiplied.
+taken. Weights stay in the cells (`ws`), as in a TPU. What a convolution or a grouped product is: `estimate.products`.
 
 `compute = cycles / clock x passes`, where `passes` is the arrays' own rate over the peak of the type: f32 takes several bf16
 passes, i8 half of one.
@@ -26,6 +25,7 @@ import numpy as np
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
+from meshcast.estimate.products import Product, product_of
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.roofline import interval_parameters
 from meshcast.estimate.support import arithmetic_support
@@ -35,7 +35,6 @@ from meshcast.lower.kernel import Kernel
 from meshcast.systolic import Buffer, Layer, LayerResult, SystolicArray, simulate
 from meshcast.systolic.cycles import compute_cycles
 from meshcast.systolic.files import WORDS_PER_KB
-from meshcast.workload.graph import Convolution, Gemm
 
 ACCUMULATOR_BYTES = 4
 
@@ -49,40 +48,11 @@ class LayerSimulator(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """`count` products of M x K by K x N."""
-
-    count: int
-    m: int
-    n: int
-    k: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """What the busiest array gets: `count` times a layer."""
 
     count: int
     layer: Layer
-
-
-def product_of(kernel: Kernel) -> Product | None:
-    """The product that a kernel is; None for other kernels and for empty ones."""
-    shape = kernel.geometry
-    if isinstance(shape, Gemm):
-        found = Product(count=shape.batch * shape.groups, m=-(-shape.m // shape.groups), n=shape.n, k=shape.k)
-    elif isinstance(shape, Convolution):
-        groups = shape.feature_groups * shape.batch_groups
-        taps = math.prod(-(-size // apart) for size, apart in zip(shape.kernel, shape.lhs_dilation, strict=True))
-        found = Product(
-            count=groups,
-            m=shape.batch // shape.batch_groups * math.prod(shape.out_spatial),
-            n=shape.out_channels // groups,
-            k=shape.in_channels // shape.feature_groups * taps,
-        )
-    else:
-        return None
-    return found if min(found.count, found.m, found.n, found.k) > 0 else None
 
 
 def array_of(cores: TensorCores) -> SystolicArray:
@@ -115,14 +85,11 @@ def spread(product: Product, arrays: int, array: SystolicArray) -> Spread:
 def traffic(product: Product, kernel: Kernel, cores: TensorCores) -> float:
     """Bytes between memory and vector memory: what the kernel moves once, and operands that are read again."""
     side = math.sqrt(cores.vmem_bytes / 2 / ACCUMULATOR_BYTES)
-    shape = kernel.geometry
-    assert isinstance(shape, Gemm | Convolution)
-    left, right = product.m * product.k, product.k * product.n
-    words = left + right
+    left, right = product.left, product.right
     again = left * (math.ceil(product.n / side) - 1) + right * (math.ceil(product.m / side) - 1)
     moved = kernel.read_bytes + kernel.written_bytes
     # Windows of a convolution are made from a map that is read once: the share of a word read again is the kernel's own.
-    return moved + kernel.read_bytes * again / words
+    return moved + kernel.read_bytes * again / (left + right)
 
 
 class Simulated:
@@ -139,7 +106,7 @@ class Simulated:
         if device.tensor_cores is None:
             return Support(level="no", reason=f"{device.name} has no systolic arrays")
         support = arithmetic_support(kernel, device)
-        if support.level != "no" and product_of(kernel) is None:
+        if support.level != "no" and product_of(kernel.geometry) is None:
             return Support(level="no", reason="not a product or a convolution")
         return support
 
@@ -236,7 +203,7 @@ def _cores(device: Device) -> TensorCores:
 
 
 def _product(kernel: Kernel) -> Product:
-    found = product_of(kernel)
+    found = product_of(kernel.geometry)
     assert found is not None  # see `supports`
     return found
 

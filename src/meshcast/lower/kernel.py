@@ -16,6 +16,7 @@ from meshcast.workload.graph import Collective, Geometry, Indexed, Tensor
 from meshcast.workload.workload import Workload
 
 Lowering = Literal["modelled", "compiled", "given"]
+SCALAR_BYTES = 16  # what a few numbers take, up to a complex one of twice 8 bytes: scalars, whatever their type
 
 
 class KernelKind(StrEnum):

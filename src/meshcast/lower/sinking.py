@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from meshcast.lower.kernel import Kernel, LoopStep, Step
+from meshcast.lower.kernel import SCALAR_BYTES, Kernel, LoopStep, Step
 from meshcast.workload.graph import Op, OpKind
 
-SCALAR_BYTES = 16
 _SPREAD = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.iota"})
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from meshcast.errors import InputError
 from meshcast.estimate.fitting import geomean_error
 from meshcast.estimate.tpu import Calibration, Parameters, TpuAnalytical
-from meshcast.estimate.tpu.fit import fit, loss, report
+from meshcast.estimate.tpu.fit import DEVICES, FITTED, fit, loss, main, report, worth_fitting
 from meshcast.estimate.tpu.parameters import parse_calibration, shipped_calibration
-from meshcast.estimate.tpu.samples import Sample, collect, read_samples, write_samples
+from meshcast.estimate.tpu.samples import Sample, Table, collect, read_table, write_table
 from meshcast.hardware import load_device
 from tests.estimate.conformance import gemm
 
@@ -60,19 +61,52 @@ def test_a_fit_lowers_the_error() -> None:
 def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
     samples = hidden(Parameters())
     path = tmp_path / "table.jsonl.gz"
-    write_samples(path, samples, "libtpu")
+    table = Table(samples=tuple(samples), compilers={"tpu-v6e": "libtpu 1"})
+    write_table(path, table)
     first = path.read_bytes()
-    found = read_samples(path)
-    assert [(s.program, s.cycles) for s in found] == [(s.program, s.cycles) for s in samples]
-    assert loss(found, Parameters()) == loss(samples, Parameters())
-    write_samples(path, samples, "libtpu")
+    found = read_table(path)
+    assert [(s.program, s.cycles) for s in found.samples] == [(s.program, s.cycles) for s in samples]
+    assert found.compilers == table.compilers
+    assert loss(found.samples, Parameters()) == loss(samples, Parameters())
+    write_table(path, found)
     assert path.read_bytes() == first
+
+
+def test_a_table_says_which_compiler_each_device_was_asked_of(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl.gz"
+    samples = hidden(Parameters())
+    table = Table(samples=tuple(samples), compilers={"tpu-v6e": "libtpu 1"})
+    other = table.with_device("tpu-v5e", [replace(samples[0], device="tpu-v5e")], "libtpu 2")
+    assert other.compilers == {"tpu-v6e": "libtpu 1", "tpu-v5e": "libtpu 2"}
+    assert len(other.samples) == len(samples) + 1
+    assert len(other.with_device("tpu-v6e", [], "libtpu 3").samples) == 1
+    write_table(path, replace(table, compilers={"tpu-v6e": ""}))
+    with pytest.raises(InputError, match="no compiler is named for the products of tpu-v6e"):
+        read_table(path)
+
+
+def test_what_compiled_a_folder_is_the_installed_compiler_or_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "table.jsonl.gz"
+    command = ["fit", str(path), "--collect", str(HLO), "--on", "tpu-v6e"]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setattr("meshcast.estimate.tpu.fit.installed_version", lambda: None)
+    with pytest.raises(SystemExit):
+        main()
+    assert "--compiler" in capsys.readouterr().err
+    monkeypatch.setattr("meshcast.estimate.tpu.fit.installed_version", lambda: "libtpu 4")
+    main()
+    assert read_table(path).compilers == {"tpu-v6e": "libtpu 4"}
+    monkeypatch.setattr(sys, "argv", [*command, "--compiler", "libtpu 5"])
+    main()
+    assert read_table(path).compilers == {"tpu-v6e": "libtpu 5"}
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("{}")
     with pytest.raises(InputError, match="cannot be read"):
-        read_samples(tmp_path / "table")
+        read_table(tmp_path / "table")
 
 
 def test_products_of_compiled_programs_are_collected() -> None:
@@ -82,9 +116,33 @@ def test_products_of_compiled_programs_are_collected() -> None:
 
 
 def test_the_table_is_what_the_parameters_were_fitted_to() -> None:
-    """The error that the file states is about what the table gives; v4 and v7 were not fitted."""
-    samples = [sample for sample in read_samples(TABLE) if sample.cycles >= 30_000]
-    lines = report(samples, ("tpu-v5e", "tpu-v5p", "tpu-v6e"), shipped_calibration().parameters)
-    assert {line.split()[0] for line in lines} >= {"tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7-core"}
-    assert all("fitted" in line for line in lines)
+    """The errors that the file states are those that the table gives; v4 and v7 were not fitted."""
+    table, calibration = read_table(TABLE), shipped_calibration()
+    lines = report(worth_fitting(table), DEVICES, calibration.parameters)
+    assert {line.split()[0] for line in lines} == {"tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7-core"}
+    stated = calibration.provenance.splitlines()
+    assert [line for line in lines if line not in stated] == []
+    assert all(compiler in stated[0] for compiler in table.compilers.values())
+
+
+def test_errors_are_geometric_means() -> None:
     assert geomean_error([0.1, -0.1]) == pytest.approx(0.105, rel=0.01)
+
+
+def test_parameters_set_by_hand_name_their_source_and_keep_their_digits() -> None:
+    by_hand = {f.name: f for f in fields(Parameters) if f.name not in FITTED}
+    assert all(f.metadata["source"] for f in by_hand.values())
+    start = {name: getattr(Parameters(), name) for name in by_hand}
+    shipped = shipped_calibration().parameters
+    assert {name: getattr(shipped, name) for name in by_hand} == start
+
+
+def test_a_written_file_keeps_the_interval_of_the_compilers_own_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = tmp_path / "tpu.toml"
+    monkeypatch.setattr(sys, "argv", ["fit", str(TABLE), "--report", "--write", str(written)])
+    main()
+    found, shipped = parse_calibration(written.read_text()), shipped_calibration()
+    assert found.intervals == shipped.intervals
+    assert "compiler's cycles over predicted" in written.read_text()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from meshcast.estimate.analytical import Analytical
+from meshcast.estimate.explanation import Explanation
+from meshcast.estimate.products import Product, product_of
 from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import Machine, Traffic
-from meshcast.estimate.tpu.matrix import Product, array_cycles, as_product
+from meshcast.estimate.tpu.matrix import array_cycles
 from meshcast.estimate.tpu.parameters import Parameters, shipped_calibration
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.recency import NEVER
-from meshcast.workload.graph import Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor
+from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor
 from tests.estimate.conformance import SAMPLES, check_conformance, gemm, pass_over
 
 V6E, V5E, V4 = (load_device(name) for name in ("tpu-v6e", "tpu-v5e", "tpu-v4"))
@@ -54,33 +57,27 @@ def test_one_fidelity_for_both_kinds() -> None:
 
 def test_passes_of_a_product() -> None:
     """4096^3 on four arrays of 256 x 256: 16 x 16 tiles, 4096 rows through each."""
-    assert array_cycles(Product(batch=1, m=4096, n=4096, k=4096), machine()) == 16 * 16 * 4096 / 4
+    assert array_cycles(Product(count=1, m=4096, n=4096, k=4096), machine()) == 16 * 16 * 4096 / 4
     # On 128 x 128 there are four times as many tiles.
-    assert array_cycles(Product(batch=1, m=4096, n=4096, k=4096), machine("tpu-v5e")) == 32 * 32 * 4096 / 4
+    assert array_cycles(Product(count=1, m=4096, n=4096, k=4096), machine("tpu-v5e")) == 32 * 32 * 4096 / 4
 
 
 def test_sides_are_padded_to_the_array_and_rows_to_sublanes() -> None:
-    full = array_cycles(Product(batch=1, m=4096, n=4096, k=256), machine())
-    assert array_cycles(Product(batch=1, m=4095, n=4090, k=64), machine()) == full
+    full = array_cycles(Product(count=1, m=4096, n=4096, k=256), machine())
+    assert array_cycles(Product(count=1, m=4095, n=4090, k=64), machine()) == full
 
 
 def test_the_better_operand_is_held() -> None:
     """A narrow product streams its narrow side through tiles of the wide one, and the other way round."""
-    wide = Product(batch=1, m=100_000, n=512, k=256)
-    turned = Product(batch=1, m=512, n=100_000, k=256)
+    wide = Product(count=1, m=100_000, n=512, k=256)
+    turned = Product(count=1, m=512, n=100_000, k=256)
     assert array_cycles(wide, machine()) == array_cycles(turned, machine())
 
 
 def test_few_rows_wait_for_weights() -> None:
     """16 rows through 256 tiles: 256 x 256 weights of 2 bytes at 4096 bytes a cycle take 32 cycles a tile."""
-    few = Product(batch=1, m=16, n=4096, k=4096)
+    few = Product(count=1, m=16, n=4096, k=4096)
     assert array_cycles(few, machine(weight_bytes=4096.0)) == 256 * 32
-
-
-def test_taps_lie_along_k() -> None:
-    conv = convolution(batch=8, channels=64, out=128, side=56, kernel=3)
-    found = as_product(conv)
-    assert (found.batch, found.m, found.n, found.k) == (1, 8 * 56 * 56, 128, 9 * 64)
 
 
 def convolution(*, batch: int, channels: int, out: int, side: int, kernel: int, groups: int = 1) -> Convolution:
@@ -116,29 +113,42 @@ def test_few_channels_are_gathered_first() -> None:
     assert seconds(shallow) > seconds(deep)
 
 
+def again(kernel: Kernel, moved: Traffic, on: Machine) -> float:
+    """What a product reads beyond once."""
+    sides = product_of(kernel.geometry)
+    assert isinstance(kernel.geometry, Gemm)
+    assert sides is not None
+    return read_again(kernel.geometry, sides, moved, on)
+
+
 def test_a_product_whose_blocks_fit_is_read_once() -> None:
-    geometry = gemm(512, 512, 512).geometry
-    assert isinstance(geometry, Gemm)
     moved = Traffic(read=2**20, written=2**19, hbm_read=2**20, hbm_written=2**19)
-    assert read_again(geometry, moved, machine()) == 0
+    assert again(gemm(512, 512, 512), moved, machine()) == 0
 
 
 def test_large_products_are_read_again_and_less_with_more_room() -> None:
-    geometry = gemm(8192, 8192, 8192).geometry
-    assert isinstance(geometry, Gemm)
     size = 2.0 * 2 * 8192**2
     moved = Traffic(read=size, written=size / 2, hbm_read=size, hbm_written=size / 2)
-    usual, roomy = (read_again(geometry, moved, machine(block_bytes=limit)) for limit in (2.0**24, 2.0**26))
+    usual, roomy = (again(gemm(8192, 8192, 8192), moved, machine(block_bytes=limit)) for limit in (2.0**24, 2.0**26))
     assert usual > roomy > 0
     # By hand: 1024 x 1024 blocks with K in pieces of 512, 2 MiB each way in four buffers and 8 MiB of sums: 8 reads of each.
     assert usual <= 7 * size
 
 
 def test_operands_in_vmem_are_not_read_again_from_memory() -> None:
-    geometry = gemm(8192, 8192, 8192).geometry
-    assert isinstance(geometry, Gemm)
     near = Traffic(read=2.0**28, written=0.0, hbm_read=0.0, hbm_written=0.0)
-    assert read_again(geometry, near, machine()) == 0
+    assert again(gemm(8192, 8192, 8192), near, machine()) == 0
+
+
+def test_a_group_is_cut_into_blocks_on_its_own() -> None:
+    """8 groups of 8192 x 8192 x 8192 read again 8 times what one does."""
+    single, whole = gemm(8192, 8192, 8192), gemm(8 * 8192, 8192, 8192)
+    assert isinstance(whole.geometry, Gemm)
+    grouped = replace(whole, geometry=replace(whole.geometry, groups=8))
+    size = 2.0 * 2 * 8192**2
+    moved = Traffic(read=size, written=0.0, hbm_read=size, hbm_written=0.0)
+    more = Traffic(read=8 * size, written=0.0, hbm_read=8 * size, hbm_written=0.0)
+    assert again(grouped, more, machine()) == 8 * again(single, moved, machine()) > 0
 
 
 def test_what_stays_in_vmem_is_faster() -> None:
@@ -219,15 +229,63 @@ def test_a_sum_to_one_element_goes_to_the_scalar_core() -> None:
     assert seconds(reduced) > seconds(rows) + 1e-6
 
 
-@pytest.mark.parametrize("sample", [*SAMPLES, convolved(convolution(batch=8, channels=64, out=64, side=56, kernel=3))])
-def test_explanations_add_up(sample: Kernel) -> None:
-    told = TpuAnalytical().explain(far(sample), V6E)
-    terms = {term.symbol: term.value for term in told.terms}
-    engines = [terms[symbol] for symbol in ("arrays", "vector", "load", "work", "store", "move") if symbol in terms]
-    longest = max([*engines, terms["mem = B/W"]])
-    assert terms["t"] >= terms["t0"] + longest * 0.99
-    assert terms["t"] <= terms["t0"] + sum(engines) + terms["mem = B/W"] + 1e-12
-    assert told.time >= terms["t"]
+def attention(pages: int = 0) -> Kernel:
+    """Eight queries of 32 heads against 2**14 keys, as a hand-written kernel declares them."""
+    keys = 2 * 2 * 2**14 * 8 * 128
+    return Kernel(
+        name="attention", kind=KernelKind.ATTENTION, dtype="bf16", matrix_flops=4.0 * 8 * 32 * 2**14 * 128,
+        vector_flops=8.0 * 32 * 2**14, transcendentals=8.0 * 32 * 2**14, read_bytes=keys, written_bytes=2 * 8 * 32 * 128,
+        geometry=Attention(
+            batch=1, heads=32, kv_heads=8, q_len=8, kv_len=2**14, head_dim=128, dtype="bf16", causal=True,
+            backward=False, pages=pages,
+        ),
+    )  # fmt: skip
+
+
+def custom(flops: float) -> Kernel:
+    """A call that declares its work and nothing else."""
+    return Kernel(
+        name="call", kind=KernelKind.CUSTOM, dtype="bf16", matrix_flops=flops, vector_flops=2.0**20,
+        transcendentals=2.0**18, read_bytes=2**22, written_bytes=2**22,
+    )  # fmt: skip
+
+
+def by_formula(told: Explanation) -> float:
+    """What a reader gets who puts the printed terms into the printed formula."""
+    values = {term.symbol.partition(" =")[0]: term.value for term in told.terms if term.symbol != "t"}
+    formula, _, parts = told.formula.removeprefix("t = ").partition(", of ")
+    if parts:
+        engines = [eval(part, {}, values) for part in parts.split(", ")]
+        values |= {"longest": max(engines), "sum": sum(engines)}
+    return float(eval(formula, {"max": max}, values))
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        *SAMPLES,
+        gemm(256, 65536, 128),  # results take longest
+        convolved(convolution(batch=8, channels=64, out=64, side=56, kernel=3)),
+        convolved(convolution(batch=8, channels=64, out=64, side=56, kernel=3, groups=64)),
+        replace(pass_over(2**22, 2**22), flags=frozenset({"copy"})),
+        attention(),
+        attention(pages=2**14),
+        custom(flops=2.0**36),
+        custom(flops=0.0),
+    ],
+)
+@pytest.mark.parametrize("moved", [far, lambda kernel: kernel])
+def test_explanations_add_up(sample: Kernel, moved: Callable[[Kernel], Kernel]) -> None:
+    told = TpuAnalytical().explain(moved(sample), V6E)
+    (last,) = (term.value for term in told.terms if term.symbol == "t")
+    assert last == TpuAnalytical().work(moved(sample), V6E).time
+    assert by_formula(told) == pytest.approx(last)
+    assert told.time >= last
+
+
+def test_pages_are_fetched_one_after_the_other() -> None:
+    cycles, fixed = shipped_calibration().parameters.page_cycles, machine().fixed(machine().traffic(attention()))
+    assert seconds(attention(pages=2**14)) == pytest.approx(fixed + 2**14 * cycles / V6E.clock_hz)
 
 
 @pytest.mark.parametrize(

@@ -18,19 +18,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.estimate.products import Product
 from meshcast.estimate.tpu.machine import Machine, Traffic
 from meshcast.workload.graph import Gemm, element_bytes
 
 SIDES = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
 
 
-def read_again(geometry: Gemm, traffic: Traffic, machine: Machine) -> float:
+def read_again(geometry: Gemm, product: Product, traffic: Traffic, machine: Machine) -> float:
     """Bytes that a product reads from memory beyond once; operands that lie in VMEM are not read again from memory.
 
     Which of them do is not told, only how many bytes: the larger one is taken to lie in memory where they suffice.
     """
-    left = geometry.batch * geometry.m * geometry.k * element_bytes(geometry.lhs_dtype)
-    right = geometry.batch * geometry.k * geometry.n * element_bytes(geometry.rhs_dtype)
+    left = product.left * element_bytes(geometry.lhs_dtype)
+    right = product.right * element_bytes(geometry.rhs_dtype)
     if traffic.hbm_read < min(left, right) or left + right <= machine.parameters.block_bytes:
         return 0.0
     far_left, far_right = left <= traffic.hbm_read, right <= traffic.hbm_read
@@ -38,7 +39,7 @@ def read_again(geometry: Gemm, traffic: Traffic, machine: Machine) -> float:
         far_left, far_right = left >= right, left < right
     cores = machine.device.cores
     times = _times(
-        -(-geometry.m // cores), geometry.n, geometry.k, element_bytes(geometry.lhs_dtype),
+        -(-product.m // cores), product.n, product.k, element_bytes(geometry.lhs_dtype),
         element_bytes(geometry.out_dtype), far_left, far_right, machine.parameters.block_bytes,
     )  # fmt: skip
     return (times[0] - 1) * left * far_left + (times[1] - 1) * right * far_right

@@ -20,7 +20,6 @@ from meshcast.estimate.tpu.vector import call, loop
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 
-FORMULA = "t = t0 + longest + (sum - longest) / n"
 _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
     KernelKind.GEMM: product,
     KernelKind.CONVOLUTION: product,
@@ -74,7 +73,7 @@ class TpuAnalytical:
         return Explanation(
             estimator=self.name,
             model=model.__name__,
-            formula=FORMULA,
+            formula=work.formula,
             terms=(*work.terms, Term("by the formula", "t", work.time, "s")),
             time=float(answer.time[0]),
             limited_by=limiting(answer.compute_time[0], answer.memory_time[0], answer.overhead[0]),

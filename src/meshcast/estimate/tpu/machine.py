@@ -16,6 +16,7 @@ from meshcast.lower.kernel import Kernel, KernelKind, Recency
 # Generations whose vector units compute in bf16; the others convert to f32 and back, and the TPU
 # compiler writes these conversions into its programs up to v5p.
 BF16_VECTORS = frozenset({"v6e", "tpu7x"})
+WORD_BYTES = 4  # of one element of a vector register, whose lanes are 32 bits wide; narrower types are packed into them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,8 @@ class Work:
     time: float
     compute: float = 0.0
     memory: float = 0.0
-    terms: tuple[Term, ...] = ()  # of the formula, where the machine is asked to explain
+    formula: str = ""  # that gave the time, and its terms: where the machine is asked to explain
+    terms: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,7 @@ class Machine:
 
     def moving(self, moved: float) -> float:
         """Seconds of loading or storing registers: by bytes, as narrow types are packed."""
-        return self.vectors(self.parameters.move_cycles, moved / 4)
+        return self.vectors(self.parameters.move_cycles, moved / WORD_BYTES)
 
     def ops(self, kernel: Kernel) -> float:
         """Seconds of a kernel's vector ops."""
@@ -163,10 +165,12 @@ class Machine:
         *,
         turns: bool = False,
     ) -> Work:
-        """A kernel's time: `t = t0 + longest + (sum - longest) / n`.
+        """A kernel's time: `t = t0 + longest + (sum - longest) / n` of its engines and the memory.
 
         A kernel goes through its data in `n` steps, each of which is copied in, worked on and copied out while others
-        are: with one step nothing overlaps, with many all but the slowest engine is hidden.
+        are: with one step nothing overlaps, with many all but the slowest engine is hidden. In turns, what is copied out
+        counts as the last engine's instead of the memory's, which is never faster than all of its bytes:
+        `t = t0 + max(mem, longest + (sum - longest) / n)`.
 
         Args:
             traffic: What moves.
@@ -177,23 +181,40 @@ class Machine:
         """
         memory = self.memory(traffic.hbm)
         parts = [*(engine.value for engine in engines), memory]
+        out = self.memory(traffic.hbm_written) if turns else 0.0
         if turns:
-            out = self.memory(traffic.hbm_written)
             parts[-2:] = [parts[-2] + out, memory - out]
         longest, fixed = max(parts), self.fixed(traffic)
-        time = fixed + max(memory, longest + (sum(parts) - longest) / steps)
-        told: tuple[Term, ...] = ()
-        if self.explaining:
-            told = (
-                Term("bytes from and to memory", "B", traffic.hbm, "B"),
-                Term("bytes kept in VMEM", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),
-                Term("bandwidth that copies reach", "W", self.bandwidth, "B/s"),
-                Term("copies", "mem = B/W", memory, "s"),
+        work = Work(
+            time=fixed + max(memory, longest + (sum(parts) - longest) / steps),
+            compute=max((engine.value for engine in engines), default=0.0),
+            memory=memory,
+        )
+        if not self.explaining:
+            return work
+        names = [*(engine.symbol for engine in engines), "mem"]
+        overlapped = "longest + (sum - longest) / n"
+        if turns:
+            names[-2:] = [f"{names[-2]} + out", "mem - out"]
+            overlapped = f"max(mem, {overlapped})"
+        return replace(
+            work,
+            formula=f"t = t0 + {overlapped}, of {', '.join(names)}",
+            terms=(
+                *self.copies(traffic),
+                *((Term("of it results copied out", "out", out, "s"),) if turns else ()),
                 *terms,
                 *engines,
                 Term("steps", "n", steps),
                 Term("fixed cost", "t0", fixed, "s"),
-            )
-        return Work(
-            time=time, compute=max((engine.value for engine in engines), default=0.0), memory=memory, terms=told
+            ),
+        )
+
+    def copies(self, traffic: Traffic) -> tuple[Term, ...]:
+        """What the memory's time is made of."""
+        return (
+            Term("bytes from and to memory", "B", traffic.hbm, "B"),
+            Term("bytes kept in VMEM", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),
+            Term("bandwidth that copies reach", "W", self.bandwidth, "B/s"),
+            Term("copies", "mem = B/W", self.memory(traffic.hbm), "s"),
         )

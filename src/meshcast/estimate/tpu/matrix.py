@@ -2,57 +2,34 @@
 
 A tile of one operand, `rows x columns`, is held in an array while rows of the other stream through it, one a clock:
 
-    cycles = batch * ceil(K / rows) * ceil(held / columns) * max(streamed / arrays, rows * width / L)
+    cycles = count * ceil(K / rows) * ceil(held / columns) * max(streamed / arrays, rows * width / L)
 
 where `L` is how fast a tile's weights are brought in, `width` columns of them. The compiler holds whichever operand
-makes this less. Taps of a convolution lie along K; a filter's gradient is a product whose K is batch and space.
+makes this less. Taps of a convolution lie along K (`estimate.products`); a filter's gradient is a product whose K is batch
+and space.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
+from meshcast.estimate.products import Product, product_of
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import Machine, Work
-from meshcast.estimate.tpu.vector import windows
+from meshcast.estimate.tpu.vector import loop, windows
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Convolution, Gemm
 
 WEIGHT_BYTES = 2  # of one weight in an array: bf16, also where an operand is f32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """`batch` products of M x K and K x N."""
-
-    batch: int
-    m: int
-    n: int
-    k: int
-
-    @property
-    def results(self) -> int:
-        """Elements that come out."""
-        return self.batch * self.m * self.n
-
-
-def as_product(geometry: Gemm | Convolution) -> Product:
-    """The product that the arrays see; a convolution's taps are those that do not fall on padding, on average."""
-    if isinstance(geometry, Gemm):
-        return Product(batch=geometry.batch, m=geometry.m, n=geometry.n, k=geometry.k)
-    groups = geometry.feature_groups * geometry.batch_groups
-    m = geometry.batch * math.prod(geometry.out_spatial)
-    n = max(1, geometry.out_channels // groups)
-    return Product(batch=groups, m=m, n=n, k=max(1, round(geometry.macs / (groups * m * n))))
-
-
 def array_cycles(product: Product, machine: Machine) -> float:
     """Cycles of all arrays together on bf16 operands, the better operand held."""
     cores = machine.cores
-    deep = product.batch * math.ceil(product.k / cores.array_rows)
+    deep = product.count * math.ceil(product.k / cores.array_rows)
     loaded = machine.parameters.weight_bytes * machine.device.cores
 
     def streaming(streamed: int, held: int) -> float:
@@ -70,7 +47,9 @@ def product(kernel: Kernel, machine: Machine) -> Work:
     assert isinstance(geometry, Gemm | Convolution)
     if isinstance(geometry, Convolution) and geometry.feature_groups > 1 and _is_depthwise(geometry):
         return _depthwise(kernel, geometry, machine)
-    sides = as_product(geometry)
+    sides = product_of(geometry)
+    if sides is None:  # nothing is multiplied: zeros are written
+        return loop(kernel, machine)
     faster = matrix_rate(kernel, machine.device).flops / machine.device.matrix_peak("bf16")
     passes = array_cycles(sides, machine) / faster / machine.device.clock_hz
     narrow = (
@@ -86,7 +65,7 @@ def product(kernel: Kernel, machine: Machine) -> Work:
     arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz
     traffic = machine.traffic(kernel)
     if isinstance(geometry, Gemm):
-        traffic = replace(traffic, hbm_read=traffic.hbm_read + read_again(geometry, traffic, machine))
+        traffic = replace(traffic, hbm_read=traffic.hbm_read + read_again(geometry, sides, traffic, machine))
     engines = (
         Term("systolic arrays", "arrays", arrays, "s"),
         Term("results and what is fused in", "vector", vector, "s"),

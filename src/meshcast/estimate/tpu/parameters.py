@@ -13,31 +13,56 @@ from meshcast.estimate import calibration as shared
 from meshcast.estimate.calibration import about
 
 SCHEMA = "meshcast.tpu-parameters/1"
+COMPILED = "compiled"  # among the intervals by kernel kind, that of the compiler's own times
+
+# Where parameters that no fit moves come from; the others are fitted to the compiler's cycles (`estimate.tpu.fit`).
+SWEEPS = "cocossim's v6e sweeps"
+MICROBENCHMARKS = "AI-Hypercomputer's microbenchmarks of TPU7x"
+XLA = "xla_tpu_scoped_vmem_limit_kib, its default"
+UNCALIBRATED = "start value, not calibrated"
+UNRECORDED = "no published time behind it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Costs in cycles and efficiencies as shares; a vector is one register of 32-bit elements (8 x 128)."""
+    """Costs in cycles and efficiencies as shares; a vector is one register of 32-bit elements (8 x 128).
 
-    kernel_cycles: float = about("a kernel's fixed cost where everything lies in VMEM", 60.0)
-    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 600.0)
-    fill_cycles: float = about("a product's first tiles in and last results out", 300.0)
+    Each with its meaning, its start value and, where it is set by hand, its source.
+    """
+
+    kernel_cycles: float = about("a kernel's fixed cost where everything lies in VMEM", 60.0, SWEEPS)
+    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 600.0, SWEEPS)
+    fill_cycles: float = about("a product's first tiles in and last results out", 300.0, SWEEPS)
     scalar_cycles: float = about(
-        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 2600.0
+        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 2600.0, SWEEPS
     )
-    hbm_share: float = about("share of the memory's bandwidth that copies reach", 0.76)
-    copy_share: float = about("the same where a kernel does nothing but copy from memory to memory", 0.85)
-    megacore_share: float = about("what is left of it where two cores share a memory and a kernel (v4, v5p)", 0.8)
-    vmem_share: float = about("share of VMEM that holds values between kernels; the rest is the kernels' windows", 0.6)
-    block_bytes: float = about("VMEM that one product's blocks may take: XLA:TPU's limit, 16 MiB", 16777216.0)
-    window_bytes: float = about("bytes per core that one step of a product's pipeline moves: steps overlap", 2.5e6)
-    window_vectors: float = about("vectors per core that one step of a loop's pipeline takes: steps overlap", 1024.0)
-    move_cycles: float = about("loading or storing one vector of 32-bit elements between VMEM and registers", 1.2)
-    op_cycles: float = about("one arithmetic op on one vector, of one ALU", 1.3)
-    function_cycles: float = about("one transcendental function on one vector", 1.3)
-    shuffle_cycles: float = about("moving one vector's elements across lanes or sublanes: transposes, relayouts", 6.0)
+    hbm_share: float = about("share of the memory's bandwidth that copies reach", 0.76, SWEEPS)
+    copy_share: float = about(
+        "the same where a kernel does nothing but copy from memory to memory", 0.85, MICROBENCHMARKS
+    )
+    megacore_share: float = about(
+        "what is left of it where two cores share a memory and a kernel (v4, v5p)", 0.8, UNRECORDED
+    )
+    vmem_share: float = about(
+        "share of VMEM that holds values between kernels; the rest is the kernels' windows", 0.6, UNCALIBRATED
+    )
+    block_bytes: float = about("VMEM that one product's blocks may take: XLA:TPU's limit, 16 MiB", 16777216.0, XLA)
+    window_bytes: float = about(
+        "bytes per core that one step of a product's pipeline moves: steps overlap", 2.5e6, SWEEPS
+    )
+    window_vectors: float = about(
+        "vectors per core that one step of a loop's pipeline takes: steps overlap", 1024.0, SWEEPS
+    )
+    move_cycles: float = about(
+        "loading or storing one vector of 32-bit elements between VMEM and registers", 1.2, SWEEPS
+    )
+    op_cycles: float = about("one arithmetic op on one vector, of one ALU", 1.3, SWEEPS)
+    function_cycles: float = about("one transcendental function on one vector", 1.3, SWEEPS)
+    shuffle_cycles: float = about(
+        "moving one vector's elements across lanes or sublanes: transposes, relayouts", 6.0, UNCALIBRATED
+    )
     array_loss: float = about("cycles of the systolic arrays beyond their passes, as a share", 0.1)
-    weight_bytes: float = about("bytes of weights that a core's arrays load in a cycle", 3500.0)
+    weight_bytes: float = about("bytes of weights that a core's arrays load in a cycle", 3500.0, SWEEPS)
     result_cycles: float = about("taking one vector of a product's results out and storing it", 1.5)
     narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 3.0)
     widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 7.0)
@@ -45,13 +70,16 @@ class Parameters:
     pack_cycles: float = about(
         "gathering one vector of windows where channels are too few to fill sublanes; half where the batch fills lanes",
         3.0,
+        UNRECORDED,
     )
     depthwise_cycles: float = about("one vector of multiply-adds of a depthwise convolution", 2.3)
-    call_share: float = about("share of the arrays that a hand-written kernel's products fill", 0.45)
-    page_cycles: float = about("one page of a paged cache: its address and the start of its copy", 38.0)
-    gather_cycles: float = about("one picked slice of a gather: its address and the start of its copy", 60.0)
-    scatter_cycles: float = about("one updated slice of a scatter, in turn", 120.0)
-    sort_cycles: float = about("one vector and one compare-exchange stage of a sort", 6.0)
+    call_share: float = about("share of the arrays that a hand-written kernel's products fill", 0.45, SWEEPS)
+    page_cycles: float = about("one page of a paged cache: its address and the start of its copy", 38.0, SWEEPS)
+    gather_cycles: float = about(
+        "one picked slice of a gather: its address and the start of its copy", 60.0, UNCALIBRATED
+    )
+    scatter_cycles: float = about("one updated slice of a scatter, in turn", 120.0, UNCALIBRATED)
+    sort_cycles: float = about("one vector and one compare-exchange stage of a sort", 6.0, UNCALIBRATED)
 
 
 Calibration = shared.Calibration[Parameters]

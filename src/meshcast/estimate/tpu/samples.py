@@ -1,14 +1,14 @@
 """Products as the TPU compiler made and timed them: what the parameters of the arrays are fitted on.
 
-A file of JSON lines, packed: a header with the compiler's version, then one object per product with its program, the device it
-was compiled for, the compiler's cycles and the kernel. Kernels of a program that are equal are kept once.
+A file of JSON lines, packed: a header with the version of the compiler by device, then one object per product with its program,
+the device it was compiled for, the compiler's cycles and the kernel. Kernels of a program that are equal are kept once.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from meshcast.lower import Kernel, lower_hlo
 from meshcast.profiles.kernels import kernel_from_json, kernel_to_json
 from meshcast.workload import ReadOptions
 
-SCHEMA = "meshcast.tpu-cycles/1"
+SCHEMA = "meshcast.tpu-cycles/2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,23 @@ def collect(folder: Path, device: str) -> tuple[list[Sample], list[str]]:
     return found, refused
 
 
-def write_samples(path: Path, samples: Iterable[Sample], compiler: str) -> None:
-    """Writes the file; the same samples always give the same bytes."""
-    lines = [json.dumps({"schema": SCHEMA, "compiler": compiler})]
-    for sample in samples:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Samples, and which compiler made them: its name and version by device."""
+
+    samples: tuple[Sample, ...]
+    compilers: Mapping[str, str]
+
+    def with_device(self, device: str, samples: Iterable[Sample], compiler: str) -> Table:
+        """The table with a device's samples in place of those it had."""
+        kept = (sample for sample in self.samples if sample.device != device)
+        return Table(samples=(*kept, *samples), compilers={**self.compilers, device: compiler})
+
+
+def write_table(path: Path, table: Table) -> None:
+    """Writes the file; the same table always gives the same bytes."""
+    lines = [json.dumps({"schema": SCHEMA, "compilers": dict(sorted(table.compilers.items()))})]
+    for sample in table.samples:
         kernel = kernel_to_json(sample.kernel)
         for name in ("ops", "name", "location", "cycles", "shape"):  # of which the models ask nothing
             kernel.pop(name, None)
@@ -66,11 +79,11 @@ def write_samples(path: Path, samples: Iterable[Sample], compiler: str) -> None:
     path.write_bytes(gzip.compress("\n".join(lines).encode() + b"\n", mtime=0))
 
 
-def read_samples(path: Path) -> list[Sample]:
-    """What `write_samples` wrote.
+def read_table(path: Path) -> Table:
+    """What `write_table` wrote.
 
     Raises:
-        InputError: It cannot be read, or is something else.
+        InputError: It cannot be read, is something else, or does not say which compiler some of it comes from.
     """
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
@@ -79,9 +92,22 @@ def read_samples(path: Path) -> list[Sample]:
         raise InputError(f"cannot be read: {error}", where=str(path)) from error
     if header.get("schema") != SCHEMA:
         raise InputError(f"schema is {header.get('schema')!r}, not {SCHEMA!r}", where=str(path))
-    return [
-        Sample(
-            program=row["program"], device=row["device"], cycles=row["cycles"], kernel=kernel_from_json(row["kernel"])
+    compilers: dict[str, str] = header.get("compilers", {})
+    if unknown := sorted({row["device"] for row in rows} - {device for device, name in compilers.items() if name}):
+        raise InputError(
+            f"no compiler is named for the products of {', '.join(unknown)}",
+            where=str(path),
+            fix="collect them again: python -m meshcast.estimate.tpu.fit TABLE --collect DIR --on DEVICE",
         )
-        for row in rows
-    ]
+    return Table(
+        samples=tuple(
+            Sample(
+                program=row["program"],
+                device=row["device"],
+                cycles=row["cycles"],
+                kernel=kernel_from_json(row["kernel"]),
+            )
+            for row in rows
+        ),
+        compilers=compilers,
+    )

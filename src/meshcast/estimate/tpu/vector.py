@@ -10,12 +10,9 @@ from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
-from meshcast.estimate.tpu.machine import Machine, Traffic, Work
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.estimate.tpu.machine import WORD_BYTES, Machine, Traffic, Work
+from meshcast.lower.kernel import SCALAR_BYTES, Kernel, KernelKind
 from meshcast.workload.graph import Attention, Reduction
-
-WORD_BYTES = 4  # of one element of a vector
-SCALAR_BYTES = 16  # up to which a kernel is the scalar core's: counters, flags, indices of a slice
 
 
 def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.0) -> tuple[Term, Term, Term]:
@@ -38,7 +35,7 @@ def windows(kernel: Kernel, machine: Machine) -> float:
 def loop(kernel: Kernel, machine: Machine) -> Work:
     """Any pass over elements; where another dimension becomes the innermost, each vector is shuffled as well."""
     traffic, p = machine.traffic(kernel), machine.parameters
-    if traffic.all <= SCALAR_BYTES:
+    if traffic.all <= SCALAR_BYTES:  # the scalar core's: counters, flags, indices of a slice
         return machine.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
     steps = windows(kernel, machine)
     if "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {
@@ -50,7 +47,7 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
         return machine.work(traffic, (Term("copying inside VMEM", "move", moving, "s"),), steps)
     more = 0.0
     if kernel.kind is KernelKind.TRANSPOSE or "turned" in kernel.flags:
-        more = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / 4))
+        more = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / WORD_BYTES))
     if kernel.kind is KernelKind.REDUCTION and kernel.elements == 1:
         more += p.scalar_cycles / machine.device.clock_hz
     return machine.work(traffic, passing(kernel, traffic, machine, more), steps)
@@ -62,11 +59,24 @@ def call(kernel: Kernel, machine: Machine) -> Work:
     `t = t0 + max(mem, arrays + ops + functions, pages)`, the arrays as full as such kernels leave them; pages of keys and
     values are fetched one after the other.
     """
-    traffic = machine.traffic(kernel)
+    traffic, p = machine.traffic(kernel), machine.parameters
     peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
-    arrays = kernel.matrix_flops / (machine.parameters.call_share * peak)
-    busy = arrays + machine.ops(kernel) + machine.functions(kernel)
-    memory = machine.memory(traffic.hbm)
-    if isinstance(kernel.geometry, Attention):
-        memory = max(memory, kernel.geometry.pages * machine.parameters.page_cycles / machine.device.clock_hz)
-    return Work(time=machine.fixed(traffic) + max(memory, busy), compute=busy, memory=memory)
+    arrays, ops, functions = kernel.matrix_flops / (p.call_share * peak), machine.ops(kernel), machine.functions(kernel)
+    pieces = kernel.geometry.pages if isinstance(kernel.geometry, Attention) else 0
+    pages = pieces * p.page_cycles / machine.device.clock_hz
+    busy, fetched, fixed = arrays + ops + functions, max(machine.memory(traffic.hbm), pages), machine.fixed(traffic)
+    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched)
+    if not machine.explaining:
+        return work
+    return replace(
+        work,
+        formula="t = t0 + max(mem, arrays + ops + functions, pages)",
+        terms=(
+            *machine.copies(traffic),
+            Term("products on the arrays", "arrays", arrays, "s"),
+            Term("vector ops", "ops", ops, "s"),
+            Term("transcendental functions", "functions", functions, "s"),
+            Term("pages, one by one", "pages", pages, "s"),
+            Term("fixed cost", "t0", fixed, "s"),
+        ),
+    )

@@ -1,0 +1,57 @@
+"""What a systolic array sees of a kernel: `count` products of M x K by K x N.
+
+A batched product is one for each member. Groups of a ragged product share out its rows, evenly here, and each has weights of its
+own: `batch * groups` products of `M / groups` rows, though never more groups than rows.
+
+A convolution is the product of its windows: M = images x outputs, N = output channels, K = input channels x taps. Feature
+groups share out both channels, batch groups the images and the output channels; each group is a product of its own.
+Taps on padding, or on zeros put in by dilating the input, are not multiplied: K is what is, on average over the outputs.
+So `2 count M N K` are the kernel's FLOPs, up to the rounding of M and K to whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from meshcast.workload.graph import Convolution, Gemm, Geometry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """`count` products of M x K by K x N."""
+
+    count: int
+    m: int
+    n: int
+    k: int
+
+    @property
+    def left(self) -> int:
+        """Elements of all left operands."""
+        return self.count * self.m * self.k
+
+    @property
+    def right(self) -> int:
+        """Elements of all right operands."""
+        return self.count * self.k * self.n
+
+    @property
+    def results(self) -> int:
+        """Elements that come out."""
+        return self.count * self.m * self.n
+
+
+def product_of(geometry: Geometry | None) -> Product | None:
+    """The product that a kernel's geometry is; None for others, and where nothing is multiplied."""
+    if isinstance(geometry, Gemm):
+        groups = max(1, min(geometry.groups, geometry.m))
+        found = Product(count=geometry.batch * groups, m=-(-geometry.m // groups), n=geometry.n, k=geometry.k)
+    elif isinstance(geometry, Convolution) and geometry.macs:
+        groups = geometry.feature_groups * geometry.batch_groups
+        m = geometry.batch // geometry.batch_groups * math.prod(geometry.out_spatial)
+        n = geometry.out_channels // groups
+        found = Product(count=groups, m=m, n=n, k=max(1, round(geometry.macs / (groups * m * n))))
+    else:
+        return None
+    return found if found.left and found.right else None

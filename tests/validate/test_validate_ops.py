@@ -143,6 +143,17 @@ def test_the_command_prints_every_row_and_a_summary(
     assert command("predict", str(folder / f"{rows[0]['id']}.mlir"), "--on", rows[0]["device"], "--json") == 0
 
 
+def test_rows_without_a_program_are_told(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "ops.csv"
+    file.write_text(HEADER + "a,s,v6e,add,bf16,elements=8,1,\nb,s,v6e,frobnicate,bf16,elements=8,1,\n")
+    folder = tmp_path / "programs"
+    assert command("validate", "ops", str(file), "--fidelity", "roofline", "--programs", str(folder)) == 0
+    assert "no program could be written for 1 of 2 rows: b" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["a.mlir"]
+
+
 def test_tables_for_people(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command("validate", "ops", str(FIXTURE), "--fidelity", "roofline", "--chip", "v4") == 0
     out = capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,12 @@ def test_the_page_names_rows_that_failed(tmp_path: Path) -> None:
     text = ops_page(summary, command="meshcast validate ops FILE", page=tmp_path / "page.md")
     assert "## Failed" in text
     assert "v2/add/A" in text
+
+
+def test_the_page_counts_what_rows_leave_unstated(tmp_path: Path) -> None:
+    rows = [replace(add("x", 8, 1.0), dtype="unknown"), add("y", 8, 1.0, notes="trust=A; XProf device time")]
+    summary = OpsSummary(results=tuple(validate_ops(rows, ROOFLINE)))
+    assert summary.to_json()["unstated"] == {"dtype": 1, "method": 1}
+    assert [result.to_json()["dtype"] for result in summary.results] == ["unstated", "bf16"]
+    text = ops_page(summary, command="meshcast validate ops FILE", page=tmp_path / "page.md")
+    assert "1 state no element type (predicted as bf16) and 1 do not say how they were measured" in text

@@ -37,8 +37,8 @@ $(VENV)/.scalesim-ready: src/meshcast/simulators/scalesim.lock
 	  touch $@; } || echo "SCALE-Sim could not be installed: tests against it will be skipped"
 
 lint: $(VENV)/.test-ready
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
 
 bench: setup $(VENV)/.scalesim-ready

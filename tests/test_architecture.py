@@ -37,9 +37,12 @@ RANKS = {
 SAME_RANK_STRANGERS = {
     ("estimate", "network"),
     ("network", "estimate"),
-    ("hardware", "models", "systolic"),
-    ("simulators",),
+    ("hardware", "models"),
     ("models", "hardware"),
+    ("hardware", "systolic"),
+    ("systolic", "hardware"),
+    ("models", "systolic"),
+    ("systolic", "models"),
     ("validate", "calibrate"),
     ("calibrate", "validate"),
     ("comparison", "validate"),
@@ -82,6 +85,14 @@ def test_imports_point_backwards(path: Path) -> None:
         assert (own, other) not in SAME_RANK_STRANGERS, (
             f"{relative} ({own}) imports {module}: they do not know each other"
         )
+
+
+def test_strangers_are_pairs_of_one_rank() -> None:
+    assert {len(pair) for pair in SAME_RANK_STRANGERS} == {2}
+    for own, other in SAME_RANK_STRANGERS:
+        assert own != other
+        assert RANKS[own] == RANKS[other]
+        assert (other, own) in SAME_RANK_STRANGERS
 
 
 def test_every_package_has_a_place() -> None:

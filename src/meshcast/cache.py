@@ -9,7 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+# What reading an entry comes to that was cut off, is no JSON or gzip, or was written by another version.
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error)
 
 
 def cache_folder(what: str) -> Path:
@@ -23,6 +30,15 @@ def kept(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError:
+        return None
+
+
+def kept_as(path: Path, read: Callable[[bytes], T]) -> T | None:
+    """What `read` makes of a file's bytes; None where there is none, or a damaged one: it is made again then."""
+    data = kept(path)
+    try:
+        return None if data is None else read(data)
+    except _DAMAGED:
         return None
 
 

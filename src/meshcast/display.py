@@ -1,9 +1,9 @@
-"""Objects that print well: a class says what its rows are, and gets its text and its HTML from them."""
+"""Objects that print well: a class says what its rows are, and gets its text and its HTML from them; Markdown tables."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 Rows = Sequence[tuple[str, str]]
@@ -30,6 +30,17 @@ def html_of(rows: Rows) -> str:
     """Rows as an HTML table, for notebooks."""
     cells = "".join(f"<tr><th>{html.escape(label)}</th><td>{html.escape(value)}</td></tr>" for label, value in rows)
     return f"<table>{cells}</table>"
+
+
+# What would end a cell, start a tag or begin emphasis.
+_MARKDOWN = str.maketrans({"|": "\\|", "<": "&lt;", "*": "\\*"})
+
+
+def markdown_of(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[int] = ()) -> str:
+    """A Markdown table; the columns of the places in `right` hold numbers."""
+    rules = ["---:" if place in right else "---" for place in range(len(head))]
+    cells = ([cell.translate(_MARKDOWN) for cell in row] for row in (head, rules, *rows))
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def shown(cls: type[T]) -> type[T]:

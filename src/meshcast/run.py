@@ -75,7 +75,10 @@ class Run:
 
     @cached_property
     def _full_clock(self) -> EstimatedKernels:
-        return estimate_kernels(self.lowered, self.device, self.estimators, approximate=self.options.approximate)
+        return estimate_kernels(
+            self.lowered, self.device, self.estimators, approximate=self.options.approximate,
+            first_named=self.options.simulator is not None,
+        )  # fmt: skip
 
     @cached_property
     def _full_clock_timeline(self) -> Timeline:
@@ -251,7 +254,7 @@ class Run:
         asked = self.options.fidelity
         if asked in ("auto", "compiled") or self.fidelity == asked:
             return []
-        return [f"most of the time is {self.fidelity}: few of the program's kernels are near any that {asked} knows"]
+        return [f"most of the time is {self.fidelity}: {asked} does not answer for the kernels that take it"]
 
     def _interval(self) -> tuple[float, float]:
         """The step simulated with every kernel at its lower, and at its upper end."""

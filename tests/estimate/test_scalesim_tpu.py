@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshcast import predict
 from meshcast.capture.files import from_bytes
 from meshcast.estimate import estimate_kernels, load_estimator
 from meshcast.estimate.scalesim_tpu import ScaleSimTpu, published_model
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind, lower
+from meshcast.results import Prediction
 from meshcast.validate.ops.programs import op_program
 from meshcast.validate.ops.rows import OpRow
 from meshcast.workload import read_workload
@@ -121,3 +123,40 @@ def test_the_rest_of_a_program_falls_back() -> None:
     lowered = lower(read_workload(program), backend="xla-tpu")
     names = {answer.estimator for answer in estimate_kernels(lowered, V4, chain).by_key.values()}
     assert names == {"roofline"}
+
+
+def predicted(op: str, shape: dict[str, str], dtype: str, **options: object) -> Prediction:
+    row = OpRow(id="row", chip="v4", op=op, dtype=dtype, shape=shape, time_us=1.0)
+    program = from_bytes(op_program(row).text.encode(), name=op, where=op)
+    return predict(program, on="tpu-v4", fidelity="simulated", simulator="scalesim-tpu", levers=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "seconds"),
+    [
+        ("matmul", {"M": "64", "N": "256", "K": "512"}, 1e-6 * MODEL.product_us(64, 256, 512)),
+        ("add", {"dims": "256x512"}, 1e-6 * MODEL.elementwise_us("add", (256, 512))),
+    ],
+)
+def test_named_it_answers_approximately_and_says_so(op: str, shape: dict[str, str], seconds: float) -> None:
+    found = predicted(op, shape, "bf16")
+    assert found.fidelity == "simulated"
+    assert found.provenance.simulated == 1.0
+    assert found.step_time_s == pytest.approx(seconds)
+    assert found.warnings == ("scalesim-tpu: its lines are fitted to f16 alone",)
+
+
+def test_where_it_has_no_line_the_note_is_not_about_measured_kernels() -> None:
+    found = predicted("copy", {"dims": "4096"}, "bf16")
+    assert found.fidelity == "analytical"
+    assert "most of the time is analytical: simulated does not answer for the kernels that take it" in found.warnings
+
+
+def test_in_a_chain_of_defaults_an_approximation_gives_way() -> None:
+    row = OpRow(id="row", chip="v4", op="add", dtype="bf16", shape={"dims": "64x64"}, time_us=1.0)
+    program = from_bytes(op_program(row).text.encode(), name="add", where="add")
+    lowered = lower(read_workload(program), backend="xla-tpu")
+    chain = (ScaleSimTpu(), load_estimator("roofline"))
+    for named, name in ((False, "roofline"), (True, "scalesim-tpu")):
+        found = estimate_kernels(lowered, V4, chain, first_named=named)
+        assert {answer.estimator for answer in found.by_key.values()} == {name}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -96,12 +98,19 @@ class TestTopology:
     @pytest.mark.parametrize("chips", range(1, 65))
     @pytest.mark.parametrize("target", GENERATIONS)
     def test_shapes_hold_what_was_asked_for(self, target: str, chips: int) -> None:
-        shape = slice_shape(chips, GENERATIONS[target].pod)
-        if shape is not None:
-            sides = 1
-            for side in shape:
-                sides *= side
-            assert sides == chips
+        pod = GENERATIONS[target].pod
+        shape = slice_shape(chips, pod)
+        fitting = [
+            sides
+            for sides in itertools.product(*(range(1, most + 1) for most in pod))
+            if math.prod(sides) == chips
+            # As slices are named: sides grow, but for those of 1, which come last (2x4, 2x2x1).
+            and sides == tuple(sorted(sides, key=lambda side: (side == 1, side)))
+        ]
+        if shape is None:
+            assert not fitting
+        else:
+            assert shape in fitting
 
     @pytest.mark.parametrize(("device", "why"), [("h200", "does not compile for h200"), ("tpu-v7", "one TensorCore")])
     def test_devices_it_has_no_target_for(self, device: str, why: str) -> None:

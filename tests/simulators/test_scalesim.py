@@ -89,6 +89,20 @@ def test_equal_layers_run_once_and_answers_are_kept(tmp_path: Path, monkeypatch:
     assert runs.read_text().count("run") == 2
 
 
+@pytest.mark.parametrize("damage", ["", '{"name": "", "compute_cyc', "[]", "{}", "null", "\x00"])
+def test_a_damaged_answer_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    runs = tmp_path / "runs"
+    pretended(tmp_path, f"echo run >> {runs}; {REPORT}", monkeypatch)
+    layers = [Layer.gemm(5, 6, 7)]
+    results = simulate_by_scalesim(layers, ARRAY)
+    (entry,) = cache_folder("scalesim").glob("*.json")
+    entry.write_text(damage)
+    assert simulate_by_scalesim(layers, ARRAY) == results
+    assert runs.read_text().count("run") == 2
+    assert simulate_by_scalesim(layers, ARRAY) == results  # mended
+    assert runs.read_text().count("run") == 2
+
+
 def test_a_failing_layer_is_named_and_finished_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fails = f"if grep -q ' 9, 1, 9,' topology.csv; then sleep 0.3; echo 'no such thing'; exit 3; fi; {REPORT}"
     pretended(tmp_path, fails, monkeypatch)

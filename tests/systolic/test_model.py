@@ -12,7 +12,7 @@ from meshcast.systolic import Buffer, Layer, SystolicArray, simulate
 from meshcast.systolic.cycles import compute_cycles
 from meshcast.systolic.layer import product_shapes
 from meshcast.systolic.ring import Ring
-from meshcast.systolic.scratchpads import Lie, ReadBuffer, memory_use
+from meshcast.systolic.scratchpads import Lie, ReadBuffer, layer_stalls
 from meshcast.systolic.windows import WindowStream, window_addresses
 from tests.systolic.reports import Report, reports
 
@@ -105,7 +105,7 @@ def _answer(report: Report) -> tuple[tuple[int, int, int], int]:
 def test_layers_that_fit_are_answered_in_closed_form_as_by_walking() -> None:
     fit = [report for report in REPORTS if not report.cycles[1] and not report.array.estimated_bandwidth]
     for report in fit:
-        use = memory_use(report.layer, report.array)
+        use = layer_stalls(report.layer, report.array)
         (result,) = simulate([report.layer], report.array)
         assert (use.stall_cycles, use.total_cycles, use.with_prefetch) == (
             result.stall_cycles, result.total_cycles, result.cycles_with_prefetch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,22 @@ def row(notes: str = "", chip: str = "v6e", op: str = "add", **shape: str) -> Op
         ("trust=A; XProf device time of Pallas kernel; wall slope per step 213 us", "A", "device time", 1),
         ("trust=B; XProf device time; weights prefetched to VMEM by async copy", "B", "weights prefetched", 1),
         ("trust=A; JAX profiler device time; median of 20 whole jit programs", "A", "whole program", 1),
-        ("", "-", "device time", 1),
+        ("", "-", "unstated", 1),
+        ("trust=B; profile reading 3.1 ms", "B", "unstated", 1),
     ],
 )
 def test_notes_say_how_a_figure_was_taken(notes: str, grade: str, method: str, trips: int) -> None:
     found = row(notes)
     assert (found.grade, found.method, found.trips) == (grade, method, trips)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stated", "element"),
+    [("", "unstated", "bf16"), ("unknown", "unstated", "bf16"), ("int8", "int8", "i8"), (" BF16 ", "BF16", "bf16")],
+)
+def test_types_that_a_row_does_not_state_are_called_so(dtype: str, stated: str, element: str) -> None:
+    found = replace(row(), dtype=dtype)
+    assert (found.stated_dtype, found.element) == (stated, element)
 
 
 def test_tensors_of_rows() -> None:

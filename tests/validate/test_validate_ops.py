@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,17 @@ def test_the_command_prints_every_row_and_a_summary(
     assert command("predict", str(folder / f"{rows[0]['id']}.mlir"), "--on", rows[0]["device"], "--json") == 0
 
 
+def test_rows_without_a_program_are_told(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "ops.csv"
+    file.write_text(HEADER + "a,s,v6e,add,bf16,elements=8,1,\nb,s,v6e,frobnicate,bf16,elements=8,1,\n")
+    folder = tmp_path / "programs"
+    assert command("validate", "ops", str(file), "--fidelity", "roofline", "--programs", str(folder)) == 0
+    assert "no program could be written for 1 of 2 rows: b" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["a.mlir"]
+
+
 def test_tables_for_people(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command("validate", "ops", str(FIXTURE), "--fidelity", "roofline", "--chip", "v4") == 0
     out = capsys.readouterr().out
@@ -175,3 +187,12 @@ def test_the_page_names_rows_that_failed(tmp_path: Path) -> None:
     text = ops_page(summary, command="meshcast validate ops FILE", page=tmp_path / "page.md")
     assert "## Failed" in text
     assert "v2/add/A" in text
+
+
+def test_the_page_counts_what_rows_leave_unstated(tmp_path: Path) -> None:
+    rows = [replace(add("x", 8, 1.0), dtype="unknown"), add("y", 8, 1.0, notes="trust=A; XProf device time")]
+    summary = OpsSummary(results=tuple(validate_ops(rows, ROOFLINE)))
+    assert summary.to_json()["unstated"] == {"dtype": 1, "method": 1}
+    assert [result.to_json()["dtype"] for result in summary.results] == ["unstated", "bf16"]
+    text = ops_page(summary, command="meshcast validate ops FILE", page=tmp_path / "page.md")
+    assert "1 state no element type (predicted as bf16) and 1 do not say how they were measured" in text

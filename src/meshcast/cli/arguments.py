@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshcast.errors import UsageError
+from meshcast.simulators import SIMULATORS
 
 if TYPE_CHECKING:
     from meshcast.pipeline import Options
+
+
+def named(simulators: Iterable[str]) -> str:
+    """The names that a flag can have, the first of which is ours and the default."""
+    first, *rest, last = simulators
+    return f"{', '.join([f'{first} (ours, the default)', *rest])} or {last}."
+
 
 On = Annotated[str, typer.Option("--on", help="Device or cluster of the catalogue (meshcast devices), or a TOML file.")]
 Devices = Annotated[int | None, typer.Option("--devices", help="How many devices; must match the program's mesh.")]
@@ -34,7 +43,7 @@ ProfileFlag = Annotated[
 ]
 SimulatorFlag = Annotated[
     str | None,
-    typer.Option("--simulator", help="Of fidelity simulated: systolic (ours, the default), scalesim or zigzag."),
+    typer.Option("--simulator", help=f"Of fidelity simulated: {named(SIMULATORS)}"),
 ]
 Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
 Partitioner = Annotated[

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.patience import INTERRUPTED
 
 if TYPE_CHECKING:
     from meshcast.calibrate.relower import Relowered
     from meshcast.calibrate.request import Outcome, Request
     from meshcast.calibrate.session import Progress
 
-INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 Step = Callable[[int, int, str], None]
 
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.patience import patience
+from meshcast.cli.patience import INTERRUPTED, patience
 
 if TYPE_CHECKING:
     from meshcast.comparison import Cell, Comparison
-
-INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
 def compare_command(

@@ -10,6 +10,7 @@ import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
+from meshcast.simulators import DEFAULT, LAYER_SIMULATORS, layer_simulator
 
 if TYPE_CHECKING:
     from meshcast.systolic import Layer, LayerResult, SystolicArray
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 # As in the configuration that SCALE-Sim's repository starts with, scale.cfg.
 DEFAULT_KILOBYTES = (64, 64, 64)
 
-Names = Annotated[str | None, typer.Option("--simulator", help="systolic (ours, the default), scalesim or zigzag.")]
+Names = Annotated[str, typer.Option("--simulator", help=flags.named(LAYER_SIMULATORS))]
 
 
 def systolic_command(
@@ -56,7 +57,7 @@ def systolic_command(
             help="Words a cycle to and from memory; without it operands are always in time (SCALE-Sim's mode CALC).",
         ),
     ] = None,
-    simulator: Names = None,
+    simulator: Names = DEFAULT,
     json: flags.Json = False,
 ) -> None:
     """Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells."""
@@ -65,24 +66,12 @@ def systolic_command(
     array = _array(rows, cols, dataflow, config, sram, bandwidth)
     asked = _layers(gemm or [], conv or [], layers)
     with patience(f"simulating {len(asked)} layers"):
-        results = _simulated(asked, array, simulator or "systolic")
+        results = layer_simulator(simulator)(asked, array)
     if json:
         for result in results:
             emit_json(asdict(result))
     else:
         _print(results, array)
-
-
-def _simulated(asked: list[Layer], array: SystolicArray, simulator: str) -> list[LayerResult]:
-    from meshcast.errors import UsageError, nearest
-    from meshcast.simulators.scalesim import simulate_by_scalesim
-    from meshcast.simulators.zigzag import simulate_by_zigzag
-    from meshcast.systolic import simulate
-
-    simulators = {"systolic": simulate, "scalesim": simulate_by_scalesim, "zigzag": simulate_by_zigzag}
-    if simulator not in simulators:
-        raise UsageError(f"no simulator {simulator!r}", where="--simulator", fix=nearest(simulator, simulators))
-    return simulators[simulator](asked, array)
 
 
 def _layers(gemms: list[str], convolutions: list[str], path: Path | None) -> list[Layer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +49,10 @@ def ops_command(
     choice = Choice(chips=chip or (), ops=op or (), grades=grade or (), sample=sample, limit=limit)
     rows = chosen_rows(read_op_rows(file), choice)
     if programs is not None:
-        write_programs(rows, programs)
+        unwritten = write_programs(rows, programs)
+        if unwritten:
+            said = f"{len(unwritten)} of {len(rows)} rows: {', '.join(unwritten)}"
+            print(f"meshcast: no program could be written for {said}", file=sys.stderr)
     results: list[OpResult] = []
     interrupted = False
     try:

@@ -16,7 +16,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshcast.cache import keep, kept
+from meshcast.cache import keep, kept_as
 from meshcast.comparison.cell import Ask, Cell, kept_cell
 from meshcast.comparison.comparison import Comparison
 from meshcast.comparison.markdown import comparison_page
@@ -58,11 +58,7 @@ class RunFolder:
 
     def kept(self, key: str, ask: Ask) -> Cell | None:
         """The answer that an earlier run kept."""
-        data = kept(self._place(key))
-        try:
-            return None if data is None else kept_cell(ask, json.loads(data))
-        except (ValueError, KeyError, TypeError):  # damaged, or by another version: it is worked out again
-            return None
+        return kept_as(self._place(key), lambda data: kept_cell(ask, json.loads(data)))
 
     def keep(self, key: str, cell: Cell) -> None:
         """Keeps an answer for the next run."""

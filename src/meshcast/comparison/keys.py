@@ -11,11 +11,9 @@ from pathlib import Path
 
 from meshcast.capture.program import Program
 from meshcast.hardware import Cluster
+from meshcast.lower.xla_tpu.compiler import FLAG_VARIABLES
 from meshcast.options import Options
 from meshcast.workload.custom_calls import registered_rules
-
-# The compilers read these.
-VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 
 def cell_key(program: Program, cluster: Cluster, options: Options) -> str:
@@ -32,7 +30,7 @@ def cell_key(program: Program, cluster: Cluster, options: Options) -> str:
         _file_digest(options.profile),
         # A rule of the user's own shows its address: it can change without changing its name, so nothing is reused.
         repr(registered_rules()),
-        repr([os.environ.get(variable) for variable in VARIABLES]),
+        repr([os.environ.get(variable) for variable in FLAG_VARIABLES]),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A comparison for people: a table of devices x fidelities a target, then orders, agreement, swaps and what is missing."""
+"""A comparison for people: a table of devices x fidelities a target, then agreement, swaps, orders and what is missing."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     """What there is to say, the most important first."""
     return [
         *(section for target in comparison.targets for section in time_sections(comparison, target)),
-        *fidelity_sections(comparison),
-        *order_sections(comparison),
         *agreement_sections(comparison),
         *swap_sections(comparison),
+        *order_sections(comparison),
+        *fidelity_sections(comparison),
         *missing_sections(comparison),
     ]
 

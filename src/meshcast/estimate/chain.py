@@ -73,9 +73,20 @@ class EstimatedKernels:
 
 
 def estimate_kernels(
-    lowered: LoweredProgram, device: Device, estimators: Sequence[Estimator], *, approximate: bool = False
-) -> EstimatedKernels:
+    lowered: LoweredProgram, device: Device, estimators: Sequence[Estimator], *, approximate: bool = False,
+    first_named: bool = False,
+) -> EstimatedKernels:  # fmt: skip
     """Every compute kernel's time, from the first estimator of the chain that supports it.
+
+    An approximation is taken where no estimator says yes. The first of the chain, where the user named it, is asked for
+    itself: its approximations count as answers, each with a warning.
+
+    Args:
+        lowered: The kernels.
+        device: What they run on.
+        estimators: The chain, first the one to ask first.
+        approximate: Guessed kernels may be answered for.
+        first_named: The first estimator was chosen by name.
 
     Raises:
         UnsupportedError: no estimator answers for a kernel, or only by approximation and that was not allowed.
@@ -84,7 +95,7 @@ def estimate_kernels(
     batches: dict[int, list[Kernel]] = {}
     warnings: dict[str, None] = {}
     for kernel in unique.values():
-        position, note = _choose(kernel, device, estimators, approximate)
+        position, note = _choose(kernel, device, estimators, approximate or not kernel.guessed, first_named)
         batches.setdefault(position, []).append(kernel)
         if note:
             warnings[note] = None
@@ -100,7 +111,10 @@ def estimate_kernels(
     return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
 
 
-def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], approximate: bool) -> tuple[int, str]:
+def _choose(
+    kernel: Kernel, device: Device, estimators: Sequence[Estimator], approximate: bool, first_named: bool
+) -> tuple[int, str]:
+    """(place in the chain, warning) of who answers for a kernel."""
     fallback: tuple[int, str] | None = None
     reasons = []
     for position, estimator in enumerate(estimators):
@@ -108,9 +122,11 @@ def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], app
         if support.level == "yes":
             return position, ""
         if support.level == "approximate" and fallback is None:
+            if approximate and first_named and position == 0:
+                return position, f"{estimator.name}: {support.reason}"
             fallback = position, support.reason
         reasons.append(f"{estimator.name}: {support.reason}")
-    if fallback is not None and (approximate or not kernel.guessed):
+    if fallback is not None and approximate:
         return fallback
     raise UnsupportedError(
         f"no estimator answers for {kernel.name} on {device.name} ({'; '.join(reasons)})",

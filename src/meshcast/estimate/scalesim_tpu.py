@@ -11,7 +11,8 @@ Krishna, "SCALE-Sim TPU" (arXiv 2603.22535, 2026), with the coefficients of the 
 
 What it does not know: batches of products (each is timed as one of its own), convolutions, reductions, data movement,
 types (all its data is float16), fusion, and any chip but v4. A function that it has no line for is timed as an addition, as
-the authors do; a fusion of several as the sum of its functions, since the model knows none. Both are approximations.
+the authors do; a fusion of several as the sum of its functions, since the model knows none. Both are approximations, and
+count as answers where the simulator was named (`estimate.chain`).
 """
 
 from __future__ import annotations
@@ -89,8 +90,11 @@ class PublishedModel:
 
     def product_us(self, m: int, n: int, k: int) -> float:
         """A product of two matrices."""
-        line = next(line for below, line in self.products if max(m, n, k) < below)
-        return line.at(self.cycles(m, n, k))
+        return self.product_line(m, n, k).at(self.cycles(m, n, k))
+
+    def product_line(self, m: int, n: int, k: int) -> Line:
+        """The line of a product, by its largest side."""
+        return next(line for below, line in self.products if max(m, n, k) < below)
 
     def elementwise_us(self, function: str, shape: Sequence[int]) -> float:
         """A function of every element; one without a line is timed as an addition."""
@@ -111,10 +115,6 @@ class PublishedModel:
     def norm_us(self, function: str, elements: int) -> float:
         """A normalisation as a whole: its reductions and what follows them."""
         return self.norms[function].at(elements)
-
-    def answers(self, op: str) -> bool:
-        """Whether it has a line of its own for an op."""
-        return op in self.matrices or op in self.norms
 
 
 @functools.cache
@@ -199,8 +199,7 @@ def _start(kernel: Kernel) -> float:
     model = published_model()
     if isinstance(kernel.geometry, Gemm):
         shape = kernel.geometry
-        line = next(line for below, line in model.products if max(shape.m, shape.n, shape.k) < below)
-        return shape.batch * line.start
+        return shape.batch * model.product_line(shape.m, shape.n, shape.k).start
     if kernel.kind is KernelKind.REDUCTION:
         return model.norms[_norm(kernel) or "layer_norm"].start
     return min(_microseconds(kernel), model.matrices[FALLBACK].start)

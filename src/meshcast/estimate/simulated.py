@@ -18,7 +18,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -32,19 +31,12 @@ from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
 from meshcast.hardware.device import TensorCores
 from meshcast.lower.kernel import Kernel
-from meshcast.systolic import Buffer, Layer, LayerResult, SystolicArray, simulate
+from meshcast.simulators import DEFAULT, LayerSimulator
+from meshcast.systolic import Buffer, Layer, SystolicArray, simulate
 from meshcast.systolic.cycles import compute_cycles
 from meshcast.systolic.files import WORDS_PER_KB
 
 ACCUMULATOR_BYTES = 4
-
-
-class LayerSimulator(Protocol):
-    """Layers on an array in, their cycles out."""
-
-    def __call__(self, layers: Sequence[Layer], array: SystolicArray, /) -> list[LayerResult]:
-        """Every layer's cycles."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +89,7 @@ class Simulated:
 
     fidelity = "simulated"
 
-    def __init__(self, name: str = "systolic", simulator: LayerSimulator = simulate) -> None:
+    def __init__(self, name: str = DEFAULT, simulator: LayerSimulator = simulate) -> None:
         self.name = name
         self._simulator = simulator
 
@@ -181,20 +173,6 @@ class Simulated:
             time=time,
             limited_by=limiting(compute, memory, 0.0),
         )
-
-
-def by_scalesim() -> Simulated:
-    """Fidelity `simulated` by the package `scalesim`."""
-    from meshcast.simulators.scalesim import simulate_by_scalesim
-
-    return Simulated("scalesim", simulate_by_scalesim)
-
-
-def by_zigzag() -> Simulated:
-    """Fidelity `simulated` by the package `zigzag-dse`."""
-    from meshcast.simulators.zigzag import simulate_by_zigzag
-
-    return Simulated("zigzag", simulate_by_zigzag)
 
 
 def _cores(device: Device) -> TensorCores:

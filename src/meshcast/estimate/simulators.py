@@ -1,4 +1,7 @@
-"""What `--simulator` can name: estimators of fidelity `simulated`. A new one is one line here."""
+"""What `--simulator` can name, as estimators of fidelity `simulated`.
+
+A simulator of layers is one line of `simulators.LAYER_SIMULATORS`; a model of kernels has its estimator here.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,10 @@ from typing import cast
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate.estimator import Estimator
 from meshcast.hardware import Device
+from meshcast.simulators import DEFAULT, GENERATION_MODELS, LAYER_SIMULATORS, SIMULATORS, layer_simulator
 
-# Where each one's estimator is made; the first is the default. Nothing is imported before it is asked for.
-SIMULATORS = {
-    "systolic": "meshcast.estimate.simulated:Simulated",
-    "scalesim": "meshcast.estimate.simulated:by_scalesim",
-    "zigzag": "meshcast.estimate.simulated:by_zigzag",
-    "scalesim-tpu": "meshcast.estimate.scalesim_tpu:ScaleSimTpu",
-}
-# Models of one generation alone, by the name that the TPU compiler has for it.
-ONLY_OF = {"scalesim-tpu": "v4"}
+# Estimators of `simulators.GENERATION_MODELS`. Nothing is imported before it is asked for.
+_MODELS = {"scalesim-tpu": "meshcast.estimate.scalesim_tpu:ScaleSimTpu"}
 
 
 def load_simulator(name: str | None, device: Device) -> Estimator:
@@ -29,17 +26,21 @@ def load_simulator(name: str | None, device: Device) -> Estimator:
     """
     if device.tensor_cores is None:
         raise why_not_simulated(device)
-    chosen = name if name is not None else next(iter(SIMULATORS))
+    chosen = name if name is not None else DEFAULT
     if chosen not in SIMULATORS:
         raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=nearest(chosen, SIMULATORS))
-    only = ONLY_OF.get(chosen, device.tensor_cores.target)
+    only = GENERATION_MODELS.get(chosen, device.tensor_cores.target)
     if device.tensor_cores.target != only:
         raise UnsupportedError(
             f"{chosen} is a model of TPU {only}, not of {device.name}",
             where="--simulator",
             fix=f"use --on tpu-{only}, or another simulator",
         )
-    module, _, maker = SIMULATORS[chosen].partition(":")
+    if chosen in LAYER_SIMULATORS:
+        from meshcast.estimate.simulated import Simulated
+
+        return Simulated(chosen, layer_simulator(chosen))
+    module, _, maker = _MODELS[chosen].partition(":")
     return cast(Estimator, getattr(importlib.import_module(module), maker)())
 
 

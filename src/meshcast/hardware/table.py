@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from meshcast.display import markdown_of
 from meshcast.hardware.cluster import Cluster
 from meshcast.hardware.device import Device
 from meshcast.hardware.registry import catalogue
@@ -12,7 +13,7 @@ from meshcast.units import format_bytes, format_rate
 
 def device_table(devices: Iterable[Device]) -> str:
     """A row a device: peaks, memory, power."""
-    return _table(
+    return markdown_of(
         ("name", "device", "bf16 or f16", "8 bit", "memory", "bandwidth", "cache", "power", "default cluster"),
         (
             (
@@ -33,7 +34,7 @@ def device_table(devices: Iterable[Device]) -> str:
 
 def cluster_table(clusters: Iterable[Cluster]) -> str:
     """A row a cluster: its device and, from the inside out, what its levels give a device in one direction."""
-    return _table(
+    return markdown_of(
         ("name", "device", "levels: size, topology, rate per device and direction", "devices at most"),
         (
             (
@@ -53,11 +54,6 @@ def cluster_table(clusters: Iterable[Cluster]) -> str:
 def _peak(device: Device, *dtypes: str) -> str:
     present = [dtype for dtype in dtypes if dtype in device.matrix_flops]
     return f"{format_rate(device.matrix_flops[present[0]], 'FLOP/s')} {present[0]}" if present else "none"
-
-
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [heads, ("---",) * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def main() -> None:

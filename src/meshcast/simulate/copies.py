@@ -20,6 +20,7 @@ from dataclasses import dataclass
 class _Pending:
     index: int
     left: float  # seconds of the memory's time
+    begun: bool = False
 
 
 class Copies:
@@ -81,9 +82,9 @@ class Copies:
         return now
 
     def _begin(self, copy: _Pending, at: float) -> None:
-        if self._starts[copy.index] == self._ends[copy.index]:  # not begun yet
+        if not copy.begun:
+            copy.begun = True
             self._starts[copy.index] = max(self._starts[copy.index], self._before, at)
-            self._ends[copy.index] = float("inf")
 
     def _finish(self, copy: _Pending, at: float) -> None:
         self._ends[copy.index] = self._before = max(at, self._starts[copy.index])

@@ -224,6 +224,8 @@ def _in_order(block: BlockPlan, order: tuple[int, ...], lengths: Sequence[_Lengt
         if isinstance(step, Kernel) and stream_of(step) == COPY:
             copies.issue(index, seconds, at=compute, next_step="prefetch" in step.flags)
             continue
+        # Of a collective too: the core itself waits for a copy (XLA's `copy-done`) before it starts the collective, so
+        # all compute that stands behind it in the compiler's order waits as well.
         compute = copies.waited_for(block.before[index], compute)
         start = max((ends[earlier] for earlier in block.before[index]), default=0.0)
         if isinstance(step, Kernel) and step.collective is not None:

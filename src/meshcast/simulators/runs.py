@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from meshcast.cache import cache_folder, keep, kept
+from meshcast.cache import cache_folder, keep, kept_as
 from meshcast.errors import UnsupportedError
 from meshcast.progress import tell
 from meshcast.systolic import Layer, LayerResult
@@ -88,8 +88,7 @@ class Runs:
         return cache_folder(self.name) / f"{hashlib.sha256(made_from.encode()).hexdigest()}.json"
 
     def _kept(self, layer: Layer) -> LayerResult | None:
-        data = kept(self._path(layer))
-        return LayerResult(**json.loads(data)) if data is not None else None
+        return kept_as(self._path(layer), lambda data: LayerResult(**json.loads(data)))
 
     def _run(self, layer: Layer) -> LayerResult:
         with tempfile.TemporaryDirectory(prefix=f"meshcast-{self.name}-") as name:

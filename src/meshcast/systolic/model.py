@@ -15,7 +15,7 @@ from meshcast.systolic import cycles
 from meshcast.systolic.array import SystolicArray
 from meshcast.systolic.layer import Integers, Layer, product_shapes
 from meshcast.systolic.ring import Ring
-from meshcast.systolic.scratchpads import memory_use
+from meshcast.systolic.scratchpads import layer_stalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def simulate(layers: Sequence[Layer], array: SystolicArray) -> list[LayerResult]
     for index in np.flatnonzero(~_fits(layers, m, n, k, array)).tolist():
         layer = replace(layers[index], name="")
         if layer not in walked:
-            use = memory_use(layer, array)
+            use = layer_stalls(layer, array)
             walked[layer] = (use.stall_cycles, use.total_cycles, use.with_prefetch)
         stalls[index], total[index], prefetch[index] = walked[layer]
     columns = (

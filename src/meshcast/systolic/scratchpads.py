@@ -47,24 +47,20 @@ class Lie:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryUse:
+class LayerStalls:
     """What the scratchpads make of a layer.
 
     Attributes:
         total_cycles: The last cycle, stalls counted.
         with_prefetch: The same from the first word fetched to the last one written back.
-        read_words: Words fetched of the map and the filters, half a scratchpad at a time.
-        written_words: Output words written, partial sums among them.
     """
 
     total_cycles: int
     stall_cycles: int
     with_prefetch: int
-    read_words: tuple[int, int]
-    written_words: int
 
 
-def memory_use(layer: Layer, array: SystolicArray) -> MemoryUse:
+def layer_stalls(layer: Layer, array: SystolicArray) -> LayerStalls:
     """Runs a layer's folds past its scratchpads."""
     lie = Lie.of(layer, array)
     reads = [ReadBuffer.of(operand, layer, array, lie) for operand in ("ifmap", "filter")]
@@ -84,12 +80,10 @@ def memory_use(layer: Layer, array: SystolicArray) -> MemoryUse:
     if writes.never_drains:
         writes.run(0, lie.cycles, stalls)
     writes.finish(total)
-    return MemoryUse(
+    return LayerStalls(
         total_cycles=total,
         stall_cycles=stalls,
         with_prefetch=writes.last_write + max(read.first_lines for read in reads),
-        read_words=(reads[0].words, reads[1].words),
-        written_words=writes.written,
     )
 
 
@@ -98,10 +92,8 @@ class ReadBuffer:
 
     def __init__(self, buffer: Buffer, stream: Stream, padded_words: int) -> None:
         self.stream = stream
-        self._bandwidth = buffer.bandwidth
         self._lines = -(-buffer.spare // buffer.bandwidth)
         self.first_lines = min(-(-buffer.active // buffer.bandwidth), -(-padded_words // buffer.bandwidth))
-        self.words = self.first_lines * buffer.bandwidth
         self._filled = -1  # the cycle in which the last refill ended
 
     @classmethod
@@ -146,7 +138,6 @@ class ReadBuffer:
         refill = self._lines + 1
         after_one = max(0, refill - (now + 1 - self._filled))
         self._filled += moves * refill
-        self.words += moves * self._lines * self._bandwidth
         return self._filled + (after_one if moves % 2 else refill - after_one) - now - 1
 
 

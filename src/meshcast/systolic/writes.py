@@ -84,7 +84,6 @@ class WriteBuffer:
         self._unwritten = 0  # words since the last line that was closed early
         self._lines: deque[list[int]] = deque()  # [lines, words of the last one]
         self.drained_until = 0
-        self.written = 0
         self.last_write = 0
 
     @property
@@ -159,8 +158,6 @@ class WriteBuffer:
             last = segment[1] if segment[0] == 0 else self._bandwidth
             if segment[0] == 0:
                 self._lines.popleft()
-        words = (taken - 1) * self._bandwidth + last
-        self._free += words
-        self.written += words
+        self._free += (taken - 1) * self._bandwidth + last
         self.last_write = max(self.last_write, now + taken - 1)
         return now + taken - 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshcast.display import markdown_of
 from meshcast.validate.measures import Measures
 from meshcast.validate.programs import UNIT, Row
 from meshcast.validate.summary import FITTED, HELD_OUT, Comparison, Summary
@@ -112,8 +113,7 @@ def print_grid(console: Console, grid: Grid) -> None:
 
     table = Table(title=grid.title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0))
     for position, name in enumerate(grid.header):
-        text_column = position == 0 or name in ("group", "why")
-        table.add_column(name, justify="left" if text_column else "right")
+        table.add_column(name, justify="left" if _is_text(grid, position) else "right")
     for row in grid.rows:
         table.add_row(*row, style="bold" if row[0] == "all" else None)
     console.print(table)
@@ -131,9 +131,12 @@ def print_summary(summary: Summary) -> None:
 
 def markdown_table(grid: Grid) -> str:
     """A grid as a Markdown table."""
-    rules = ["---"] + ["---:" if name not in ("group", "why") else "---" for name in grid.header[1:]]
-    lines = [grid.header, tuple(rules), *grid.rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    numbers = [place for place in range(len(grid.header)) if not _is_text(grid, place)]
+    return markdown_of(grid.header, grid.rows, right=numbers) + "\n"
+
+
+def _is_text(grid: Grid, place: int) -> bool:
+    return place == 0 or grid.header[place] in ("group", "why")
 
 
 def _cells(measures: Measures) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from meshcast.lower.xla_tpu.topology import missing_facts, topology
 EXTRA = "tpu"
 TIMEOUT_S = 7200.0
 _CACHE = "xla-tpu"
-# Their values change what the compiler makes.
-_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+# Their values change what the compiler makes; XLA:GPU reads the first alone.
+FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 _OUT_OF_MEMORY = re.compile(
     r"RESOURCE_EXHAUSTED.*?\((?P<demand>[\d.]+)(?P<unit>[BKMGT]?)\) exceeds available HBM "
     r"\((?P<bound>[\d.]+)(?P<bound_unit>[BKMGT]?)\)",
@@ -81,7 +81,7 @@ def compile_program(program: Program, device: Device) -> Compilation:
     header: dict[str, Any] = {"topology": name, "options": options, "devices": program.devices}
     made_from = {
         "compiler": version, "jaxlib": metadata.version("jaxlib"), "target": header,
-        "flags_from_outside": [os.environ.get(flag, "") for flag in _FLAGS],
+        "flags_from_outside": [os.environ.get(flag, "") for flag in FLAG_VARIABLES],
     }  # fmt: skip
     data = program.bytecode
     entry = compiled_once(_CACHE, made_from, data, lambda: _compiled(header, data))

@@ -47,7 +47,7 @@ class OpResult:
             "family": self.family,
             "grade": op.grade,
             "method": op.method,
-            "dtype": op.dtype,
+            "dtype": op.stated_dtype,
             "shape": op.text,
             "device": self.device,
             "steps": self.steps,

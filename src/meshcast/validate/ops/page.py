@@ -11,6 +11,7 @@ from typing import Any
 
 from meshcast.validate.markdown import MEASURES
 from meshcast.validate.ops.comparison import SCALESIM, OpResult
+from meshcast.validate.ops.rows import ASSUMED_TYPE, UNSTATED
 from meshcast.validate.programs import Pair, Row
 from meshcast.validate.summary import SCHEMA, Comparison, compare, farthest
 from meshcast.validate.tables import Grid, extra_grid, failed_grid, markdown_table, print_grid, wide_console, worst_grid
@@ -27,8 +28,8 @@ device time, B noisy or derived, C host wall time or suspect.
   small rows of grade C are mostly that.
 - Products of a serving framework's decode whose weights were loaded ahead (`weights prefetched`) are predicted with the
   load: they ran faster than memory delivers.
-- Pallas kernels are JAX's own, lowered for a TPU, with the work that they do declared beside them; what is slow about one
-  (pages of 4 KiB, small tiles) is not in it.
+- Pallas kernels are JAX's own, lowered for a TPU, with the work that they do declared beside them; of what is slow
+  about one, fetching a paged cache page by page is in it, small tiles are not.
 - SCALE-Sim-validation's rows are float16, which a TPU's vector unit converts.
 - Collectives are predicted by the network model where the catalogue has the chips' network.
 """
@@ -91,6 +92,15 @@ class OpsSummary:
         return farthest(result.row for result in self.results if result.op.chip == chip)
 
     @property
+    def unstated(self) -> dict[str, int]:
+        """How many rows state no element type, and how many not how they were measured."""
+        ops = [result.op for result in self.results]
+        return {
+            "dtype": sum(op.stated_dtype == UNSTATED for op in ops),
+            "method": sum(op.method == UNSTATED for op in ops),
+        }
+
+    @property
     def chips(self) -> list[str]:
         """Chips, in the order in which they appear."""
         return list(dict.fromkeys(result.op.chip for result in self.results))
@@ -112,6 +122,7 @@ class OpsSummary:
                 for name, (ours, theirs) in self.peers.items()
             },
             "not_run": self.not_run,
+            "unstated": self.unstated,
         }
 
 
@@ -174,8 +185,19 @@ def print_ops(summary: OpsSummary) -> None:
     console = wide_console()
     for grid in ops_grids(summary):
         print_grid(console, grid)
+    if any(summary.unstated.values()):
+        console.print(_unstated(summary))
     if summary.not_run:
         console.print(f"interrupted: {summary.not_run} rows were not run")
+
+
+def _unstated(summary: OpsSummary) -> str:
+    """The rows of which something is assumed or unknown, in a sentence."""
+    rows, counts = len(summary.results), summary.unstated
+    return (
+        f"Of {rows} rows, {counts['dtype']} state no element type (predicted as {ASSUMED_TYPE}) and {counts['method']} do "
+        f"not say how they were measured: both are `{UNSTATED}` here."
+    )
 
 
 def ops_page(summary: OpsSummary, *, command: str, page: Path) -> str:
@@ -189,7 +211,7 @@ def ops_page(summary: OpsSummary, *, command: str, page: Path) -> str:
     target = Path(os.path.relpath(page)).as_posix()
     parts = [
         "# Accuracy on TPUs, op by op\n",
-        _ABOUT,
+        f"{_ABOUT}- {_unstated(summary)}\n",
         f"The tables below are generated; again, from the root of the repository:\n\n    {command} --markdown {target}\n",
     ]
     for name, comparison in summary.breakdowns.items():

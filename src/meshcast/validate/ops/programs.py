@@ -44,7 +44,7 @@ def op_program(row: OpRow) -> OpProgram:
         raise UnsupportedError(f"the catalogue has no network between {devices} of {device}", where=row.id)
     build, in_loop = known
     text = build(row)
-    name = f"{row.op} {row.text} {row.dtype}"
+    name = f"{row.op} {row.text} {row.stated_dtype}"
     return OpProgram(name=name, text=text, device=device, steps=in_loop(row), slope=row.method == SLOPE)
 
 

@@ -22,6 +22,9 @@ from meshcast.hardware.registry import device_names
 COLUMNS = ("chip", "op", "dtype", "shape", "time_us")
 UNGRADED = "-"
 DEVICE_TIME, SLOPE = "device time", "chain, slope"
+UNSTATED = "unstated"  # a type, or a way of measuring, that the row does not give
+ASSUMED_TYPE = "bf16"  # of rows that state none
+_NO_TYPE = frozenset({"", "unknown", UNSTATED})
 # What is measured beside the op itself, or left out of it, by what the notes say; the first that fits.
 METHODS = (
     ("weights prefetched", re.compile(r"weights? prefetched")),
@@ -37,7 +40,7 @@ _DTYPES = {
     "int8": "i8", "s8": "i8", "u8": "ui8", "uint8": "ui8", "int4": "i4", "s4": "i4", "s16": "i16", "s32": "i32",
     "int32": "i32", "u32": "ui32", "bfloat16": "bf16", "float16": "f16", "fp16": "f16", "float32": "f32", "fp32": "f32",
     "fp8": "f8E4M3FN", "f8": "f8E4M3FN", "f8e4m3": "f8E4M3FN", "f8e4m3fn": "f8E4M3FN", "float8_e4m3fn": "f8E4M3FN",
-    "f8e5m2": "f8E5M2", "float8_e5m2": "f8E5M2", "unknown": "bf16", "": "bf16", "pred": "i1",
+    "f8e5m2": "f8E5M2", "float8_e5m2": "f8E5M2", "pred": "i1",
 }  # fmt: skip
 
 
@@ -62,8 +65,8 @@ class OpRow:
 
     @property
     def method(self) -> str:
-        """What the figure holds beside the op, or lacks of it."""
-        return next((name for name, pattern in METHODS if pattern.search(self.notes)), DEVICE_TIME)
+        """What the figure holds beside the op, or lacks of it; `unstated` where the notes do not say."""
+        return next((name for name, pattern in METHODS if pattern.search(self.notes)), UNSTATED)
 
     @property
     def trips(self) -> int:
@@ -78,9 +81,15 @@ class OpRow:
 
     @property
     def element(self) -> str:
-        """The element type as MLIR spells it."""
-        name = self.dtype.strip().lower()
-        return _DTYPES.get(name, name)
+        """The element type as MLIR spells it; `ASSUMED_TYPE` where the row states none."""
+        name = self.stated_dtype.lower()
+        return ASSUMED_TYPE if name == UNSTATED else _DTYPES.get(name, name)
+
+    @property
+    def stated_dtype(self) -> str:
+        """The element type as the row spells it, or `unstated`."""
+        name = self.dtype.strip()
+        return UNSTATED if name.lower() in _NO_TYPE else name
 
     @property
     def text(self) -> str:

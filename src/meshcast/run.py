@@ -158,15 +158,20 @@ class Run:
 
     @cached_property
     def memory(self) -> MemoryUse:
-        """What one device must hold."""
-        return peak_memory(self.lowered, self.device)
+        """What one device must hold; all of what a compiler found too much."""
+        found, overflow = peak_memory(self.lowered, self.device), self.lowered.overflow
+        if overflow is None:
+            return found
+        held = found.arguments + found.outputs - found.aliased
+        return replace(found, peak=max(overflow.demand, held), temporaries=max(0, overflow.demand - held))
 
     def predict(self) -> Prediction:
         """The prediction, or an infeasible one without a time."""
         started = time.perf_counter()
         workload, memory = self.workload, self.memory
-        capacity = int(self.device.memory_bytes)
-        infeasible = memory_verdict(memory, capacity, self.lowered.overflow)
+        overflow = self.lowered.overflow
+        capacity = overflow.bound if overflow is not None else int(self.device.memory_bytes)
+        infeasible = memory_verdict(memory, capacity, overflow)
         counted = self.executed
         prediction = Prediction(
             name=workload.name,

@@ -189,13 +189,6 @@ class TestRefusals:
         compiler.compile_program(program, V6E)
         assert len(seen) == 2
 
-    def test_a_crash_of_its_own_is_kept(self, program: Program, answering: Any) -> None:
-        seen = answering(ChildCrashedError(-11, "segmentation fault"))
-        for _ in range(2):
-            with pytest.raises(UnsupportedError, match="the compiler itself crashed"):
-                compiler.compile_program(program, V6E)
-        assert len(seen) == 1
-
     def test_a_missing_compiler_names_its_extra(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(compiler, "installed_version", lambda: None)
         with pytest.raises(UnsupportedError, match=r"meshcast\[tpu\]"):

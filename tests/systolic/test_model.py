@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.systolic import Buffer, Layer, SystolicArray, simulate
 from meshcast.systolic.cycles import compute_cycles
 from meshcast.systolic.layer import product_shapes
@@ -159,3 +160,16 @@ def test_more_bandwidth_never_stalls_longer_and_more_memory_never_needs_more_of_
 def test_a_scratchpad_that_cannot_be_halved_is_refused(words: int) -> None:
     with pytest.raises(UsageError, match="double-buffered"):
         Buffer(words=words, bandwidth=1)
+
+
+def test_without_a_bandwidth_size_does_not_matter() -> None:
+    free = replace(array(128, 128, "ws", Buffer(words=512, bandwidth=1)), estimated_bandwidth=True)
+    (result,) = simulate([Layer.gemm(65536, 65536, 65536)], free)
+    assert (result.compute_cycles, result.stall_cycles) == (512 * 512 * (2 * 128 + 128 + 65536 - 2) - 1, 0)
+
+
+def test_what_cannot_be_counted_or_walked_is_refused() -> None:
+    with pytest.raises(UsageError, match="more than cycles can be counted for"):
+        simulate([Layer.gemm(10**9, 10**9, 10**9)], array(8, 8, "ws"))
+    with pytest.raises(UnsupportedError, match="would be walked for minutes"):
+        simulate([Layer.gemm(32768, 32768, 32768)], array(128, 128, "ws", Buffer(words=4096, bandwidth=1)))

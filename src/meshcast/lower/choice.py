@@ -37,6 +37,8 @@ def choose_lowering(asked: str, program: Program, device: Device, *, prefer_comp
         return "compiled"
     if asked == "compiled":
         raise UnsupportedError(
-            f"the compiled lowering cannot be had: {why}", where=program.name, fix="use --lowering modelled"
+            f"the compiled lowering cannot be had: {why}",
+            where=program.name,
+            fix="use another --fidelity, or --lowering modelled with it",
         )
     return "modelled"

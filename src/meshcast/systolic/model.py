@@ -11,11 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.systolic import cycles
 from meshcast.systolic.array import SystolicArray
 from meshcast.systolic.layer import Integers, Layer, product_shapes
 from meshcast.systolic.ring import Ring
 from meshcast.systolic.scratchpads import layer_stalls
+
+MOST_WORK = 2.0**60  # multiply-adds of a layer, so that sums of cycles and words stay within 64 bits
+MOST_WALKED_CYCLES = 10**9  # some minutes of walking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +50,14 @@ def simulate(layers: Sequence[Layer], array: SystolicArray) -> list[LayerResult]
     if not layers:
         return []
     m, n, k = product_shapes(layers)
+    _check_sizes(layers, m, n, k)
     compute = cycles.compute_cycles(m, n, k, array)
     stalls, total, prefetch = np.zeros_like(compute), compute.copy(), _prefetch(layers, m, n, k, array)
     walked: dict[Layer, tuple[int, int, int]] = {}
     for index in np.flatnonzero(~_fits(layers, m, n, k, array)).tolist():
         layer = replace(layers[index], name="")
         if layer not in walked:
+            _check_walk(layers[index], int(compute[index]))
             use = layer_stalls(layer, array)
             walked[layer] = (use.stall_cycles, use.total_cycles, use.with_prefetch)
         stalls[index], total[index], prefetch[index] = walked[layer]
@@ -69,14 +75,34 @@ def simulate(layers: Sequence[Layer], array: SystolicArray) -> list[LayerResult]
     ]  # fmt: skip
 
 
+def _check_sizes(layers: Sequence[Layer], m: Integers, n: Integers, k: Integers) -> None:
+    work = m.astype(np.float64) * n * k
+    if len(too_large := np.flatnonzero(work > MOST_WORK)):
+        layer = layers[int(too_large[0])]
+        raise UsageError(
+            f"the layer has {work[too_large[0]]:.3g} multiply-adds, more than cycles can be counted for ({MOST_WORK:.0e})",
+            where=layer.name or None,
+            fix="give a smaller layer, or split it",
+        )
+
+
+def _check_walk(layer: Layer, compute: int) -> None:
+    if compute > MOST_WALKED_CYCLES:
+        raise UnsupportedError(
+            f"stalls of a layer of {compute:,} cycles would be walked for minutes: at most {MOST_WALKED_CYCLES:,}",
+            where=layer.name or None,
+            fix="leave the bandwidth out for its compute cycles, enlarge the scratchpads, or split the layer",
+        )
+
+
 def _fits(
     layers: Sequence[Layer], m: Integers, n: Integers, k: Integers, array: SystolicArray
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Whether each layer's operands lie in the halves in use, and its outputs, partial sums too, in the other half."""
     row_folds = 1 if array.dataflow == "os" else cycles.folds(m, n, k, array).row_folds
     drains = m * n * row_folds > array.ofmap.spare
-    if array.estimated_bandwidth:
-        return np.asarray(~drains)
+    if array.estimated_bandwidth:  # memory takes a word of every column a cycle: nothing waits
+        return np.ones(len(layers), dtype=np.bool_)
     window = np.fromiter((layer.window_elements for layer in layers), np.int64, len(layers))
     room = np.asarray(~drains)
     for buffer, words in ((array.ifmap, window), (array.filter, k * n)):

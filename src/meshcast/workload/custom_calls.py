@@ -243,7 +243,7 @@ _DTYPES = _dtype_names()
 _VIEWS = (
     "Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement LayoutConstraint AllocateBuffer "
     "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked PrepareAsyncCallStart PrepareAsyncCallDone ConcatBitcast "
-    "meshcast.padded_view "
+    "X64SplitLow X64SplitHigh X64Combine meshcast.padded_view "
     "xla.sdy.* shape_assertion"
 )
 _KERNELS = f"{_PALLAS_TPU} mosaic_gpu* __gpu$xla.gpu.triton triton_kernel_call"

@@ -46,7 +46,9 @@ class Parameters:
     vmem_share: float = about(
         "share of VMEM that holds values between kernels; the rest is the kernels' windows", 0.6, UNCALIBRATED
     )
-    block_bytes: float = about("VMEM that one product's blocks may take: XLA:TPU's limit, 16 MiB", 16777216.0, XLA)
+    block_bytes: float = about(
+        "VMEM that one product's blocks may take: its compiled products take up to 24 MiB", 25165824.0, XLA
+    )
     window_bytes: float = about(
         "bytes per core that one step of a product's pipeline moves: steps overlap", 2.5e6, SWEEPS
     )

@@ -48,10 +48,8 @@ def missing_facts(device: Device) -> str | None:
         return f"the TPU compiler's targets are {', '.join(GENERATIONS)}, not {target!r}"
     if device.cores != GENERATIONS[target].cores:
         one = "one TensorCore" if GENERATIONS[target].cores == 1 else "both TensorCores of a chip"
-        return (
-            f"a program's device is {one} on {target}, and {device.name} has {device.cores}: "
-            "choose the device that JAX shows (tpu-v7-core for half of a v7 chip)"
-        )
+        shown = "; that is tpu-v7-core" if target == "tpu7x" else ""
+        return f"a program's device is {one} on {target}, and {device.name} has {device.cores}{shown}"
     return None
 
 

@@ -18,7 +18,7 @@ COMPILED = "compiled"  # among the intervals by kernel kind, that of the compile
 # Where parameters that no fit moves come from; the others are fitted to the compiler's cycles (`estimate.tpu.fit`).
 SWEEPS = "cocossim's v6e sweeps"
 MICROBENCHMARKS = "AI-Hypercomputer's microbenchmarks of TPU7x"
-XLA = "xla_tpu_scoped_vmem_limit_kib, its default"
+XLA = "scoped VMEM of products that libtpu 0.0.42.1 compiled for v6e"
 UNCALIBRATED = "start value, not calibrated"
 UNRECORDED = "no published time behind it"
 

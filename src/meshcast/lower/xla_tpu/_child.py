@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import resource
+import sys
 from typing import Any
 
 # What a TPU VM's metadata server would say does not matter for a compiler; a second process must not wait for the first.
@@ -24,23 +25,27 @@ ENVIRONMENT = {
 }
 os.environ.update(ENVIRONMENT)
 
+
+def with_all_the_stack_there_is() -> None:
+    """Starts this process again where its stack may not grow as far as allowed; a limit counts from a program's start on.
+
+    The compiler recurses deeply: on a training step of ResNet-50 for v6e it overflows the usual 8 MiB and dies.
+    """
+    limit, most = resource.getrlimit(resource.RLIMIT_STACK)
+    if limit != most:
+        resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+        os.execv(sys.executable, [sys.executable, "-m", __spec__.name])
+
+
+if __name__ == "__main__":
+    with_all_the_stack_there_is()
+
 from jaxlib import _jax, xla_client  # noqa: E402
 
 from meshcast.capture.mlir import ir, make_context  # noqa: E402
 from meshcast.child import serve  # noqa: E402
 from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin  # noqa: E402
 from meshcast.partition.compile_options import compile_options  # noqa: E402
-
-# The compiler recurses deeply: a training step of ResNet-50 for v6e overflows the usual 8 MiB. A process that has begun has
-# room for 128 MiB below its stack, whatever its limit was (Linux, mmap_base).
-STACK_BYTES = 120 * 2**20
-
-
-def enlarge_stack() -> None:
-    """Lets the main thread's stack grow."""
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)
-    wanted = STACK_BYTES if most == resource.RLIM_INFINITY else min(most, STACK_BYTES)
-    resource.setrlimit(resource.RLIMIT_STACK, (wanted, most))
 
 
 @functools.cache
@@ -70,5 +75,4 @@ def answer(request: dict[str, Any], data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    enlarge_stack()
     serve(answer)

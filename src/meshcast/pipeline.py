@@ -171,7 +171,7 @@ def platform_of(device: Device) -> str:
 
 def fidelity_names() -> tuple[str, ...]:
     """Every fidelity that can be asked for by its own name."""
-    return tuple(dict.fromkeys(("compiled", *estimator_names())))  # `compiled` may be an estimator too
+    return tuple(estimator_names())
 
 
 def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.files import write_file
+from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED, counted
 from meshcast.cli.validate_compiled import compiled_command
 from meshcast.cli.validate_ops import ops_command
-
-if TYPE_CHECKING:
-    from meshcast.validate.programs import Row
 
 app = typer.Typer(
     help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -66,18 +64,9 @@ def programs_command(
 
     programs = read_measured_programs(folder, groups=group or (), limit=limit)
     peers = read_peers(folder)
-    rows: list[Row] = []
-    interrupted = False
-    try:
-        options = Options(
-            on=on, fidelity=fidelity, profile=profile, indices=indices, lowering=lowering, levers=False
-        )  # fmt: skip
-        for row in counted(validate_programs(programs, options, jobs=jobs), len(programs), "programs"):
-            rows.append(row)
-            if json:
-                emit_json(row.to_json())
-    except KeyboardInterrupt:
-        interrupted = True
+    options = Options(on=on, fidelity=fidelity, profile=profile, indices=indices, lowering=lowering, levers=False)
+    found = validate_programs(programs, options, jobs=jobs)
+    rows, interrupted = judged(found, len(programs), "programs", json=json)
     summary = summarise(rows, peers, not_run=len(programs) - len(rows), halves=halves)
     if markdown is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
         page = accuracy_page(

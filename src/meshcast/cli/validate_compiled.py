@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.patience import INTERRUPTED, counted
-
-if TYPE_CHECKING:
-    from meshcast.validate.programs import Row
+from meshcast.cli.judged import judged
+from meshcast.cli.patience import INTERRUPTED
 
 
 def compiled_command(
@@ -44,17 +42,8 @@ def compiled_command(
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model][
         :limit
     ]
-    rows: list[Row] = []
-    interrupted = False
-    try:
-        options = Options(on=on, fidelity=fidelity, levers=False)
-        found = validate_compiled(programs, options, kept=kept, jobs=jobs)
-        for row in counted(found, len(programs), "programs"):
-            rows.append(row)
-            if json:
-                emit_json(row.to_json())
-    except KeyboardInterrupt:
-        interrupted = True
+    found = validate_compiled(programs, Options(on=on, fidelity=fidelity, levers=False), kept=kept, jobs=jobs)
+    rows, interrupted = judged(found, len(programs), "programs", json=json)
     summary = summarise(rows, not_run=len(programs) - len(rows))
     if json:
         emit_json(summary.to_json() | {"kind": COMPILED})

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.files import write_file
-from meshcast.cli.patience import INTERRUPTED, counted
-
-if TYPE_CHECKING:
-    from meshcast.validate.ops.comparison import OpResult
+from meshcast.cli.judged import judged
+from meshcast.cli.patience import INTERRUPTED
 
 
 def ops_command(
@@ -53,16 +51,8 @@ def ops_command(
         if unwritten:
             said = f"{len(unwritten)} of {len(rows)} rows: {', '.join(unwritten)}"
             print(f"meshcast: no program could be written for {said}", file=sys.stderr)
-    results: list[OpResult] = []
-    interrupted = False
-    try:
-        options = Options(fidelity=fidelity, levers=False)
-        for result in counted(validate_ops(rows, options, jobs=jobs), len(rows), "ops"):
-            results.append(result)
-            if json:
-                emit_json(result.to_json())
-    except KeyboardInterrupt:
-        interrupted = True
+    found = validate_ops(rows, Options(fidelity=fidelity, levers=False), jobs=jobs)
+    results, interrupted = judged(found, len(rows), "ops", json=json)
     summary = OpsSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:
         named = (("--chip", choice.chips), ("--op", choice.ops), ("--grade", choice.grades))

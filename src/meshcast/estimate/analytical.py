@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from meshcast.estimate.estimator import Estimates, Support
 from meshcast.estimate.explanation import Explanation
@@ -18,9 +19,13 @@ class Analytical:
     name = "analytical"
     fidelity = "analytical"
 
-    def __init__(self) -> None:
-        self._gpu = GpuAnalytical()
-        self._tpu = TpuAnalytical()
+    @cached_property
+    def _gpu(self) -> GpuAnalytical:
+        return GpuAnalytical()
+
+    @cached_property
+    def _tpu(self) -> TpuAnalytical:
+        return TpuAnalytical()
 
     def _model(self, device: Device) -> GpuAnalytical | TpuAnalytical:
         return self._tpu if device.kind == "tpu" else self._gpu

@@ -9,13 +9,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.cache import cache_folder, keep, kept
+from meshcast.cache import cache_folder, keep, kept_as
 from meshcast.lower.kernel import CompiledMemory
 
 _FORMAT = 2  # of an entry in the cache
@@ -59,10 +58,7 @@ def compilation(entry: Mapping[str, Any], version: str) -> Compilation:
 
 def read(folder: str, key: str) -> dict[str, Any] | None:
     """The entry of a key; None where there is none that can be read."""
-    try:
-        found = json.loads(gzip.decompress(kept(_path(folder, key)) or b""))
-    except (OSError, EOFError, ValueError, zlib.error):
-        return None
+    found = kept_as(_path(folder, key), lambda data: json.loads(gzip.decompress(data)))
     return found if isinstance(found, dict) and found.get("key") == key else None
 
 

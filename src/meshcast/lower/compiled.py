@@ -36,7 +36,7 @@ def why_not(program: Program, device: Device) -> str | None:
     """Why a program cannot be compiled for a device here; None when it can be tried."""
     compiler = _COMPILERS.get(device.kind)
     if compiler is None:
-        return f"there is no compiler for {device.name} ({device.kind})"
+        return _no_compiler(device)
     return compiler.why_not(device) or _not_compilable(program)
 
 
@@ -65,9 +65,7 @@ def lower_compiled(
         raise UsageError(why, where="--lowering compiled", fix=_WITHOUT)
     compiler = _COMPILERS.get(device.kind)
     if compiler is None:
-        raise UnsupportedError(
-            f"there is no compiler for {device.name} ({device.kind})", where="--lowering compiled", fix=_WITHOUT
-        )
+        raise UnsupportedError(_no_compiler(device), where="--lowering compiled", fix=_WITHOUT)
     whole = with_mesh(program, mesh)
     check_divisible(whole, whole.mesh)  # as JAX demands; XLA itself would pad
     found = compiler.compile_program(whole, device)
@@ -82,6 +80,10 @@ def lower_compiled(
     )
     lowered = lower_scheduled(read_workload(local, options), backend=compiler.backend, tuned=False)
     return replace(lowered, lowering="compiled", memory=found.memory)
+
+
+def _no_compiler(device: Device) -> str:
+    return f"there is no compiler for {device.name} ({device.kind})"
 
 
 def _not_compilable(program: Program) -> str | None:

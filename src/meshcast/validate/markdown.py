@@ -89,6 +89,17 @@ of its libraries.
 """
 
 
+def made_by(command: str, page: Path) -> str:
+    """How a page's tables are made again.
+
+    Args:
+        command: The command, without the page.
+        page: The file that it is written to.
+    """
+    target = Path(os.path.relpath(page)).as_posix()
+    return f"The tables below are generated; again, from the root of the repository:\n\n    {command} --markdown {target}\n"
+
+
 def accuracy_page(
     summary: Summary, *, folder: Path, on: str, fidelity: str, page: Path, profile: str | None = None,
     sources: Sequence[str] = (),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meshcast.validate.markdown import MEASURES
+from meshcast.validate.markdown import MEASURES, made_by
 from meshcast.validate.programs import Row
 from meshcast.validate.silicon import SiliconRow
 from meshcast.validate.summary import SCHEMA, Comparison, compare, farthest
@@ -139,11 +138,10 @@ def silicon_page(summary: SiliconSummary, *, command: str, page: Path) -> str:
         command: The command that makes it, without the page.
         page: The file this is written to.
     """
-    target = Path(os.path.relpath(page)).as_posix()
     parts = [
         "# Accuracy on other GPUs\n",
         _ABOUT,
-        f"The tables below are generated; again, from the root of the repository:\n\n    {command} --markdown {target}\n",
+        made_by(command, page),
     ]
     for op, devices in summary.parts.items():
         parts += [f"## {_TITLES[op]}\n", markdown_table(extra_grid("", summary.groups(op))), _NOTES[op]]

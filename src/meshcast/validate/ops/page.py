@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.validate.markdown import MEASURES
+from meshcast.validate.markdown import MEASURES, made_by
 from meshcast.validate.ops.comparison import SCALESIM, OpResult
 from meshcast.validate.ops.rows import ASSUMED_TYPE, UNSTATED
 from meshcast.validate.programs import Pair, Row
@@ -208,11 +207,10 @@ def ops_page(summary: OpsSummary, *, command: str, page: Path) -> str:
         command: The command that makes it, without the page.
         page: The file this is written to.
     """
-    target = Path(os.path.relpath(page)).as_posix()
     parts = [
         "# Accuracy on TPUs, op by op\n",
         f"{_ABOUT}- {_unstated(summary)}\n",
-        f"The tables below are generated; again, from the root of the repository:\n\n    {command} --markdown {target}\n",
+        made_by(command, page),
     ]
     for name, comparison in summary.breakdowns.items():
         parts += [f"## {_TITLES[name]}\n", markdown_table(extra_grid("", comparison))]

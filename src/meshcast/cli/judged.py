@@ -1,0 +1,34 @@
+"""Rows of a validation as they come: counted for a person, printed for a program, and kept when Ctrl-C ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
+from meshcast.cli.patience import counted
+
+
+class Printed(Protocol):
+    """A row that has a JSON form."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The row's object."""
+        ...
+
+
+R = TypeVar("R", bound=Printed)
+
+
+def judged(rows: Iterable[R], total: int, what: str, *, json: bool) -> tuple[list[R], bool]:
+    """(the rows that were done, whether Ctrl-C ended it before the others)."""
+    from meshcast.cli.app import emit_json
+
+    done: list[R] = []
+    try:
+        for row in counted(rows, total, what):
+            done.append(row)
+            if json:
+                emit_json(row.to_json())
+    except KeyboardInterrupt:
+        return done, True
+    return done, False

@@ -1,6 +1,7 @@
 """Devices, links and clusters, and a catalogue of them in which every number cites its source."""
 
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
+from meshcast.hardware.conditions import HEALTHY, Conditions, LinkCondition
 from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source, TensorCores
 from meshcast.hardware.registry import (
     Catalogue,
@@ -13,13 +14,16 @@ from meshcast.hardware.registry import (
 )
 
 __all__ = [
+    "HEALTHY",
     "Catalogue",
     "Cluster",
+    "Conditions",
     "Core",
     "Device",
     "Energy",
     "Fact",
     "Kind",
+    "LinkCondition",
     "NetworkLevel",
     "Source",
     "TensorCores",

@@ -1,7 +1,7 @@
 """Devices, links and clusters, and a catalogue of them in which every number cites its source."""
 
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
-from meshcast.hardware.conditions import HEALTHY, Conditions, LinkCondition
+from meshcast.hardware.conditions import HEALTHY, Conditions, LinkCondition, parse_conditions
 from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source, TensorCores
 from meshcast.hardware.registry import (
     Catalogue,
@@ -33,6 +33,7 @@ __all__ = [
     "device_names",
     "load_cluster",
     "load_device",
+    "parse_conditions",
     "resolve",
     "single",
 ]

@@ -1,0 +1,50 @@
+"""What breaks symmetry, from the command line's texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshcast.errors import UsageError
+from meshcast.hardware import HEALTHY, Conditions, LinkCondition, parse_conditions
+
+
+def test_nothing_said_is_healthy() -> None:
+    assert parse_conditions() == HEALTHY
+    assert HEALTHY.healthy
+
+
+def test_texts_become_conditions() -> None:
+    found = parse_conditions(
+        slow=["3=0.5", "8-9=1.1"], links=["ici=0.9", "nvlink:4=0", "nvlink:5x2=0.5"], background=["infiniband=0.3"]
+    )
+    assert found == Conditions(
+        speed={3: 0.5, 8: 1.1, 9: 1.1},
+        links=(
+            LinkCondition(level="ici", share=0.9),
+            LinkCondition(level="nvlink", device=4, share=0.0),
+            LinkCondition(level="nvlink", device=5, share=0.5, links=2),
+        ),
+        background={"infiniband": 0.3},
+    )
+    assert not found.healthy
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"slow": ["3"]}, "not DEVICE=SHARE"),
+        ({"slow": ["3=0"]}, "above 0"),
+        ({"slow": ["3=nan"]}, "not DEVICE=SHARE"),
+        ({"slow": ["9-8=0.5"]}, "FIRST-LAST"),
+        ({"slow": ["3=0.5", "2-4=0.6"]}, "device 3 is given twice"),
+        ({"links": ["nvlink:x=0.5"]}, "not LEVEL"),
+        ({"links": ["nvlink:1x0=0.5"]}, "not LEVEL"),
+        ({"links": ["nvlink:1=1.5"]}, "from 0 to 1"),
+        ({"background": ["infiniband=1"]}, "leaves nothing"),
+        ({"background": ["ib=0.1", "ib=0.2"]}, "given twice"),
+    ],
+)
+def test_bad_texts_say_what_to_write(given: dict[str, list[str]], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        parse_conditions(**given)  # type: ignore[arg-type]
+    assert caught.value.fix

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from meshcast.cli import calibrate, compare, devices, doctor, models, predict, show, systolic, validate
+from meshcast.cli import calibrate, collective, compare, devices, doctor, models, predict, show, systolic, validate
 from meshcast.errors import MeshcastError, UsageError
 from meshcast.version import VERSION
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("predict")(predict.predict_command)
 app.command("compare")(compare.compare_command)
 app.command("show")(show.show_command)
+app.command("collective")(collective.collective_command)
 app.command("systolic")(systolic.systolic_command)
 app.command("calibrate")(calibrate.calibrate_command)
 app.command("devices")(devices.devices_command)

@@ -45,7 +45,36 @@ SimulatorFlag = Annotated[
     str | None,
     typer.Option("--simulator", help=f"Of fidelity simulated: {named(SIMULATORS)}"),
 ]
-Network = Annotated[str, typer.Option("--network", help="Model of the network: alpha-beta.")]
+Network = Annotated[
+    str,
+    typer.Option(
+        "--network",
+        help="Model of the network: alpha-beta (closed form), flow (links shared max-min fairly), astra (our model with "
+        "ASTRA-sim's conventions) or astra-sim (its binary).",
+    ),
+]
+PlacementFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--placement", metavar="FILE", help="Device of each rank: a file with one number a line, or `optimise`."
+    ),
+]
+SlowDevices = Annotated[
+    list[str] | None,
+    typer.Option("--slow", metavar="DEVICE=SHARE", help="A straggler: 17=0.8 computes at 80 %; 8-15=0.9 for several."),
+]
+LinkConditions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--link",
+        metavar="LEVEL[:DEVICE[xLINKS]]=SHARE",
+        help="Links at a share of their rate, 0 if failed: infiniband:17=0.5, nvlink:3x2=0.",
+    ),
+]
+Background = Annotated[
+    list[str] | None,
+    typer.Option("--background", metavar="LEVEL=SHARE", help="Share of a level's rate that other jobs take."),
+]
 Partitioner = Annotated[
     str, typer.Option("--partitioner", help="shardy, or xla to check with XLA's own (up to 4096 devices).")
 ]

@@ -1,0 +1,154 @@
+"""`meshcast collective KIND --bytes N --on X --devices N`: one collective by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.patience import patience
+
+if TYPE_CHECKING:
+    from meshcast.collectives import CollectiveAnswer
+
+
+def collective_command(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="all_reduce, all_gather, reduce_scatter, all_to_all, collective_permute, send_recv, broadcast or reduce.",
+        ),
+    ],
+    size: Annotated[
+        str,
+        typer.Option(
+            "--bytes",
+            metavar="N",
+            help="Size as nccl-tests has it (the whole buffer): 1048576, 1MiB, or a sweep by doubling, 1KiB..8GiB.",
+        ),
+    ],
+    on: flags.On = "dgx-h100",
+    devices: flags.Devices = None,
+    mesh: flags.MeshText = None,
+    axes: Annotated[
+        str | None, typer.Option("--axes", help="Mesh axes of the groups, e.g. data or data*model; without it all.")
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option("--algorithm", help="Instead of the one the library would choose, e.g. ring.")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="Instead of the one the library would choose, e.g. LL128.")
+    ] = None,
+    network: flags.Network = "alpha-beta",
+    placement: flags.PlacementFlag = None,
+    links: flags.LinkConditions = None,
+    background: flags.Background = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--beside",
+            metavar="KIND:BYTES[:AXES]",
+            help="Another collective that starts at the same time on the same fabric; may be repeated.",
+        ),
+    ] = None,
+    json: flags.Json = False,
+) -> None:
+    """Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why."""
+    from meshcast.cli.app import emit_json
+    from meshcast.collectives import CollectiveQuestion, answer, parse_sizes
+    from meshcast.hardware import parse_conditions
+    from meshcast.mesh import Mesh
+
+    question = CollectiveQuestion(
+        kind=kind,
+        sizes=parse_sizes(size, "--bytes"),
+        on=on,
+        devices=devices,
+        mesh=Mesh.parse(mesh) if mesh is not None else None,
+        axes=tuple(axes.replace("*", ",").split(",")) if axes is not None else (),
+        algorithm=algorithm,
+        protocol=protocol,
+        network=network,
+        placement=placement,
+        conditions=parse_conditions(links=links or (), background=background or ()),
+        beside=tuple(beside or ()),
+    )
+    with patience(f"timing {kind}"):
+        answers = answer(question)
+    if json:
+        for one in answers:
+            emit_json(one.to_json())
+    elif len(answers) == 1:
+        _print_one(answers[0])
+    else:
+        _print_sweep(answers)
+
+
+def _print_one(answer: CollectiveAnswer) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from meshcast.units import format_bytes, format_rate, format_time
+
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.print(answer.title, style="bold")
+    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    rows.add_row("time", f"{format_time(answer.seconds)}  ({_parts(answer)})")
+    rows.add_row("algbw", format_rate(answer.algbw))
+    rows.add_row("busbw", format_rate(answer.busbw))
+    rows.add_row("algorithm", " ".join(filter(None, (answer.plan.algorithm, answer.plan.protocol))))
+    if answer.plan.why:
+        rows.add_row("why", answer.plan.why)
+    if answer.plan.others:
+        rows.add_row("instead of", ", ".join(f"{name} {format_time(s)}" for name, s in answer.plan.others))
+    for other in answer.beside:
+        rows.add_row("beside", f"{other.title}: {format_time(other.seconds)}, alone {format_time(other.alone_s)}")
+    console.print(rows)
+    if answer.plan.stages:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for heading in ("stage", "level", "algorithm"):
+            table.add_column(heading)
+        for heading in ("parts", "steps", "a step", "bytes a step", "rate", "time"):
+            table.add_column(heading, justify="right")
+        for stage in answer.plan.stages:
+            table.add_row(
+                stage.primitive, stage.level.name, stage.algorithm, f"{stage.parts:,}", f"{stage.steps:,}",
+                format_time(stage.alpha_s), format_bytes(stage.step_bytes), format_rate(stage.rate),
+                format_time(stage.latency_s + stage.bandwidth_s),
+            )  # fmt: skip
+        console.print(table)
+    for use in answer.links:
+        console.print(f"{use.level}: links in use {use.mean:.0%} of the time's capacity, the busiest {use.peak:.0%}")
+    for note in answer.notes:
+        console.print(f"note: {note}")
+
+
+def _parts(answer: CollectiveAnswer) -> str:
+    from meshcast.units import format_time
+
+    plan = answer.plan
+    said = f"start {format_time(plan.start_s)}, steps {format_time(plan.latency_s - plan.start_s)}, "
+    said += f"wire {format_time(plan.bandwidth_s)}"
+    return said if answer.seconds <= answer.alone_s * (1 + 1e-9) else said + f"; alone {format_time(answer.alone_s)}"
+
+
+def _print_sweep(answers: list[CollectiveAnswer]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.print(answers[0].title, style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("bytes", "time us", "algbw GB/s", "busbw GB/s"):
+        table.add_column(heading, justify="right")
+    table.add_column("algorithm")
+    for one in answers:
+        chosen = " ".join(filter(None, (one.plan.algorithm, one.plan.protocol)))
+        table.add_row(
+            f"{one.size:,}", f"{one.seconds * 1e6:,.2f}", f"{one.algbw / 1e9:,.2f}", f"{one.busbw / 1e9:,.2f}", chosen
+        )
+    console.print(table)
+    for note in dict.fromkeys(note for one in answers for note in one.notes):
+        console.print(f"note: {note}")

@@ -21,7 +21,7 @@ from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
 from meshcast.lower.splits import summing_launches
-from meshcast.network import CollectiveTime, collective_time
+from meshcast.network import CollectivePlan, collective_time
 from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
@@ -104,10 +104,10 @@ class Run:
         return self._full_clock.at_clock(self.clock_share)
 
     @cached_property
-    def _collective_times(self) -> dict[CostKey, CollectiveTime]:
+    def _collective_times(self) -> dict[CostKey, CollectivePlan]:
         return {}
 
-    def collective(self, kernel: Kernel) -> CollectiveTime:
+    def collective(self, kernel: Kernel) -> CollectivePlan:
         """Time of a collective kernel on its own."""
         assert kernel.collective is not None
         key = kernel.cost_key

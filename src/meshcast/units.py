@@ -27,6 +27,7 @@ class Dimension(StrEnum):
     ENERGY_PER_FLOP = "J/FLOP"
     ENERGY_PER_BYTE = "J/byte"
     COUNT = "1"
+    SHARE = "of one"
 
     @property
     def quantity(self) -> str:
@@ -57,6 +58,7 @@ _GRAMMAR: dict[Dimension, tuple[str, dict[str, Decimal], dict[str, Decimal]]] = 
     Dimension.POWER: ("700 W", _LARGE, {"W": _ONE}),
     Dimension.ENERGY_PER_FLOP: ("0.8 pJ/FLOP", _SMALL, {"J/FLOP": _ONE, "J/OP": _ONE}),
     Dimension.ENERGY_PER_BYTE: ("50 pJ/byte", _SMALL, {"J/byte": _ONE, "J/B": _ONE, "J/bit": Decimal(8)}),
+    Dimension.SHARE: ("83 %", {"": _ONE}, {"%": _ONE / 100}),
     Dimension.COUNT: ("132 SM", {"": _ONE}, dict.fromkeys(_COUNTED, _ONE)),
 }
 # Every spelling of every dimension, flat, so that a known unit of the wrong dimension can be told from a typo.

@@ -85,10 +85,10 @@ def test_dtype_ratios(device: Device) -> None:
     if "f8" in peaks:
         assert peaks["f8"] == pytest.approx(2 * peaks["bf16"], rel=0.02)
     if "f4" in peaks:
-        assert peaks["f4"] == pytest.approx((3 if device.name == "gb300" else 2) * peaks["f8"], rel=0.01)
+        assert peaks["f4"] == pytest.approx((3 if device.name in ("b300", "gb300") else 2) * peaks["f8"], rel=0.01)
     if device.vendor == "NVIDIA":
         assert peaks["tf32"] == pytest.approx(peaks["bf16"] / 2, rel=0.02)
-    if device.name not in ("mi250x", "gb300"):  # their int8 rates are no multiple of bf16
+    if device.name not in ("mi250x", "b300", "gb300"):  # their int8 rates are no multiple of bf16
         assert peaks["i8"] == pytest.approx(2 * peaks["bf16"], rel=0.02)
 
 

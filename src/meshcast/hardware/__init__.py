@@ -3,18 +3,22 @@
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
 from meshcast.hardware.conditions import HEALTHY, Conditions, LinkCondition, parse_conditions
 from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source, TensorCores
+from meshcast.hardware.link import TEXTBOOK, LinkProtocol, LinkTechnology
 from meshcast.hardware.registry import (
     Catalogue,
     catalogue,
     cluster_names,
     device_names,
+    link_names,
     load_cluster,
     load_device,
+    load_link,
     resolve,
 )
 
 __all__ = [
     "HEALTHY",
+    "TEXTBOOK",
     "Catalogue",
     "Cluster",
     "Conditions",
@@ -24,6 +28,8 @@ __all__ = [
     "Fact",
     "Kind",
     "LinkCondition",
+    "LinkProtocol",
+    "LinkTechnology",
     "NetworkLevel",
     "Source",
     "TensorCores",
@@ -31,9 +37,11 @@ __all__ = [
     "catalogue",
     "cluster_names",
     "device_names",
+    "link_names",
     "load_cluster",
     "load_device",
     "parse_conditions",
+    "load_link",
     "resolve",
     "single",
 ]

@@ -9,6 +9,7 @@ from typing import Literal
 from meshcast.display import Rows, shown
 from meshcast.errors import UsageError
 from meshcast.hardware.device import Device, Fact, Source
+from meshcast.hardware.link import TEXTBOOK, LinkTechnology
 from meshcast.units import format_rate
 
 Topology = Literal["switch", "ring", "torus", "full"]
@@ -27,6 +28,7 @@ class NetworkLevel:
         latency_s: Time of the first byte over one hop.
         in_network_reduction: Whether the switches can add (NVLink SHARP, SHARP).
         dims: Largest shape of the torus; empty for other topologies.
+        link: What software gets out of such links; the textbook's alpha and beta where nothing is known of it.
     """
 
     name: str
@@ -38,6 +40,7 @@ class NetworkLevel:
     latency_s: float
     in_network_reduction: bool = False
     dims: tuple[int, ...] = ()
+    link: LinkTechnology = TEXTBOOK
 
     @property
     def bandwidth(self) -> float:

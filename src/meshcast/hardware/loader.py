@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Protocol, cast, get_args
 
 from meshcast.errors import InputError
 from meshcast.hardware import document
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology
 from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
+from meshcast.hardware.link import TEXTBOOK, LinkTechnology
 from meshcast.hardware.reader import Reader
 from meshcast.units import Dimension
 
 DEVICE_SCHEMA = "meshcast.device/1"
 CLUSTER_SCHEMA = "meshcast.cluster/1"
+
+
+class LoadLink(Protocol):
+    """Loads the link technology that a file names."""
+
+    def __call__(self, name: str, user: Path) -> LinkTechnology:
+        """The technology called `name` in the file `user`."""
+        ...
+
 
 # What names a file is its own, never its base's.
 _OWN = ("schema", "name", "title", "aliases", "base")
@@ -59,7 +70,7 @@ def device(doc: Document) -> Device:
         InputError: The document does not follow the schema.
     """
     file = Reader(doc)
-    _head(file, DEVICE_SCHEMA)
+    head(file, DEVICE_SCHEMA)
     matrix_energy = file.by_dtype("energy", "matrix", of=Dimension.ENERGY_PER_FLOP, dtypes=DTYPES, may_be_zero=True)
     memory_energy = file.optional("energy", "memory", of=Dimension.ENERGY_PER_BYTE, may_be_zero=True)
     clock = file.quantity("compute", "clock", of=Dimension.FREQUENCY)
@@ -132,15 +143,18 @@ def _tensor_cores(file: Reader) -> TensorCores:
     )
 
 
-def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluster:
-    """The cluster that a document describes; `load_device` loads a device named in the file at a path.
+def cluster(doc: Document, load_device: Callable[[str, Path], Device], load_link: LoadLink) -> Cluster:
+    """The cluster that a document describes; the two callables load what is named in the file at a path.
 
     Raises:
         InputError: The document does not follow the schema.
     """
     file = Reader(doc)
-    _head(file, CLUSTER_SCHEMA)
-    levels = tuple(_level(file, index) for index in range(file.length("levels")))
+    head(file, CLUSTER_SCHEMA)
+    find_link = functools.partial(load_link, user=doc.path)
+    levels: list[NetworkLevel] = []
+    for index in range(file.length("levels")):
+        levels.append(_level(file, index, find_link, inside=levels[-1].size if levels else 1))
     max_devices = file.count("max_devices")
     sizes = [level.size for level in levels]
     if not levels:
@@ -157,7 +171,7 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluste
         name=name,
         title=title,
         device=load_device(device_name, doc.path),
-        levels=levels,
+        levels=tuple(levels),
         max_devices=max_devices,
         aliases=aliases,
         notes=notes,
@@ -166,8 +180,10 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluste
     )
 
 
-def _level(file: Reader, index: int) -> NetworkLevel:
+def _level(file: Reader, index: int, find_link: Callable[[str], LinkTechnology], *, inside: int) -> NetworkLevel:
+    """A level whose parts hold `inside` devices each."""
     key = ("levels", index)
+    link = file.text(*key, "link", default="")
     level = NetworkLevel(
         name=file.text(*key, "name"),
         technology=file.text(*key, "technology"),
@@ -178,14 +194,16 @@ def _level(file: Reader, index: int) -> NetworkLevel:
         latency_s=file.quantity(*key, "latency", of=Dimension.TIME, may_be_zero=True),
         in_network_reduction=file.flag(*key, "in_network_reduction"),
         dims=file.shape(*key, "dims"),
+        link=find_link(link) if link else TEXTBOOK,
     )
     if (level.topology == "torus") != bool(level.dims):
         file.reject((*key, "dims"), "dims is the shape of a torus: a torus needs it, other topologies have none")
-    elif level.dims and prod(level.dims) != level.size:
-        file.reject((*key, "dims"), f"dims holds {prod(level.dims)} devices, size says {level.size}")
+    elif level.dims and prod(level.dims) * inside != level.size:
+        file.reject((*key, "dims"), f"dims holds {prod(level.dims) * inside} devices, size says {level.size}")
     return level
 
 
-def _head(file: Reader, schema: str) -> None:
+def head(file: Reader, schema: str) -> None:
+    """Reads what every file has."""
     file.choice("schema", among=(schema,))
     file.text("base", default="")

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from meshcast.errors import UnsupportedError, nearest
-from meshcast.hardware import document, loader
+from meshcast.hardware import document, link_loader, loader
 from meshcast.hardware.cluster import Cluster, single
 from meshcast.hardware.device import Device
+from meshcast.hardware.link import LinkTechnology
 
-Folder = Literal["devices", "clusters"]
+Folder = Literal["devices", "clusters", "links"]
 
 _CATALOGUE = Path(__file__).parent / "catalogue"
 _ALIASES = re.compile(r"^aliases\s*=\s*\[.*\]", re.MULTILINE)
@@ -23,10 +24,11 @@ _ALIASES = re.compile(r"^aliases\s*=\s*\[.*\]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """All devices and clusters that come with meshcast."""
+    """All devices, clusters and link technologies that come with meshcast."""
 
     devices: tuple[Device, ...]
     clusters: tuple[Cluster, ...]
+    links: tuple[LinkTechnology, ...] = ()
 
 
 def device_names() -> tuple[str, ...]:
@@ -39,10 +41,17 @@ def cluster_names() -> tuple[str, ...]:
     return _names("clusters")
 
 
+def link_names() -> tuple[str, ...]:
+    """The names of the catalogue's link technologies, without aliases."""
+    return _names("links")
+
+
 def catalogue() -> Catalogue:
-    """Every device and cluster of the catalogue, loaded."""
+    """Everything in the catalogue, loaded."""
     return Catalogue(
-        devices=tuple(map(load_device, device_names())), clusters=tuple(map(load_cluster, cluster_names()))
+        devices=tuple(map(load_device, device_names())),
+        clusters=tuple(map(load_cluster, cluster_names())),
+        links=tuple(map(load_link, link_names())),
     )
 
 
@@ -68,6 +77,18 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
     if _is_path(name_or_path):
         return _read_cluster(Path(name_or_path))
     return _named_cluster(_find("clusters", str(name_or_path)))
+
+
+def load_link(name_or_path: str | Path) -> LinkTechnology:
+    """The link technology with this name or alias, or in this file.
+
+    Raises:
+        UnsupportedError: No such technology.
+        InputError: The file cannot be read or does not follow the schema.
+    """
+    if _is_path(name_or_path):
+        return _read_link(Path(name_or_path))
+    return _named_link(_find("links", str(name_or_path)))
 
 
 def resolve(name_or_path: str | Path) -> Cluster:
@@ -135,12 +156,21 @@ def _named_cluster(path: Path) -> Cluster:
     return _read_cluster(path)
 
 
+@functools.cache
+def _named_link(path: Path) -> LinkTechnology:
+    return _read_link(path)
+
+
+def _read_link(path: Path) -> LinkTechnology:
+    return link_loader.link(loader.read(path, functools.partial(_beside, "links")))
+
+
 def _read_device(path: Path) -> Device:
     return loader.device(loader.read(path, functools.partial(_beside, "devices")))
 
 
 def _read_cluster(path: Path) -> Cluster:
-    return loader.cluster(loader.read(path, functools.partial(_beside, "clusters")), _device_beside)
+    return loader.cluster(loader.read(path, functools.partial(_beside, "clusters")), _device_beside, _link_beside)
 
 
 def _beside(folder: Folder, name: str, user: Path) -> Path:
@@ -156,3 +186,8 @@ def _beside(folder: Folder, name: str, user: Path) -> Path:
 def _device_beside(name: str, user: Path) -> Device:
     path = _beside("devices", name, user)
     return load_device(path) if _is_path(name) else _named_device(path)
+
+
+def _link_beside(name: str, user: Path) -> LinkTechnology:
+    path = _beside("links", name, user)
+    return _read_link(path) if _is_path(name) else _named_link(path)

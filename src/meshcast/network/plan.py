@@ -97,6 +97,11 @@ class CollectivePlan:
         return self.latency_s + self.bandwidth_s
 
     @property
+    def level(self) -> str:
+        """Name of the level that is longest on the wire; "none" where nothing is sent."""
+        return self.bottleneck.level.name if self.bottleneck else "none"
+
+    @property
     def bottleneck(self) -> Stage | None:
         """The stage that is longest on the wire."""
         return max(self.stages, key=lambda stage: stage.bandwidth_s, default=None)

@@ -1,0 +1,55 @@
+"""`meshcast validate collectives FILE.csv`: our error against collectives that others measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.files import write_file
+from meshcast.cli.judged import judged
+from meshcast.cli.patience import INTERRUPTED
+
+
+def collectives_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.csv",
+            help="Columns id, hardware, devices, nodes, collective, bytes, time_us, busbw_GBps, notes.",
+        ),
+    ],
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    json: flags.Json = False,
+) -> None:
+    """Predicts collectives that were measured, each on the system that its row names.
+
+    The exit code is 0 when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the
+    summary of the rows done so far and exits with 130.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.validate.collectives.comparison import validate_collectives
+    from meshcast.validate.collectives.page import CollectivesSummary, collectives_page, print_collectives
+    from meshcast.validate.collectives.rows import read_collective_rows
+
+    rows = read_collective_rows(file)[:limit]
+    results, interrupted = judged(validate_collectives(rows), len(rows), "collectives", json=json)
+    summary = CollectivesSummary(results=tuple(results), not_run=len(rows) - len(results))
+    if markdown is not None and not interrupted:
+        write_file(markdown, collectives_page(summary, command=_command(file, limit), page=markdown))
+    if json:
+        emit_json(summary.to_json())
+    else:
+        print_collectives(summary)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _command(file: Path, limit: int | None) -> str:
+    import os
+
+    asked = f" --limit {limit}" if limit else ""
+    return f"meshcast validate collectives {Path(os.path.relpath(file)).as_posix()}{asked}"

@@ -1,0 +1,77 @@
+"""The names of algorithms, and which of them the libraries choose from.
+
+NCCL (and RCCL, which follows it) has rings, double trees, and switches that add inside a node, alone or joined by
+trees; SHARP across nodes must be switched on (NCCL_COLLNET_ENABLE). XLA on TPUs has rings, laid along the dimensions of
+a torus where these close, and gathers small inputs in one shot. The textbook takes whatever is fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshcast.hardware.link import Library
+from meshcast.network.algorithms import exchanges, hierarchical, in_network, rings, trees
+from meshcast.network.plan import CollectivePlan
+from meshcast.network.ports import wraps
+from meshcast.network.steps import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """An algorithm by name: how it is carried out, and by which library it is considered."""
+
+    name: str
+    make: Callable[[Problem], CollectivePlan | None]
+    nicknames: tuple[str, ...] = ()
+    considered: Callable[[Library, Problem], bool]
+
+
+def _by(*libraries: Library) -> Callable[[Library, Problem], bool]:
+    return lambda library, _: library in libraries
+
+
+def _ring_considered(library: Library, problem: Problem) -> bool:
+    if library != "xla-tpu":
+        return library == "nccl"
+    # A ring through all members where the dimensions cannot be closed into rings of their own.
+    return len(problem.spread) == 1 and not wraps(problem.spread[0].level, problem.spread[0].parts)
+
+
+def _in_network_considered(library: Library, problem: Problem) -> bool:
+    return library in ("nccl", "none") and len(problem.spread) == 1 and not problem.spread[0].level.link.between_hosts
+
+
+def _hierarchical_considered(library: Library, problem: Problem) -> bool:
+    return library == "none" or (library == "xla-tpu" and len(problem.spread) > 1)
+
+
+FAMILIES = (
+    Family(name="ring", make=rings.ring, considered=_ring_considered),
+    Family(name="bidirectional-ring", make=rings.bidirectional_ring, considered=_by("none")),
+    Family(name="torus-rings", make=rings.torus_rings, considered=_by("none", "xla-tpu")),
+    Family(name="hierarchical", make=hierarchical.hierarchical, considered=_hierarchical_considered),
+    Family(
+        name="halving-doubling",
+        make=hierarchical.halving_doubling,
+        nicknames=("recursive-doubling",),
+        considered=_by("none"),
+    ),
+    Family(name="direct", make=hierarchical.direct, considered=_by("none")),
+    Family(name="direct", make=exchanges.pairwise, considered=_by("none", "nccl", "xla-tpu")),
+    Family(name="direct", make=exchanges.permute, considered=_by("none", "nccl", "xla-tpu")),
+    Family(name="one-shot", make=exchanges.one_shot, considered=_by("none", "xla-tpu")),
+    Family(
+        name="double-binary-tree", make=trees.double_binary_tree, nicknames=("tree",), considered=_by("nccl")
+    ),
+    Family(name="tree", make=hierarchical.broadcast_tree, considered=_by("none", "xla-tpu")),
+    Family(
+        name="in-network", make=in_network.in_network, nicknames=("nvls", "sharp"), considered=_in_network_considered
+    ),
+    Family(
+        name="in-network + double-binary-tree",
+        make=trees.in_network_tree,
+        nicknames=("nvls-tree",),
+        considered=_by("nccl"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""One level after the other, innermost first, each with its own exchange: rings, halving and doubling, or direct.
+
+Let a group have m members in each domain below level l and M in each domain of level l. A phase moves
+`S (1 / m - 1 / M)` bytes through each device's port of level l, and the levels work on different chunks at once:
+the slowest bounds it. An all-reduce has two phases, scattering sums inwards to outwards and gathering them back.
+After Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (2005).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from meshcast.network.plan import AlgorithmName, CollectivePlan
+from meshcast.network.ports import farthest_hops
+from meshcast.network.spread import LevelSpread
+from meshcast.network.steps import Problem, Work, plan, protocol_of, work
+
+_SCATTERED = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_reduce": 2}
+
+
+def hierarchical(problem: Problem) -> CollectivePlan | None:
+    """A ring in each level: `parts - 1` steps a phase."""
+    return _by_level(problem, "hierarchical", "ring", lambda at: at.parts - 1)
+
+
+def halving_doubling(problem: Problem) -> CollectivePlan | None:
+    """Partners at distances that halve and double: `ceil(log2 parts)` steps a phase.
+
+    For numbers that are no powers of two, with the same number of steps, after Bruck et al., "Efficient algorithms for
+    all-to-all communications in multiport message-passing systems" (1997). Partners must reach each other directly.
+    """
+    if any(at.level.topology not in ("switch", "full") for at in problem.spread):
+        return None
+    return _by_level(problem, "halving-doubling", "halving-doubling", lambda at: math.ceil(math.log2(at.parts)))
+
+
+def direct(problem: Problem) -> CollectivePlan | None:
+    """Every member of a level sends to all others of it at once: one step a phase, and a little for each peer."""
+    if problem.kind not in _SCATTERED:
+        return None
+    works = [_direct(problem, at) for at in problem.spread]
+    return plan(problem, "direct", works)
+
+
+def broadcast_tree(problem: Problem) -> CollectivePlan | None:
+    """A tree down the levels: all of S through the slowest port, `ceil(log2 parts)` steps a level."""
+    if problem.kind not in ("collective_broadcast", "collective_reduce"):
+        return None
+    works = [
+        work(problem, at, "double-binary-tree", steps=math.ceil(math.log2(at.parts)), sent=problem.size, parts=2)
+        for at in problem.spread
+    ]
+    return plan(problem, "tree", works)
+
+
+def sent_at(problem: Problem, at: LevelSpread) -> float:
+    """Bytes that a device sends at a level in all phases."""
+    return _SCATTERED[problem.kind] * problem.size * (1 / at.below - 1 / at.within)
+
+
+def _by_level(
+    problem: Problem, name: str, algorithm: AlgorithmName, steps: Callable[[LevelSpread], int]
+) -> CollectivePlan | None:
+    if problem.kind not in _SCATTERED:
+        return None
+    phases = _SCATTERED[problem.kind]
+    works = [work(problem, at, algorithm, steps=phases * steps(at), sent=sent_at(problem, at)) for at in problem.spread]
+    return plan(problem, name, works)
+
+
+def _direct(problem: Problem, at: LevelSpread) -> Work:
+    phases = _SCATTERED[problem.kind]
+    level = at.level
+    hop = level.latency_s + protocol_of(level, problem.protocol).step_s
+    # Where links go to neighbours only, a message passes all devices in between.
+    step = hop * farthest_hops(level, at.parts) + (at.parts - 1) * level.link.post_s
+    return work(
+        problem, at, "direct", steps=phases, sent=sent_at(problem, at), step_s=step, rounds=phases * (at.parts - 1)
+    )

@@ -1,0 +1,64 @@
+"""Rings: one through all members, both ways around, or one for every dimension of a torus.
+
+A ring of n passes the buffer on in n - 1 steps (twice that for an all-reduce), `(n - 1) / n` of it from every device:
+the least that any algorithm can send (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009).
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.network.plan import CollectivePlan
+from meshcast.network.ports import links_along, sides, wraps
+from meshcast.network.steps import PHASES, Problem, plan, work
+
+
+def ring(problem: Problem) -> CollectivePlan | None:
+    """One ring through all members, domain by domain, as NCCL lays its channels.
+
+    Of the `p (n - 1)` steps those between the d_l domains of level l number `p (d_l - 1)`, and what crosses a domain's
+    border is all that a ring passes on, shared by the `below` devices that each have a ring of their own through it:
+    `p (n - 1) / n * S / below` bytes a device. On a torus the ring uses every dimension's links, as XLA lays rings of
+    several colours.
+    """
+    if problem.kind not in PHASES:
+        return None
+    works = []
+    outside = math.prod(at.parts for at in problem.spread)
+    for at in problem.spread:
+        inside, outside = outside, outside // at.parts
+        steps = problem.phases * (inside - outside)
+        sent = problem.passed_on / at.below
+        rounds = problem.phases * (at.parts - 1)
+        works.append(work(problem, at, "ring", steps=steps, sent=sent, rounds=rounds))
+    return plan(problem, "ring", works)
+
+
+def bidirectional_ring(problem: Problem) -> CollectivePlan | None:
+    """Both ways around a ring of links at once: half the steps, `ceil((n - 1) / 2)` a phase, for the same bytes."""
+    if problem.kind not in PHASES or len(problem.spread) != 1:
+        return None
+    (at,) = problem.spread
+    if at.level.topology not in ("ring", "torus"):
+        return None
+    steps = problem.phases * math.ceil((at.parts - 1) / 2)
+    around = at.level.link_bandwidth * links_along(at.level, at.parts)
+    rate = at.level.bandwidth if at.level.topology == "ring" and at.parts > 2 else around
+    done = work(problem, at, "bidirectional-ring", steps=steps, sent=problem.passed_on, rate=rate)
+    return plan(problem, "bidirectional-ring", [done])
+
+
+def torus_rings(problem: Problem) -> CollectivePlan | None:
+    """Rings along every dimension of a torus at once, each with its part of the buffer.
+
+    With sides k_d a phase has `sum over d of (k_d - 1)` steps; the buffer is cut into as many parts as there are
+    dimensions, and each part goes through the dimensions in another order, so that all links are busy:
+    `p (n - 1) / n * S` bytes over all of a device's links, of which `rings_share` is reached.
+    """
+    if problem.kind not in PHASES or problem.kind == "collective_broadcast" or len(problem.spread) != 1:
+        return None
+    (at,) = problem.spread
+    if not wraps(at.level, at.parts):
+        return None
+    steps = problem.phases * sum(int(side) - 1 for side in sides(at.level, at.parts))
+    return plan(problem, "torus-rings", [work(problem, at, "torus-rings", steps=steps, sent=problem.passed_on)])

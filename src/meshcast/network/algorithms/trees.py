@@ -1,0 +1,46 @@
+"""Double binary trees across hosts, with chains or adding switches inside them: what NCCL calls Tree and NVLS Tree.
+
+Two binary trees over N hosts, each for half of the buffer, are laid so that an inner host of one is a leaf of the other
+(Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009). Up and down, a
+host then sends 2 S, and S where there are two hosts only, through as many ports as it has members; in `2 ceil(log2 N)`
+steps. Inside a host a chain sums up and hands the result back: `2 (g - 1) / g * S` bytes in `2 (g - 1)` steps.
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.network.algorithms.in_network import adding
+from meshcast.network.plan import CollectivePlan
+from meshcast.network.spread import LevelSpread
+from meshcast.network.steps import Problem, Work, plan, work
+
+# What NCCL reckons that trees reach of a ring's rate (tuning.cc).
+TREE_SHARE = 0.92
+
+
+def double_binary_tree(problem: Problem) -> CollectivePlan | None:
+    """Chains inside hosts, two trees across them."""
+    if problem.kind != "all_reduce":
+        return None
+    return plan(problem, "double-binary-tree", [_tree(problem, at) for at in problem.spread])
+
+
+def in_network_tree(problem: Problem) -> CollectivePlan | None:
+    """Switches add inside the innermost domain, two trees join the domains (NCCL's NVLS Tree)."""
+    if problem.kind != "all_reduce" or len(problem.spread) < 2 or problem.protocol not in ("", "Simple"):
+        return None
+    inside = adding(problem, problem.spread[0], share=TREE_SHARE)
+    if inside is None:
+        return None
+    outside = [_tree(problem, at) for at in problem.spread[1:]]
+    return plan(problem, "in-network + double-binary-tree", [inside, *outside])
+
+
+def _tree(problem: Problem, at: LevelSpread) -> Work:
+    if at.level.link.between_hosts or at.below > 1:
+        sent = (problem.size if at.parts == 2 else 2 * problem.size) / at.below
+        # Never less than the bound: a host's members together send what the others lack.
+        return work(problem, at, "double-binary-tree", steps=2 * math.ceil(math.log2(at.parts)), sent=sent)
+    sent = 2 * (at.parts - 1) / at.parts * problem.size
+    return work(problem, at, "double-binary-tree", steps=2 * (at.parts - 1), sent=sent, share=TREE_SHARE)

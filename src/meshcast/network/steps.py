@@ -1,0 +1,166 @@
+"""Stages and plans made of steps: where technologies, protocols and what a chunk costs enter.
+
+A stage moves x bytes of a device in s steps at rate r. Software cuts the x bytes into chunks; handing one over costs c.
+With m chunks in a pipeline of s steps the time beyond the steps' latency is `(m + s) * (x / (m r) + c)`. Libraries
+size their chunks so that filling the pipeline and handing over cost about the same, m = sqrt(s x / (r c)), and then
+
+    x / r  +  2 sqrt(s c x / r)        (and s c, which the latency of a step includes)
+
+The root is why measured rates grow slowly over five decades of message sizes. After the pipelined trees and rings of
+Thakur, Rabenseifner and Gropp (2005) and Chan et al., "Collective communication: theory, practice, and experience"
+(2007). Stages of a plan work on different chunks at once, so only the slowest stage's `x / r + 2 sqrt(...)` counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from meshcast.hardware import LinkProtocol, NetworkLevel
+from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive, Stage
+from meshcast.network.ports import port, wraps
+from meshcast.network.spread import LevelSpread
+
+# A collective of the workload, and what its stages do.
+PRIMITIVES: dict[str, Primitive] = {
+    "all_reduce": "all_reduce",
+    "reduce_scatter": "reduce_scatter",
+    "all_gather": "all_gather",
+    "all_to_all": "all_to_all",
+    "collective_permute": "permute",
+    "collective_broadcast": "broadcast",
+    "collective_reduce": "reduce",
+}
+# How often the whole buffer goes around: reducing it and spreading the result are two ways.
+PHASES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_broadcast": 1, "collective_reduce": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What an algorithm is asked for.
+
+    Attributes:
+        kind: The collective's kind, as in the workload.
+        size: Bytes of the whole buffer.
+        members: Of one group.
+        spread: How a group lies over the levels, innermost first.
+        protocol: The protocol that moves the data, by name; empty for levels that have but one.
+    """
+
+    kind: str
+    size: float
+    members: int
+    spread: tuple[LevelSpread, ...]
+    protocol: str = ""
+
+    @property
+    def primitive(self) -> Primitive:
+        """What its stages do."""
+        return PRIMITIVES[self.kind]
+
+    @property
+    def phases(self) -> int:
+        """How often the whole buffer goes around."""
+        return PHASES[self.kind]
+
+    @property
+    def passed_on(self) -> float:
+        """Bytes that one device sends on a ring through all members; a chain passes on all of a broadcast."""
+        if self.kind in ("collective_broadcast", "collective_reduce"):
+            return self.size
+        return self.phases * (self.members - 1) / self.members * self.size
+
+
+def protocol_names(spread: tuple[LevelSpread, ...]) -> tuple[str, ...]:
+    """Protocols that every level has; a level with a single nameless one goes along with any."""
+    named = [[p.name for p in at.level.link.protocols if p.name] for at in spread]
+    wanted = [names for names in named if names]
+    if not wanted:
+        return ("",)
+    return tuple(name for name in wanted[0] if all(name in names for names in wanted))
+
+
+def protocol_of(level: NetworkLevel, name: str) -> LinkProtocol:
+    """A level's protocol of this name, or its nameless one."""
+    found = {protocol.name: protocol for protocol in level.link.protocols}
+    return found[name] if name in found else found[""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A stage, and the steps in which its chunks follow each other."""
+
+    stage: Stage
+    chunk_s: float
+    rounds: int
+
+    @property
+    def handing_over_s(self) -> float:
+        """Seconds that chunks cost beside their bytes: `2 sqrt(s c x / r)`."""
+        return 2 * math.sqrt(self.rounds * self.chunk_s * self.stage.bandwidth_s)
+
+
+def work(
+    problem: Problem,
+    at: LevelSpread,
+    algorithm: AlgorithmName,
+    *,
+    steps: int,
+    sent: float,
+    share: float = 1.0,
+    parts: int | None = None,
+    rate: float | None = None,
+    step_s: float | None = None,
+    rounds: int | None = None,
+) -> Work:
+    """A stage of `problem` at one level.
+
+    Args:
+        problem: What is asked for.
+        at: The level, and how the group lies in it.
+        algorithm: The pattern of the steps.
+        steps: Their number.
+        sent: Bytes that one device sends in all of them.
+        share: Of what software reaches on these links, what the algorithm leaves.
+        parts: Peers that a device's port reaches at once; all parts of the level if not said.
+        rate: bytes/s of the wire for this pattern; that of the port if not said.
+        step_s: Seconds of one step; the level's latency and the protocol's software if not said.
+        rounds: Steps that chunks follow each other through; all steps if not said.
+    """
+    link, protocol = at.level.link, protocol_of(at.level, problem.protocol)
+    if rate is None:
+        rate = port(at.level, at.parts if parts is None else parts)
+        if parts is None and wraps(at.level, at.parts):
+            share *= link.rings_share
+    stage = Stage(
+        level=at.level,
+        primitive=problem.primitive,
+        algorithm=algorithm,
+        parts=at.parts,
+        below=at.below,
+        steps=steps,
+        alpha_s=at.level.latency_s + protocol.step_s if step_s is None else step_s,
+        step_bytes=sent / steps,
+        rate=min(rate * link.share * protocol.share * share, protocol.limit),
+    )
+    return Work(stage=stage, chunk_s=protocol.chunk_s, rounds=steps if rounds is None else rounds)
+
+
+def plan(problem: Problem, algorithm: str, works: list[Work], *, start_s: float | None = None) -> CollectivePlan:
+    """The stages as one plan; what chunks cost stands in the slowest stage's steps."""
+    whole = max(item.stage.bandwidth_s + item.handing_over_s for item in works)
+    slowest = max(range(len(works)), key=lambda place: works[place].stage.bandwidth_s)
+    stages = [item.stage for item in works]
+    longest = stages[slowest]
+    # Never negative but for rounding: the whole is at least the longest time on the wire.
+    beside = max(0.0, whole - longest.bandwidth_s)
+    stages[slowest] = replace(longest, alpha_s=longest.alpha_s + beside / longest.steps)
+    if start_s is None:
+        start_s = max(at.level.link.start_s for at in problem.spread)
+    return CollectivePlan(
+        kind=problem.kind,
+        algorithm=algorithm,
+        protocol=problem.protocol,
+        start_s=start_s,
+        stages=tuple(stages),
+    )

@@ -1,0 +1,1 @@
+"""Our error against collectives that others measured: rows, the systems they name, comparison and page."""

@@ -1,7 +1,7 @@
 """Devices, links and clusters, and a catalogue of them in which every number cites its source."""
 
-from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
-from meshcast.hardware.conditions import HEALTHY, Conditions, LinkCondition
+from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, Wrap, single
+from meshcast.hardware.conditions import HEALTHY, Conditions, LinkCondition, check_conditions, degraded
 from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source, TensorCores
 from meshcast.hardware.registry import (
     Catalogue,
@@ -28,8 +28,11 @@ __all__ = [
     "Source",
     "TensorCores",
     "Topology",
+    "Wrap",
     "catalogue",
+    "check_conditions",
     "cluster_names",
+    "degraded",
     "device_names",
     "load_cluster",
     "load_device",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from meshcast.errors import InputError
 from meshcast.hardware import document
-from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology
+from meshcast.hardware.cluster import Cluster
 from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
+from meshcast.hardware.levels import read_level
 from meshcast.hardware.reader import Reader
 from meshcast.units import Dimension
 
@@ -140,7 +140,7 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluste
     """
     file = Reader(doc)
     _head(file, CLUSTER_SCHEMA)
-    levels = tuple(_level(file, index) for index in range(file.length("levels")))
+    levels = tuple(read_level(file, index) for index in range(file.length("levels")))
     max_devices = file.count("max_devices")
     sizes = [level.size for level in levels]
     if not levels:
@@ -164,26 +164,6 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluste
         facts=file.facts,
         sources=sources,
     )
-
-
-def _level(file: Reader, index: int) -> NetworkLevel:
-    key = ("levels", index)
-    level = NetworkLevel(
-        name=file.text(*key, "name"),
-        technology=file.text(*key, "technology"),
-        topology=cast(Topology, file.choice(*key, "topology", among=get_args(Topology))),
-        size=file.count(*key, "size"),
-        links=file.count(*key, "links"),
-        link_bandwidth=file.quantity(*key, "link_bandwidth", of=Dimension.BANDWIDTH),
-        latency_s=file.quantity(*key, "latency", of=Dimension.TIME, may_be_zero=True),
-        in_network_reduction=file.flag(*key, "in_network_reduction"),
-        dims=file.shape(*key, "dims"),
-    )
-    if (level.topology == "torus") != bool(level.dims):
-        file.reject((*key, "dims"), "dims is the shape of a torus: a torus needs it, other topologies have none")
-    elif level.dims and prod(level.dims) != level.size:
-        file.reject((*key, "dims"), f"dims holds {prod(level.dims)} devices, size says {level.size}")
-    return level
 
 
 def _head(file: Reader, schema: str) -> None:

@@ -1,0 +1,5 @@
+"""Fabrics as graphs: devices, switches and links, built from a cluster's levels or read from a user's own file."""
+
+from meshcast.network.fabric.fabric import Fabric as Fabric
+from meshcast.network.fabric.fabric import fabric_of as fabric_of
+from meshcast.network.fabric.wiring import Routing as Routing

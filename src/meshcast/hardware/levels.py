@@ -27,8 +27,8 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def read_level(file: Reader, index: int) -> NetworkLevel:
-    """The level at `index`; what is wrong with it is told to `file`."""
+def read_level(file: Reader, index: int, *, inside: int) -> NetworkLevel:
+    """The level at `index`, whose parts hold `inside` devices each; what is wrong with it is told to `file`."""
     key = ("levels", index)
     level = NetworkLevel(
         name=file.text(*key, "name"),
@@ -51,8 +51,9 @@ def read_level(file: Reader, index: int) -> NetworkLevel:
         staging_bandwidth=file.optional(*key, "staging_bandwidth", of=Dimension.BANDWIDTH) or 0.0,
     )
     _check_keys(file, level, key)
-    if level.topology in ("torus", "dragonfly") and level.dims and prod(level.dims) != level.size:
-        file.reject((*key, "dims"), f"dims holds {prod(level.dims)} devices, size says {level.size}")
+    held = prod(level.dims) * (inside if level.topology == "torus" else 1)
+    if level.topology in ("torus", "dragonfly") and level.dims and held != level.size:
+        file.reject((*key, "dims"), f"dims holds {held} devices, size says {level.size}")
     if level.topology == "dragonfly" and level.dims:
         _check_dragonfly(file, level, key)
     if level.topology == "fat-tree" and level.radix == 1:

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 
 from meshcast.errors import InputError
 from meshcast.hardware import document
-from meshcast.hardware.cluster import Cluster
+from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
 from meshcast.hardware.levels import read_level
@@ -140,7 +140,9 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluste
     """
     file = Reader(doc)
     _head(file, CLUSTER_SCHEMA)
-    levels = tuple(read_level(file, index) for index in range(file.length("levels")))
+    levels: list[NetworkLevel] = []
+    for index in range(file.length("levels")):
+        levels.append(read_level(file, index, inside=levels[-1].size if levels else 1))
     max_devices = file.count("max_devices")
     sizes = [level.size for level in levels]
     if not levels:
@@ -157,7 +159,7 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device]) -> Cluste
         name=name,
         title=title,
         device=load_device(device_name, doc.path),
-        levels=levels,
+        levels=tuple(levels),
         max_devices=max_devices,
         aliases=aliases,
         notes=notes,

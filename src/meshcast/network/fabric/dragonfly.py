@@ -112,10 +112,10 @@ def dragonfly(parts: Parts, place: Place) -> Dragonfly:
     devices = np.arange(place.devices)
     # Domains hold whole groups, so that a device's router is found by division alone.
     router = nodes[devices // per_router]
-    latency = level.latency_s / 2
-    bandwidth, lanes, index = level.bandwidth, level.links, place.index
-    up = parts.connect(devices, router, bandwidth=bandwidth, latency_s=latency, level=index, lanes=lanes)
-    down = parts.connect(router, devices, bandwidth=bandwidth, latency_s=latency, level=index, lanes=lanes)
+    index = place.index
+    up, down = parts.join(
+        devices, router, bandwidth=level.bandwidth, latency_s=level.latency_s / 2, level=index, lanes=level.links
+    )
     source = np.repeat(np.arange(group_count * routers), routers)
     target = source // routers * routers + np.tile(np.arange(routers), group_count * routers)
     rate = level.link_bandwidth

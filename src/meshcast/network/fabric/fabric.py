@@ -50,8 +50,9 @@ class Fabric:
     routing: Routing
 
     def inner_size(self, level: int) -> int:
-        """Devices in one domain of the level below; 1 below the innermost."""
-        return self.levels[level - 1].size if level else 1
+        """Devices in one part of a level: a domain of the next smaller level below, or a single device."""
+        smaller = (below.size for below in self.levels[:level] if below.size < self.levels[level].size)
+        return max(smaller, default=1)
 
     def level_index(self, name: str) -> int | None:
         """The number of the level with this name."""

@@ -80,9 +80,11 @@ def fat_tree(parts: Parts, place: Place) -> FatTree:
     position = node * per_node + local // rails
     leaf_key = (domain * rails + rail) * (-(-place.size // ports) + 1) + position // ports
     _, first, leaf = np.unique(leaf_key, return_index=True, return_inverse=True)
-    latency = level.latency_s / 2
     switches = parts.nodes(f"{level.name} leaf", len(first))
-    up, down = _both(parts, place, devices, switches[leaf], level.bandwidth, latency, level.links)
+    up, down = parts.join(
+        devices, switches[leaf], bandwidth=level.bandwidth, latency_s=level.latency_s / 2, level=place.index,
+        lanes=level.links,
+    )  # fmt: skip
     uplinks = max(1, round(ports / level.oversubscription))
     planes = uplinks if place.routing.spreading == "hash" else 1
     # The rate that leaves a leaf upwards is that of all ports it has, used or not.
@@ -96,7 +98,9 @@ def fat_tree(parts: Parts, place: Place) -> FatTree:
         above = parts.nodes(names, count * planes).reshape(count, planes)
         lanes = max(1, uplinks // planes)
         shape = below.shape
-        links = _both(parts, place, below.ravel(), above[parent].ravel(), rate / planes, 0.0, lanes)
+        links = parts.join(
+            below.ravel(), above[parent].ravel(), bandwidth=rate / planes, latency_s=0.0, level=place.index, lanes=lanes
+        )
         tiers.append(Tier(parent=parent, up=links[0].reshape(shape), down=links[1].reshape(shape)))
         # A switch of the next tier has the uplinks of all that it can have below it.
         rate, uplinks, below = rate * (level.radix // 2), uplinks * (level.radix // 2), above
@@ -112,12 +116,3 @@ def _grouped(domain: Ints, radix: int) -> tuple[Ints, Ints]:
     key = domain * (len(domain) + 1) + np.where(fits, 0, inside // max(2, radix // 2))
     _, first, parent = np.unique(key, return_index=True, return_inverse=True)
     return parent, domain[first]
-
-
-def _both(
-    parts: Parts, place: Place, low: Ints, high: Ints, bandwidth: float, latency: float, lanes: int
-) -> tuple[Ints, Ints]:
-    index = place.index
-    up = parts.connect(low, high, bandwidth=bandwidth, latency_s=latency, level=index, lanes=lanes)
-    down = parts.connect(high, low, bandwidth=bandwidth, latency_s=latency, level=index, lanes=lanes)
-    return up, down

@@ -117,6 +117,14 @@ class Parts:
         )
         return np.arange(first, self._links)
 
+    def join(
+        self, low: Ints, high: Ints, *, bandwidth: float, latency_s: float, level: int, lanes: int = 1
+    ) -> tuple[Ints, Ints]:
+        """Numbers of new links in both directions, of equal rate: (up, down)."""
+        up = self.connect(low, high, bandwidth=bandwidth, latency_s=latency_s, level=level, lanes=lanes)
+        down = self.connect(high, low, bandwidth=bandwidth, latency_s=latency_s, level=level, lanes=lanes)
+        return up, down
+
     def finished(self) -> Links:
         """All links, in the order they were made."""
         if not self._columns:

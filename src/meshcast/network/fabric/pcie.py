@@ -72,11 +72,9 @@ def pcie(parts: Parts, place: Place) -> PcieHosts:
     roots = parts.nodes(f"{level.name} root complex", place.domains * sockets)
     switches = parts.nodes(f"{level.name} switch", len(roots) * switches_per_root)
     rate, lanes = level.bandwidth, level.links
-    up = parts.connect(devices, switches[switch_of], bandwidth=rate, latency_s=half, level=index, lanes=lanes)
-    down = parts.connect(switches[switch_of], devices, bandwidth=rate, latency_s=half, level=index, lanes=lanes)
+    up, down = parts.join(devices, switches[switch_of], bandwidth=rate, latency_s=half, level=index, lanes=lanes)
     over = np.repeat(roots, switches_per_root)
-    switch_up = parts.connect(switches, over, bandwidth=rate, latency_s=0.0, level=index, lanes=lanes)
-    switch_down = parts.connect(over, switches, bandwidth=rate, latency_s=0.0, level=index, lanes=lanes)
+    switch_up, switch_down = parts.join(switches, over, bandwidth=rate, latency_s=0.0, level=index, lanes=lanes)
     source = np.repeat(np.arange(len(roots)), sockets)
     target = source // sockets * sockets + np.tile(np.arange(sockets), len(roots))
     crossing = np.where(source == target, 0.0, level.socket_bandwidth)
@@ -84,9 +82,7 @@ def pcie(parts: Parts, place: Place) -> PcieHosts:
     memory_in = memory_out = None
     if level.staging_bandwidth:
         memory = parts.nodes(f"{level.name} host memory", len(roots))
-        rate = level.staging_bandwidth
-        memory_in = parts.connect(roots, memory, bandwidth=rate, latency_s=0.0, level=index)
-        memory_out = parts.connect(memory, roots, bandwidth=rate, latency_s=0.0, level=index)
+        memory_in, memory_out = parts.join(roots, memory, bandwidth=level.staging_bandwidth, latency_s=0.0, level=index)
     return PcieHosts(
         up=up, down=down, switch=switch_of, root=root_of, switch_up=switch_up, switch_down=switch_down,
         sockets=sockets, between=int(between[0]), memory_in=memory_in, memory_out=memory_out,

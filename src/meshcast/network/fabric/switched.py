@@ -32,10 +32,10 @@ def star(parts: Parts, place: Place) -> Star:
     switches = parts.nodes(f"{place.level.name} switch", place.domains)
     devices = np.arange(place.devices)
     switch = switches[devices // place.size]
-    level, latency = place.level, place.level.latency_s / 2
-    bandwidth, lanes = level.bandwidth, level.links
-    up = parts.connect(devices, switch, bandwidth=bandwidth, latency_s=latency, level=place.index, lanes=lanes)
-    down = parts.connect(switch, devices, bandwidth=bandwidth, latency_s=latency, level=place.index, lanes=lanes)
+    level, half = place.level, place.level.latency_s / 2
+    up, down = parts.join(
+        devices, switch, bandwidth=level.bandwidth, latency_s=half, level=place.index, lanes=level.links
+    )
     return Star(up=up, down=down)
 
 

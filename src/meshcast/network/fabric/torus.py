@@ -25,48 +25,46 @@ class Torus:
     """Neighbours along each side of a shape, row-major: the last side varies fastest.
 
     Attributes:
-        shape: Sides of one domain.
+        shape: Sides of one domain, in positions.
+        inner: Devices at one position: the parts of the level below, such as the cores of a chip.
         closed: Which sides have a wrap-around link.
         twisted: Whether closing links are shifted along another side, so that no order of sides leads anywhere.
         one_way: Whether links lead upwards only, as on a ring of devices with one link each.
-        nodes: Node at each position of each domain.
         links: Link from position p along side d upwards or downwards: `links[p, d, 0 or 1]`, NONE at an open end.
+        up, down: Each device's port to its position, where several share one.
     """
 
     shape: Shape
+    inner: int
     closed: tuple[bool, ...]
     twisted: bool
     one_way: bool
-    nodes: Ints
     links: Ints
-
-    @property
-    def volume(self) -> int:
-        """Positions of one domain."""
-        return math.prod(self.shape)
+    up: Ints | None
+    down: Ints | None
 
     def coordinates(self, device: Ints) -> Ints:
         """A row a side: where devices lie in their domain."""
-        return np.stack(np.unravel_index(device % self.volume, self.shape)).astype(np.int64)
+        position = device // self.inner % math.prod(self.shape)
+        return np.stack(np.unravel_index(position, self.shape)).astype(np.int64)
 
     def paths(self, source: Ints, target: Ints) -> Paths:
         """Shortest ways, side by side; the first side first."""
-        flow, here, share = np.arange(len(source)), source.copy(), ones(len(source))
-        there = target.copy()
         parts: list[Paths] = []
+        if self.up is not None and self.down is not None:
+            parts.append(Paths.of_hops([self.up[source], self.down[target]]))
+        flow, share = np.arange(len(source)), ones(len(source))
+        here, there = source // self.inner, target // self.inner
         for side, length in enumerate(self.shape):
             stride = math.prod(self.shape[side + 1 :])
             ahead = (there // stride - here // stride) % length
-            if self.one_way:
-                forward, split = np.ones(len(flow), bool), np.zeros(len(flow), bool)
-            elif self.closed[side]:
-                forward, split = 2 * ahead <= length, (2 * ahead == length) & (length > 2)
-            else:
-                forward, split = there // stride % length >= here // stride % length, np.zeros(len(flow), bool)
+            forward, split = self._ways(side, here // stride % length, there // stride % length)
             # Both ways around are equally long: a second half of the flow takes the other one.
-            flow, here, there = (np.concatenate([column, column[split]]) for column in (flow, here, there))
+            flow, here, there, ahead = (
+                np.concatenate([column, column[split]]) for column in (flow, here, there, ahead)
+            )  # fmt: skip
             share[split] /= 2
-            share, ahead = np.concatenate([share, share[split]]), np.concatenate([ahead, ahead[split]])
+            share = np.concatenate([share, share[split]])
             forward = np.concatenate([forward, np.zeros(int(split.sum()), bool)])
             left = np.where(forward, ahead, (length - ahead) % length)
             way = np.where(forward, 0, 1)
@@ -79,6 +77,17 @@ class Torus:
                 here, left = np.where(going, moved, here), np.where(going, left - 1, 0)
         return Paths.joined(parts)
 
+    def _ways(self, side: int, here: Ints, there: Ints) -> tuple[Flags, Flags]:
+        """(whether upwards is as short as any way, whether downwards is equally short) along a side."""
+        length = self.shape[side]
+        neither = np.zeros(len(here), bool)
+        if self.one_way:
+            return ~neither, neither
+        if not self.closed[side]:
+            return there >= here, neither
+        ahead = (there - here) % length
+        return 2 * ahead <= length, (2 * ahead == length) & (length > 2)
+
     def reduction(self, sets: Ints, member: Ints) -> tuple[Ints, Ints]:
         """There is no switch that could add.
 
@@ -90,25 +99,33 @@ class Torus:
 
 def torus(parts: Parts, place: Place) -> Torus:
     """The links of a ring or torus. Positions of a slice that no device of the job has are chips that only pass on."""
-    level = place.level
-    shape = slice_shape(level, place.size)
+    level, inner = place.level, place.inner
+    shape = slice_shape(level, -(-place.size // inner), level.size // inner)
     closed = tuple(_closes(level, side, whole) for side, whole in zip(shape, level.dims or shape, strict=True))
     volume = math.prod(shape)
     total = volume * place.domains
-    idle = parts.nodes(f"{level.name} idle chip", total - place.devices)
-    nodes = np.concatenate([np.arange(place.devices), idle])
-    # A device's links, half of them either way along each side.
     one_way = level.links == 1
-    lanes = max(1, level.links // (2 * len(shape)))
-    rate = level.bandwidth if one_way else max(1.0, level.links / (2 * len(shape))) * level.link_bandwidth
+    up = down = None
+    if inner == 1:
+        nodes = np.concatenate(
+            [np.arange(place.devices), parts.nodes(f"{level.name} idle chip", total - place.devices)]
+        )
+    else:
+        nodes = parts.nodes(f"{level.name} chip", total)
+        devices = np.arange(place.devices)
+        chips = nodes[devices // inner]
+        up, down = parts.join(
+            devices, chips, bandwidth=level.bandwidth, latency_s=0.0, level=place.index, lanes=level.links
+        )
+    # A device's links, half of them either way along each side; of all devices at a position together.
+    lanes = max(1, inner * level.links // (2 * len(shape)))
+    per_way = level.links if one_way else max(1.0, level.links / (2 * len(shape)))
     position = np.arange(total)
-    coordinates = np.stack(np.unravel_index(position % volume, shape))
+    coordinates = np.stack(np.unravel_index(position % volume, shape)).astype(np.int64)
     table = np.full((total, len(shape), 2), NONE, np.int64)
     for side, length in enumerate(shape):
-        if length == 1:
-            continue
         for way in (0, 1):
-            if way == 1 and one_way:
+            if length == 1 or (way == 1 and one_way):
                 continue
             step = 1 - 2 * way
             wraps = coordinates[side] == (length - 1 if way == 0 else 0)
@@ -121,32 +138,34 @@ def torus(parts: Parts, place: Place) -> Torus:
             neighbour = position // volume * volume + np.ravel_multi_index(tuple(moved), shape)
             rows = np.flatnonzero(exists)
             table[rows, side, way] = parts.connect(
-                nodes[rows], nodes[neighbour[rows]], bandwidth=rate, latency_s=level.latency_s,
-                level=place.index, lanes=lanes,
+                nodes[rows], nodes[neighbour[rows]], bandwidth=inner * per_way * level.link_bandwidth,
+                latency_s=level.latency_s, level=place.index, lanes=lanes,
             )  # fmt: skip
         if length == 2 and not one_way:  # downwards from the first is the same neighbour as upwards
             first = coordinates[side] == 0
             table[first, side, 1] = table[first, side, 0]
             table[~first, side, 0] = table[~first, side, 1]
-    return Torus(shape=shape, closed=closed, twisted=level.twist, one_way=one_way, nodes=nodes, links=table)
+    return Torus(
+        shape=shape, inner=inner, closed=closed, twisted=level.twist, one_way=one_way, links=table, up=up, down=down
+    )
 
 
-def slice_shape(level: NetworkLevel, devices: int) -> Shape:
-    """The smallest slice of a ring or torus that holds so many devices; among these the one with the most even sides.
+def slice_shape(level: NetworkLevel, positions: int, whole: int) -> Shape:
+    """The smallest slice of a ring or torus with so many of its positions; among these the one with the evenest sides.
 
     Raises:
-        InfeasibleError: The devices do not fit.
+        InfeasibleError: There are not as many.
     """
     if level.topology == "ring":
-        return (devices,)
-    if devices == level.size:
+        return (positions,)
+    if positions == whole:
         return level.dims
     shapes = itertools.product(*(range(1, side + 1) for side in level.dims[:-1]))
     fitting = [
-        (*shape, last) for shape in shapes if (last := -(-devices // math.prod(shape))) <= level.dims[-1]
+        (*shape, last) for shape in shapes if (last := -(-positions // math.prod(shape))) <= level.dims[-1]
     ]  # fmt: skip
     if not fitting:
-        raise InfeasibleError(f"{devices} devices do not fit into a torus of {'x'.join(map(str, level.dims))}")
+        raise InfeasibleError(f"{positions} devices do not fit into a torus of {'x'.join(map(str, level.dims))}")
     # With equal volumes, fewer links to go; with equal lengths, short sides first, as slices are usually written.
     return min(fitting, key=lambda shape: (math.prod(shape), sum(shape), shape))
 

@@ -40,7 +40,8 @@ class Placement:
                 f"a group has rank {ranks.max()}, the placement has {len(self.devices)} ranks",
                 fix="place as many ranks as the mesh has",
             )
-        return np.asarray(self.devices, np.int64)[ranks]
+        placed: Ints = np.asarray(self.devices, np.int64)[ranks]
+        return placed
 
     @property
     def dense(self) -> bool:

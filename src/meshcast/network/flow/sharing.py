@@ -10,9 +10,9 @@ flow of a link; a phase could have
 Phases that their own plan bounds are fixed first, then those on links that bound all phases on them. Fixing a phase
 never lowers theta of any link, so every phase ends with at least its first fair share.
 
-A phase waits L_j between its bytes, and others can have the links meanwhile. Two fillings bound the answer from below: one
-in which every phase sends all the time, and one in which each asks for no more than its average 1 / (L_j + wire_j) and
-what is left over is shared out evenly. The larger one is taken, and a phase takes L_j + 1 / x_j seconds.
+A phase waits L_j between its bytes, and others can have the links meanwhile. So there are two fillings: one in which every
+phase sends all the time, and one in which each asks for no more than its average, 1 / (L_j + wire_j); while it sends, it
+finds the links as the averages of the others leave them. The larger pace is taken, and a phase takes L_j + 1 / x_j.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ def shared_paces(phases: Sequence[Phase], capacity: Floats) -> Floats:
     eager = _filled(number, link, flows, sent, rates, most)
     average = _filled(number, link, flows, sent, rates, 1 / seconds[sending])
     left = rates - np.bincount(link, weights=average[number] * sent, minlength=len(used))
-    spare = np.maximum(left, 0.0) / np.bincount(link, weights=flows, minlength=len(used))
-    patient = average + _least(number, spare[link] * flows / sent, len(sending))
+    patient = average + _least(number, np.maximum(left, 0.0)[link] / sent, len(sending))
     pace = np.minimum(most, np.maximum(eager, patient))
     total = seconds.copy()
     total[sending] = np.array([phase.latency_s for phase in busy]) + 1 / pace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from meshcast.errors import UsageError
@@ -142,7 +142,9 @@ def _bytes(text: str, flag: str) -> int:
     plain = re.fullmatch(r"\s*(\d{1,18})\s*", text)
     size = float(plain[1]) if plain else parse(re.sub(r"(?<=\d)(?=[A-Za-z])", " ", text.strip()), Dimension.BYTES)
     if size < 1 or size != int(size) or size > 2**60:
-        raise UsageError(f"{text!r} is not a whole number of bytes from 1 to 2^60", where=flag, fix=f"write {flag} 1MiB")
+        raise UsageError(
+            f"{text!r} is not a whole number of bytes from 1 to 2^60", where=flag, fix=f"write {flag} 1MiB"
+        )
     return int(size)
 
 

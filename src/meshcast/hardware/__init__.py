@@ -1,7 +1,14 @@
 """Devices, links and clusters, and a catalogue of them in which every number cites its source."""
 
-from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
-from meshcast.hardware.conditions import HEALTHY, Conditions, LinkCondition, parse_conditions
+from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, Wrap, single
+from meshcast.hardware.conditions import (
+    HEALTHY,
+    Conditions,
+    LinkCondition,
+    check_conditions,
+    degraded,
+    parse_conditions,
+)
 from meshcast.hardware.device import Core, Device, Energy, Fact, Kind, Source, TensorCores
 from meshcast.hardware.link import TEXTBOOK, LinkProtocol, LinkTechnology
 from meshcast.hardware.registry import (
@@ -34,14 +41,17 @@ __all__ = [
     "Source",
     "TensorCores",
     "Topology",
+    "Wrap",
     "catalogue",
+    "check_conditions",
     "cluster_names",
+    "degraded",
     "device_names",
     "link_names",
     "load_cluster",
     "load_device",
-    "parse_conditions",
     "load_link",
+    "parse_conditions",
     "resolve",
     "single",
 ]

@@ -12,7 +12,8 @@ from meshcast.hardware.device import Device, Fact, Source
 from meshcast.hardware.link import TEXTBOOK, LinkTechnology
 from meshcast.units import format_rate
 
-Topology = Literal["switch", "ring", "torus", "full"]
+Topology = Literal["switch", "ring", "torus", "full", "fat-tree", "dragonfly", "pcie"]
+Wrap = Literal["always", "full-axis", "multiples-of-4", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +21,27 @@ class NetworkLevel:
     """One level of a network: groups of `size` devices that reach each other over the same kind of link.
 
     Attributes:
-        topology: "switch" (any pair at full rate), "ring", "torus" (neighbours along each of `dims`), or "full" (one
-            link to every other device).
+        topology: "switch" (any pair at full rate), "ring", "torus" (neighbours along each of `dims`), "full" (one
+            link to every other device), "fat-tree" (leaf switches under spines), "dragonfly" (groups of routers) or
+            "pcie" (PCIe switches under the root complexes of a host).
         size: Devices in one domain of this level, counting those inside the levels below.
         links: Links a device has at this level. A share of a network card counts as one link.
         link_bandwidth: bytes/s of one link in one direction.
         latency_s: Time of the first byte over one hop.
         in_network_reduction: Whether the switches can add (NVLink SHARP, SHARP).
-        dims: Largest shape of the torus; empty for other topologies.
+        dims: Largest shape of a torus, or a dragonfly's devices per router, routers per group and groups; empty for
+            other topologies.
+        oversubscription: Rate that the devices under one leaf of a fat tree can send over what leaves it upwards.
+        radix: Ports of one switch of a fat tree; devices under one PCIe switch of a host.
+        rails: Leaf switches that the devices of one part of the level below are spread over in turn: 1 is a plain fat
+            tree, as many as a node has devices a rail-optimised one.
+        wrap: Which sides of a torus or ring are closed when a job uses a part of it.
+        twist: Whether the closing links of a torus's short sides are shifted along those twice as long.
+        global_links: Links from each router of a dragonfly to other groups.
+        sockets: Root complexes of one PCIe host.
+        socket_bandwidth: bytes/s from one root complex to the next, in one direction; 0 with one socket.
+        staging_bandwidth: bytes/s through a socket's memory in one direction, where devices of a PCIe host cannot
+            reach each other directly and everything is copied through it; 0 where they can.
         link: What software gets out of such links; the textbook's alpha and beta where nothing is known of it.
     """
 
@@ -41,11 +55,52 @@ class NetworkLevel:
     in_network_reduction: bool = False
     dims: tuple[int, ...] = ()
     link: LinkTechnology = TEXTBOOK
+    oversubscription: float = 1.0
+    radix: int = 0
+    rails: int = 1
+    wrap: Wrap = "always"
+    twist: bool = False
+    global_links: int = 0
+    sockets: int = 1
+    socket_bandwidth: float = 0.0
+    staging_bandwidth: float = 0.0
 
     @property
     def bandwidth(self) -> float:
         """bytes/s that one device can send at this level, over all its links, in one direction."""
         return self.links * self.link_bandwidth
+
+    @property
+    def switched(self) -> bool:
+        """Whether switches connect the devices, so that a device reaches any other with its whole rate."""
+        return self.topology in ("switch", "fat-tree", "dragonfly", "pcie")
+
+    @property
+    def devices_per_leaf(self) -> int:
+        """Devices on one switch next to them; all of a domain's where one switch connects them."""
+        if self.topology == "fat-tree":
+            return max(1, int(self.radix * self.oversubscription / (1 + self.oversubscription)))
+        if self.topology == "dragonfly":
+            return self.dims[0]
+        return self.radix if self.topology == "pcie" else self.size
+
+    @property
+    def taper(self) -> float:
+        """What the devices under one switch can send over what they can send out of it, all at once; 1 or more."""
+        if self.topology == "fat-tree":
+            return max(1.0, self.oversubscription)
+        if self.topology == "dragonfly":
+            return max(1.0, self.dims[0] * self.links / self.global_links)
+        return float(self.radix) if self.topology == "pcie" else 1.0
+
+    @property
+    def effective_bandwidth(self) -> float:
+        """bytes/s that one device can send when all send beyond their own switch at once.
+
+        It bounds exchanges between all pairs. A ring in the order of the devices leaves a switch once, not once for
+        each of its devices, and keeps `bandwidth`.
+        """
+        return self.bandwidth / self.taper
 
 
 @shown

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meshcast.errors import UsageError
+from meshcast.errors import UsageError, nearest
+from meshcast.hardware.cluster import Cluster, NetworkLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def parse_conditions(
     """
     speed: dict[int, float] = {}
     for text in slow:
-        name, share = _share(text, "--slow", "DEVICE=SHARE, e.g. 17=0.8, or 8-15=0.9", healthy_is_most=False)
+        name, share = _share(text, "--slow", "DEVICE=SHARE, e.g. 17=0.8, or 8-15=0.9")
         for device in _devices(name):
             if device in speed:
                 raise UsageError(f"device {device} is given twice", where="--slow", fix="give each device once")
@@ -69,16 +70,14 @@ def parse_conditions(
     taken: dict[str, float] = {}
     for text in background:
         level, share = _share(text, "--background", "LEVEL=SHARE, e.g. infiniband=0.3")
-        if share == 1.0:
-            raise UsageError(f"{text!r} leaves nothing of {level}", where="--background", fix="give a share below 1")
         if level in taken:
             raise UsageError(f"level {level} is given twice", where="--background", fix="give each level once")
         taken[level] = share
     return Conditions(speed=speed, links=tuple(_link(text) for text in links), background=taken)
 
 
-def _share(text: str, flag: str, form: str, *, healthy_is_most: bool = True) -> tuple[str, float]:
-    """NAME and SHARE of `NAME=SHARE`; a speed must be above 0 and may be above 1, other shares lie from 0 to 1."""
+def _share(text: str, flag: str, form: str) -> tuple[str, float]:
+    """NAME and SHARE of `NAME=SHARE`; `check_conditions` knows which shares there are."""
     name, equals, value = text.rpartition("=")
     try:
         share = float(value)
@@ -86,9 +85,6 @@ def _share(text: str, flag: str, form: str, *, healthy_is_most: bool = True) -> 
         share = math.nan
     if not equals or not name or not math.isfinite(share):
         raise UsageError(f"{text!r} is not {form.partition(',')[0]}", where=flag, fix=f"write {flag} {form}")
-    if not (0.0 <= share <= 1.0 if healthy_is_most else share > 0.0):
-        bounds = "from 0 to 1" if healthy_is_most else "above 0"
-        raise UsageError(f"a share of {share:g} is out of range: {bounds}", where=flag, fix=f"write {flag} {form}")
     return name, share
 
 
@@ -109,3 +105,66 @@ def _link(text: str) -> LinkCondition:
     if not level or not device.isdecimal() or (times and (not count.isdecimal() or int(count) < 1)):
         raise UsageError(f"{text!r} is not {form.partition(',')[0]}", where="--link", fix=f"write --link {form}")
     return LinkCondition(level=level, device=int(device), share=share, links=int(count) if times else None)
+
+
+def check_conditions(conditions: Conditions, cluster: Cluster, devices: int) -> None:
+    """Refuses conditions that name no part of `devices` devices of a cluster.
+
+    Raises:
+        UsageError: An unknown level, a device that is not there, or a share that is none.
+    """
+    levels = {level.name: level for level in cluster.levels}
+    for condition in conditions.links:
+        what = f"condition on the links of level {condition.level!r}"
+        if condition.level not in levels:
+            raise UsageError(f"{what}: no such level", where=cluster.name, fix=nearest(condition.level, levels))
+        if condition.device is not None:
+            _check_device(condition.device, devices, what)
+        _check_share(condition.share, what, 0.0, 1.0)
+        if condition.links is not None and not 0 < condition.links <= levels[condition.level].links:
+            raise UsageError(
+                f"{what}: {condition.links} links, but a device has {levels[condition.level].links} there",
+                fix="name fewer links, or none for all of them",
+            )
+    for name, share in conditions.background.items():
+        if name not in levels:
+            raise UsageError(
+                f"background traffic on level {name!r}: no such level", where=cluster.name, fix=nearest(name, levels)
+            )
+        _check_share(share, f"background traffic on level {name!r}", 0.0, 1.0, below=True)
+    for device, speed in conditions.speed.items():
+        _check_device(device, devices, "speed of a device")
+        if not 0 < speed < float("inf"):
+            raise UsageError(f"speed of device {device}: {speed} is not above 0", fix="1 is a healthy device's speed")
+
+
+def _check_device(device: int, devices: int, what: str) -> None:
+    if not 0 <= device < devices:
+        raise UsageError(f"{what}: no device {device} among {devices}", fix=f"devices are 0 to {devices - 1}")
+
+
+def _check_share(share: float, what: str, least: float, most: float, *, below: bool = False) -> None:
+    if not least <= share <= most or (below and share == most):
+        span = f"from {least:g} to {'below ' if below else ''}{most:g}"
+        raise UsageError(f"{what}: a share of {share:g} of the rate", fix=f"give a share {span}")
+
+
+def rate_left(condition: LinkCondition, links: int) -> float:
+    """What is left of the rate of a device with so many links, of which a condition may concern a few."""
+    concerned = links if condition.links is None else min(condition.links, links)
+    return 1.0 - concerned / links * (1.0 - condition.share)
+
+
+def degraded(level: NetworkLevel, ids: Collection[int], conditions: Conditions) -> float:
+    """The share of a level's rate that a collective among the devices `ids` is left with: its slowest member's.
+
+    All members of a collective move equal amounts, so the slowest link bounds them; background traffic takes its part
+    of every link. 0 says that a member's links have failed.
+    """
+    members = set(ids)
+    left: dict[int | None, float] = {}
+    for condition in conditions.links:
+        if condition.level == level.name and (condition.device is None or condition.device in members):
+            left[condition.device] = left.get(condition.device, 1.0) * rate_left(condition, level.links)
+    everyone = left.pop(None, 1.0)
+    return everyone * min(left.values(), default=1.0) * (1.0 - conditions.background.get(level.name, 0.0))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any, Protocol, cast, get_args
 
 from meshcast.errors import InputError
 from meshcast.hardware import document
-from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology
+from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
-from meshcast.hardware.link import TEXTBOOK, LinkTechnology
+from meshcast.hardware.levels import read_level
+from meshcast.hardware.link import LinkTechnology
 from meshcast.hardware.reader import Reader
 from meshcast.units import Dimension
 
@@ -154,7 +154,7 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device], load_link
     find_link = functools.partial(load_link, user=doc.path)
     levels: list[NetworkLevel] = []
     for index in range(file.length("levels")):
-        levels.append(_level(file, index, find_link, inside=levels[-1].size if levels else 1))
+        levels.append(read_level(file, index, find_link, inside=levels[-1].size if levels else 1))
     max_devices = file.count("max_devices")
     sizes = [level.size for level in levels]
     if not levels:
@@ -178,29 +178,6 @@ def cluster(doc: Document, load_device: Callable[[str, Path], Device], load_link
         facts=file.facts,
         sources=sources,
     )
-
-
-def _level(file: Reader, index: int, find_link: Callable[[str], LinkTechnology], *, inside: int) -> NetworkLevel:
-    """A level whose parts hold `inside` devices each."""
-    key = ("levels", index)
-    link = file.text(*key, "link", default="")
-    level = NetworkLevel(
-        name=file.text(*key, "name"),
-        technology=file.text(*key, "technology"),
-        topology=cast(Topology, file.choice(*key, "topology", among=get_args(Topology))),
-        size=file.count(*key, "size"),
-        links=file.count(*key, "links"),
-        link_bandwidth=file.quantity(*key, "link_bandwidth", of=Dimension.BANDWIDTH),
-        latency_s=file.quantity(*key, "latency", of=Dimension.TIME, may_be_zero=True),
-        in_network_reduction=file.flag(*key, "in_network_reduction"),
-        dims=file.shape(*key, "dims"),
-        link=find_link(link) if link else TEXTBOOK,
-    )
-    if (level.topology == "torus") != bool(level.dims):
-        file.reject((*key, "dims"), "dims is the shape of a torus: a torus needs it, other topologies have none")
-    elif level.dims and prod(level.dims) * inside != level.size:
-        file.reject((*key, "dims"), f"dims holds {prod(level.dims) * inside} devices, size says {level.size}")
-    return level
 
 
 def head(file: Reader, schema: str) -> None:

@@ -41,9 +41,9 @@ class Reader:
             return ""
         return value
 
-    def choice(self, *key: str | int, among: Iterable[str]) -> str:
-        """The string at `key`, which must be one of `among`."""
-        value, allowed = self.text(*key), tuple(among)
+    def choice(self, *key: str | int, among: Iterable[str], default: str | None = None) -> str:
+        """The string at `key`, which must be one of `among`; without a `default` it must be there."""
+        value, allowed = self.text(*key, default=default), tuple(among)
         if value and value not in allowed:
             self._problem(key, f"{_dotted(key)}: expected one of {', '.join(allowed)}, got {value!r}")
         return value
@@ -128,6 +128,19 @@ class Reader:
             return ()
         self._record(key, float(len(sides)), "axes", written)
         return tuple(map(int, sides))
+
+    def ratio(self, *key: str | int, default: float) -> float:
+        """The ratio at `key` ("3:1", or "1.5" for 1.5 to 1), or `default`."""
+        written = self._written(key)
+        if written is None:
+            return default
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(?::(\d+(?:\.\d+)?))?", written["value"])
+        over, under = (float(found[1]), float(found[2] or 1)) if found else (0.0, 0.0)
+        if not over or not under:
+            self._problem(key, f"{_dotted(key)}: expected a ratio like '3:1', got {written['value']!r}")
+            return default
+        self._record(key, over / under, "ratio", written)
+        return over / under
 
     def version(self, *key: str | int, example: str) -> str:
         """The version at `key` ("9.0a"), which must be there."""

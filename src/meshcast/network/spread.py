@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.mesh import Group
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,16 @@ def spread_over_levels(group: Group, cluster: Cluster) -> tuple[LevelSpread, ...
     once and the slowest counts, so each level has the worst of them. The outermost level is taken to hold all devices.
     """
     inner = tuple(level.size for level in cluster.levels[:-1])
-    found = _spread(group, inner) if cluster.levels else ()
+    return _at_levels(_spread(group, inner) if cluster.levels else (), cluster)
+
+
+def spread_of_devices(groups: Ints, cluster: Cluster) -> tuple[LevelSpread, ...]:
+    """The same for groups whose devices are listed, a row for each group, as a placement puts them."""
+    inner = tuple(level.size for level in cluster.levels[:-1])
+    return _at_levels(_worst(groups, inner) if cluster.levels else (), cluster)
+
+
+def _at_levels(found: Iterable[tuple[int, int, int]], cluster: Cluster) -> tuple[LevelSpread, ...]:
     return tuple(
         LevelSpread(level=level, parts=parts, below=below, within=within)
         for level, (parts, below, within) in zip(cluster.levels, found, strict=True)
@@ -56,7 +69,11 @@ def _spread(group: Group, inner: tuple[int, ...]) -> tuple[tuple[int, int, int],
     """
     starts = group.starts()
     _, kinds = np.unique(starts % math.lcm(*inner), return_index=True)
-    ids = starts[kinds, None] + group.offsets()
+    return _worst(starts[kinds, None] + group.offsets(), inner)
+
+
+def _worst(ids: Ints, inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """(parts, below, within) over all groups, a row of devices each."""
     rows = np.repeat(np.arange(len(ids)), ids.shape[1])
     ids = ids.reshape(-1)
     part = np.arange(ids.size)  # a member of each part: at first every member is one

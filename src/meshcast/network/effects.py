@@ -1,0 +1,69 @@
+"""Settings that change nothing: found by changing them and asking again, never guessed.
+
+A condition, an oversubscription or a level that no collective reaches would otherwise be believed to have been counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from meshcast.hardware import Cluster, Conditions, NetworkLevel
+
+# Settings of a level that a file may have beyond what every level has, with the value that they have when not set.
+_OPTIONAL: dict[str, Any] = {
+    "in_network_reduction": False,
+    "oversubscription": 1.0,
+    "rails": 1,
+    "wrap": "always",
+    "twist": False,
+    "staging_bandwidth": 0.0,
+}
+
+
+def settings_without_effect(
+    cluster: Cluster, conditions: Conditions, answer: Callable[[Cluster, Conditions], object]
+) -> tuple[str, ...]:
+    """A sentence for each setting of the cluster and condition that `answer` does not depend on.
+
+    `answer` is worked out again with each setting taken back to what it is when it is not set, and with the latency and
+    rate of each level changed together; settings whose answers are equal have no effect. It should be a value that
+    compares equal when nothing changed, such as the seconds of every collective.
+    """
+    now = answer(cluster, conditions)
+    return tuple(
+        sentence for sentence, changed, others in _changes(cluster, conditions) if answer(changed, others) == now
+    )
+
+
+def _changes(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cluster, Conditions]]:
+    for index, level in enumerate(cluster.levels):
+        slower = replace(level, link_bandwidth=level.link_bandwidth / 2, latency_s=2 * level.latency_s + 1e-6)
+        yield f"level {level.name!r} of {cluster.name} is not used", _with(cluster, index, slower), conditions
+        for name, unset in _OPTIONAL.items():
+            value = getattr(level, name)
+            if value != unset:
+                said = f"{name} = {_said(value)} of level {level.name!r} has no effect"
+                yield said, _with(cluster, index, replace(level, **{name: unset})), conditions
+    for number, link in enumerate(conditions.links):
+        whose = "all devices" if link.device is None else f"device {link.device}"
+        rest = (*conditions.links[:number], *conditions.links[number + 1 :])
+        said = f"links of {whose} at level {link.level!r} at {link.share:g} of their rate have no effect"
+        yield said, cluster, replace(conditions, links=rest)
+    for name, share in conditions.background.items():
+        left = {other: value for other, value in conditions.background.items() if other != name}
+        said = f"background traffic of {share:g} on level {name!r} has no effect"
+        yield said, cluster, replace(conditions, background=left)
+    for device, speed in conditions.speed.items():
+        rest_of_speed = {other: value for other, value in conditions.speed.items() if other != device}
+        said = f"speed {speed:g} of device {device} has no effect"
+        yield said, cluster, replace(conditions, speed=rest_of_speed)
+
+
+def _with(cluster: Cluster, index: int, level: NetworkLevel) -> Cluster:
+    return replace(cluster, levels=(*cluster.levels[:index], level, *cluster.levels[index + 1 :]))
+
+
+def _said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,153 @@
+"""The flows of a stage: which devices send to which, and what part of a device's bytes each flow carries.
+
+A pattern is a share of the stage's bytes and time, and flows between devices: (from, to, part of what one device sends).
+Rings, trees, halving and doubling after Thakur, Rabenseifner and Gropp (2005); two binary trees whose leaves and inner
+nodes are exchanged after Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+scan" (2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshcast.network.fabric.links import Floats, Ints
+from meshcast.network.flow.traffic import Groups
+from meshcast.network.plan import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pattern:
+    """Flows that run at the same time. `share` is their part of the stage; `part` of a device's bytes goes to each."""
+
+    share: float
+    source: Ints
+    target: Ints
+    part: Floats
+
+
+def ring(sets: Groups, stage: Stage) -> Iterator[Pattern]:
+    """Each to the next; of a broadcast or reduction along the line, without the way back to its start."""
+    yield _line(sets, stage, 1.0)
+
+
+def bidirectional_ring(sets: Groups, stage: Stage) -> Iterator[Pattern]:
+    """Half of the bytes either way around."""
+    forward, backward = _line(sets, stage, 0.5), _line(sets[:, ::-1], stage, 0.5)
+    yield Pattern(
+        share=1.0,
+        source=np.concatenate([forward.source, backward.source]),
+        target=np.concatenate([forward.target, backward.target]),
+        part=np.concatenate([forward.part, backward.part]),
+    )
+
+
+def _line(sets: Groups, stage: Stage, part: float) -> Pattern:
+    source, target = sets, np.roll(sets, -1, axis=1)
+    if stage.primitive in ("broadcast", "reduce"):
+        source, target = source[:, :-1], target[:, :-1]
+        if stage.primitive == "reduce":
+            source, target = target, source
+    return Pattern(share=1.0, source=source.ravel(), target=target.ravel(), part=np.full(source.size, part))
+
+
+def from_one(sets: Groups, stage: Stage) -> Iterator[Pattern]:
+    """From the first member to all others in equal parts, or of a reduction from all others to it."""
+    root, others = np.repeat(sets[:, 0], sets.shape[1] - 1), sets[:, 1:].ravel()
+    source, target = (others, root) if stage.primitive == "reduce" else (root, others)
+    yield Pattern(share=1.0, source=source, target=target, part=np.full(len(root), 1 / (sets.shape[1] - 1)))
+
+
+def halving_doubling(sets: Groups, stage: Stage) -> Iterator[Pattern]:
+    """Partners at distances 1, 2, 4, ...: half of the data with the nearest, a quarter with the next, and so on.
+
+    Members beyond the largest power of two first hand their data to a partner, and get the result at the end; with them
+    the bytes are shared out over one more exchange.
+    """
+    size = sets.shape[1]
+    rounds = size.bit_length() - 1
+    power = 1 << rounds
+    weights = [2.0**-distance for distance in range(1, rounds + 1)]
+    rest = sets[:, power:]
+    if rest.size:
+        weights.append(1.0)
+    total = sum(weights)
+    place = np.arange(power)
+    for exponent, weight in zip(range(rounds), weights, strict=False):
+        partner = sets[:, place ^ (1 << exponent)]
+        yield _exchange(sets[:, :power], partner, weight / total)
+    if rest.size:
+        partner = sets[:, : rest.shape[1]]
+        yield _exchange(
+            np.concatenate([rest, partner], axis=1), np.concatenate([partner, rest], axis=1), weights[-1] / total
+        )
+
+
+def _exchange(source: Groups, target: Groups, share: float) -> Pattern:
+    return Pattern(share=share, source=source.ravel(), target=target.ravel(), part=np.ones(source.size))
+
+
+def double_binary_tree(sets: Groups, stage: Stage) -> Iterator[Pattern]:
+    """Half of the bytes up and down each of two trees; parts are such that the busiest port has all of them."""
+    size = sets.shape[1]
+    child, parent = _tree_edges(size)
+    exchanged = np.roll(np.arange(size), -1) if size % 2 else np.arange(size)[::-1]
+    children = np.concatenate([child, exchanged[child]])
+    parents = np.concatenate([parent, exchanged[parent]])
+    if stage.primitive == "broadcast":
+        source, target = parents, children
+    elif stage.primitive == "reduce":
+        source, target = children, parents
+    else:
+        source, target = np.concatenate([children, parents]), np.concatenate([parents, children])
+    busiest = max(np.bincount(source).max(), np.bincount(target).max())
+    flows = len(source) * len(sets)
+    yield Pattern(
+        share=1.0, source=sets[:, source].ravel(), target=sets[:, target].ravel(), part=np.full(flows, 1 / busiest)
+    )
+
+
+def _tree_edges(size: int) -> tuple[Ints, Ints]:
+    """(child, parent) of a binary tree in which odd numbers are leaves: a number's lowest set bit is its height."""
+    child = np.arange(1, size)
+    bit = child & -child
+    parent = (child ^ bit) | (bit << 1)
+    return child, np.where(parent < size, parent, child ^ bit)
+
+
+def along_dimensions(sets: Groups, coordinates: Callable[[Ints], Ints]) -> Iterator[Pattern]:
+    """Rings along each side that members differ in, both ways around: each neighbour gets an equal part."""
+    members = sets.ravel()
+    where = coordinates(members)
+    row = np.repeat(np.arange(len(sets)), sets.shape[1])
+    sources: list[Ints] = []
+    targets: list[Ints] = []
+    sides = 0
+    for side in range(len(where)):
+        others = [where[other] for other in range(len(where)) if other != side]
+        order = np.lexsort((where[side], *others, row))
+        keys = np.stack([row, *others])[:, order]
+        new = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))
+        starts = np.flatnonzero(new)
+        lengths = np.diff(np.append(starts, len(order)))
+        if lengths.max() == 1:
+            continue
+        sides += 1
+        start, length = np.repeat(starts, lengths), np.repeat(lengths, lengths)
+        index = np.arange(len(order))
+        here, following = members[order], members[order[start + (index - start + 1) % length]]
+        real = length > 1
+        sources += [here[real], following[real]]
+        targets += [following[real], here[real]]
+    source, target = np.concatenate(sources), np.concatenate(targets)
+    yield Pattern(share=1.0, source=source, target=target, part=np.full(len(source), 1 / (2 * sides)))
+
+
+PATTERNS: dict[str, Callable[[Groups, Stage], Iterator[Pattern]]] = {
+    "ring": ring,
+    "bidirectional-ring": bidirectional_ring,
+    "halving-doubling": halving_doubling,
+    "double-binary-tree": double_binary_tree,
+}

@@ -25,7 +25,7 @@ RANKS = {
             ("estimate", "network"),
             ("simulate",),
             ("results",),
-            ("levers", "options", "feasibility"),
+            ("levers", "options", "feasibility", "collectives"),
             ("run",),
             ("pipeline",),
             ("validate", "calibrate", "comparison"),

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from meshcast.errors import UsageError
 from meshcast.hardware import HEALTHY, Cluster, Conditions, resolve
 from meshcast.mesh import Group, Mesh
 from meshcast.network.benchmark import bus_factor, collective_of, kind_named
+from meshcast.network.effects import settings_without_effect
+from meshcast.network.flow import LevelUse
+from meshcast.network.models import AlphaBeta, Flow, Setting, network_model
+from meshcast.network.placement import Placement, optimise_placement, read_placement
 from meshcast.network.plan import CollectivePlan
-from meshcast.units import Dimension, format_bytes, parse
+from meshcast.units import Dimension, format_bytes, format_time, parse
 from meshcast.workload.graph import Collective
-
-SWEEP_LIMIT = 64  # sizes of one sweep: doubling a byte so often is beyond any memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +37,6 @@ class CollectiveQuestion:
     placement: str | None = None
     conditions: Conditions = HEALTHY
     beside: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelUse:
-    """How busy the links of a level were while the collective ran, as a share of their capacity."""
-
-    level: str
-    mean: float
-    peak: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +112,7 @@ class CollectiveAnswer:
                 }
                 for stage in plan.stages
             ],
-            "links": [{"level": use.level, "mean": use.mean, "peak": use.peak} for use in self.links],
+            "links": [{"level": use.level, "sent_bytes": use.sent, "mean": use.mean, "most": use.most} for use in self.links],
             "beside": [other.to_json() for other in self.beside],
             "notes": list(self.notes),
         }  # fmt: skip
@@ -159,6 +153,67 @@ def answer(question: CollectiveQuestion) -> list[CollectiveAnswer]:
     group = _group(mesh, question.axes, "--axes")
     beside = [_other(text, mesh) for text in question.beside]
     return [_answer(question, collective_of(kind, size, group), size, cluster, mesh, beside) for size in question.sizes]
+
+
+def _answer(
+    question: CollectiveQuestion,
+    collective: Collective,
+    size: int,
+    cluster: Cluster,
+    mesh: Mesh,
+    beside: Sequence[tuple[Collective, int]],
+) -> CollectiveAnswer:
+    setting = Setting(
+        cluster=cluster,
+        devices=mesh.size,
+        conditions=question.conditions,
+        algorithm=question.algorithm,
+        protocol=question.protocol,
+    )
+    placement, notes = _placement(question.placement, [collective, *(other for other, _ in beside)], setting)
+    setting = replace(setting, placement=placement)
+    model = network_model(question.network, setting)
+    asked = CollectiveAnswer(
+        collective=collective, size=size, cluster=cluster.name, devices=mesh.size, network=question.network,
+        plan=model.plan(collective), seconds=model.seconds(collective),
+    )  # fmt: skip
+    # Others are carried out as their library would: what was asked for by name is the first one's.
+    free = network_model(question.network, replace(setting, algorithm=None, protocol=None))
+    others = tuple(
+        replace(asked, collective=other, size=bytes_, plan=free.plan(other), seconds=free.seconds(other))
+        for other, bytes_ in beside
+    )
+    if isinstance(model, Flow):
+        result = model.together([(one.collective, one.plan) for one in (asked, *others)])
+        times = [job.seconds for job in result.jobs]
+        others = tuple(replace(other, seconds=took) for other, took in zip(others, times[1:], strict=True))
+        asked = replace(asked, seconds=times[0], links=result.levels)
+    elif others:
+        notes += (f"--beside has no effect with --network {question.network}: only flow lets collectives share links",)
+    return replace(asked, beside=others, notes=notes + _without_effect(question, setting, collective))
+
+
+def _placement(
+    asked: str | None, collectives: Sequence[Collective], setting: Setting
+) -> tuple[Placement | None, tuple[str, ...]]:
+    if asked is None:
+        return None, ()
+    if asked != "optimise":
+        return read_placement(Path(asked), setting.devices, setting.cluster.max_devices), ()
+    closed = AlphaBeta(setting=setting)
+    choice = optimise_placement(collectives, setting.devices, setting.cluster, closed.seconds)
+    if choice.placement.dense:
+        return None, (f"no placement of the {choice.tried} tried is faster than ranks in their own order",)
+    faster = f"{format_time(choice.seconds)} instead of {format_time(choice.dense_s)}"
+    return choice.placement, (f"the best of {choice.tried} placements takes {faster} (closed form)",)
+
+
+def _without_effect(question: CollectiveQuestion, setting: Setting, collective: Collective) -> tuple[str, ...]:
+    def seconds(cluster: Cluster, conditions: Conditions) -> float:
+        changed = replace(setting, cluster=cluster, conditions=conditions)
+        return network_model(question.network, changed).seconds(collective)
+
+    return settings_without_effect(setting.cluster, setting.conditions, seconds)
 
 
 def _hardware(question: CollectiveQuestion) -> tuple[Cluster, Mesh]:

@@ -108,19 +108,18 @@ def _print_one(answer: CollectiveAnswer) -> None:
     console.print(rows)
     if answer.plan.stages:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for heading in ("stage", "level", "algorithm"):
-            table.add_column(heading)
-        for heading in ("parts", "steps", "a step", "bytes a step", "rate", "time"):
-            table.add_column(heading, justify="right")
+        table.add_column("stage")
+        for heading in ("parts", "steps", "a step", "sends", "at", "time"):
+            table.add_column(heading, justify="right", no_wrap=True)
         for stage in answer.plan.stages:
             table.add_row(
-                stage.primitive, stage.level.name, stage.algorithm, f"{stage.parts:,}", f"{stage.steps:,}",
+                f"{stage.level.name} {stage.algorithm}", f"{stage.parts:,}", f"{stage.steps:,}",
                 format_time(stage.alpha_s), format_bytes(stage.step_bytes), format_rate(stage.rate),
                 format_time(stage.latency_s + stage.bandwidth_s),
             )  # fmt: skip
         console.print(table)
     for use in answer.links:
-        console.print(f"{use.level}: links in use {use.mean:.0%} of the time's capacity, the busiest {use.peak:.0%}")
+        console.print(f"{use.level}: {use.mean:.0%} of what its links could carry, the busiest {use.most:.0%}")
     for note in answer.notes:
         console.print(f"note: {note}")
 

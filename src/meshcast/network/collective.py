@@ -27,9 +27,16 @@ def collective_time(collective: Collective, cluster: Cluster) -> CollectivePlan:
 
 
 def plan_collective(
-    collective: Collective, cluster: Cluster, *, algorithm: str | None = None, protocol: str | None = None
+    collective: Collective,
+    cluster: Cluster,
+    *,
+    algorithm: str | None = None,
+    protocol: str | None = None,
+    spread: tuple[LevelSpread, ...] | None = None,
 ) -> CollectivePlan:
     """How a collective is carried out; `algorithm` and `protocol` by name overrule the library.
+
+    `spread` is how its groups lie in the cluster where their devices are not those of the same numbers.
 
     Raises:
         UnsupportedError: No algorithm is known for this kind of collective.
@@ -37,7 +44,7 @@ def plan_collective(
     """
     if collective.kind not in PRIMITIVES:
         raise UnsupportedError(f"no algorithm is known for the collective {collective.kind}")
-    spread = spread_over_levels(collective.group, cluster)
+    spread = spread_over_levels(collective.group, cluster) if spread is None else spread
     if not spread:
         return CollectivePlan(kind=collective.kind, algorithm="none", why="a group of one has nothing to send")
     if protocol is not None and protocol.lower() not in map(str.lower, protocol_names(spread)):

@@ -1,0 +1,190 @@
+"""The network models that can be asked for by name, behind one seam.
+
+All are asked about collectives whose groups all run at once, on one cluster in one state, with ranks placed in one way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel, check_conditions, degraded
+from meshcast.network.collective import plan_collective
+from meshcast.network.fabric import fabric_of
+from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic
+from meshcast.network.placement import Placement
+from meshcast.network.plan import CollectivePlan
+from meshcast.network.spread import Ints, spread_of_devices
+from meshcast.workload.graph import Collective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where collectives run, and what is settled about how; `algorithm` and `protocol` overrule the library's choice."""
+
+    cluster: Cluster
+    devices: int
+    conditions: Conditions = HEALTHY
+    placement: Placement | None = None
+    algorithm: str | None = None
+    protocol: str | None = None
+
+    def groups(self, collective: Collective) -> Ints:
+        """The devices of all groups of a collective, a row for each."""
+        if self.placement is not None:
+            return self.placement.groups(collective.group)
+        ids: Ints = collective.group.starts()[:, None] + collective.group.offsets()
+        return ids
+
+
+class NetworkModel(Protocol):
+    """Answers for collectives."""
+
+    @property
+    def name(self) -> str:
+        """What it is asked for by."""
+
+    def plan(self, collective: Collective) -> CollectivePlan:
+        """How a collective is carried out."""
+
+    def seconds(self, collective: Collective) -> float:
+        """Seconds of a collective that runs alone, on links in the state that they are in."""
+
+    def shares(self, active: Sequence[Collective]) -> Sequence[float]:
+        """The speed of each of several collectives under way at once, as a share of its speed alone; at most 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlphaBeta:
+    """The closed form: plans added up. Under way at once, collectives share the levels in proportion.
+
+    A level whose links are not all healthy runs at the rate of the slowest device's: all members of a collective move
+    equal amounts.
+    """
+
+    setting: Setting
+    name: str = "alpha-beta"
+    _plans: dict[Collective, CollectivePlan] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_conditions(self.setting.conditions, self.setting.cluster, self.setting.devices)
+
+    def plan(self, collective: Collective) -> CollectivePlan:
+        """The library's plan on the links as they are."""
+        if collective not in self._plans:
+            self._plans[collective] = self._planned(collective)
+        return self._plans[collective]
+
+    def seconds(self, collective: Collective) -> float:
+        """The plan's own time."""
+        return self.plan(collective).seconds
+
+    def shares(self, active: Sequence[Collective]) -> Sequence[float]:
+        """A level that several need at once is shared in proportion to what each would use of it alone."""
+        if len(active) < 2:
+            return (1.0,) * len(active)
+        uses = [_uses(self.plan(collective)) for collective in active]
+        wanted = {level: sum(use.get(level, 0.0) for use in uses) for use in uses for level in use}
+        return tuple(min((1 / max(1.0, wanted[level]) for level in use), default=1.0) for use in uses)
+
+    def _planned(self, collective: Collective) -> CollectivePlan:
+        setting = self.setting
+        cluster = setting.cluster
+        spread = None
+        if setting.placement is not None or not setting.conditions.healthy:
+            groups = setting.groups(collective)
+            cluster = replace(cluster, levels=tuple(_as_it_is(level, groups, setting) for level in cluster.levels))
+            spread = spread_of_devices(groups, cluster)
+        return plan_collective(
+            collective, cluster, algorithm=setting.algorithm, protocol=setting.protocol, spread=spread
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The library's plans as flows on the fabric's graph, which share every link max-min fairly."""
+
+    setting: Setting
+    name: str = "flow"
+    _fabrics: list[SharedFabric] = field(default_factory=list, repr=False)  # at most one, built when it is first needed
+
+    def __post_init__(self) -> None:
+        check_conditions(self.setting.conditions, self.setting.cluster, self.setting.devices)
+
+    @property
+    def fabric(self) -> SharedFabric:
+        """The graph, with what was asked of it."""
+        if not self._fabrics:
+            setting = self.setting
+            self._fabrics.append(SharedFabric(fabric_of(setting.cluster, setting.devices, setting.conditions)))
+        return self._fabrics[0]
+
+    def plan(self, collective: Collective) -> CollectivePlan:
+        """The library's plan: it does not know in which state the links are."""
+        return AlphaBeta(setting=replace(self.setting, conditions=HEALTHY)).plan(collective)
+
+    def traffic(self, collective: Collective) -> Traffic:
+        """What a collective asks of the fabric."""
+        return Traffic(plan=self.plan(collective), groups=self.setting.groups(collective))
+
+    def seconds(self, collective: Collective) -> float:
+        """The collective's flows with the fabric to themselves."""
+        return self.fabric.alone(self.traffic(collective))
+
+    def shares(self, active: Sequence[Collective]) -> Sequence[float]:
+        """What max-min fair sharing leaves each."""
+        if len(active) < 2:
+            return (1.0,) * len(active)
+        traffic = [self.traffic(collective) for collective in active]
+        rates = self.fabric.rates(traffic)
+        return tuple(
+            min(1.0, rate * self.fabric.alone(one)) if math.isfinite(rate) else 1.0
+            for one, rate in zip(traffic, rates, strict=True)
+        )
+
+    def together(self, planned: Sequence[tuple[Collective, CollectivePlan]]) -> FlowResult:
+        """Collectives with their plans, all started at once; jobs are named by their position."""
+        jobs = [
+            Job(name=str(index), traffic=Traffic(plan=plan, groups=self.setting.groups(collective)))
+            for index, (collective, plan) in enumerate(planned)
+        ]
+        return self.fabric.simulate(jobs)
+
+
+MODELS: dict[str, Callable[..., NetworkModel]] = {"alpha-beta": AlphaBeta, "flow": Flow}
+
+
+def network_model(name: str, setting: Setting) -> NetworkModel:
+    """The model of that name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if name not in MODELS:
+        raise UsageError(f"no network model {name!r}", where="--network", fix="one of " + ", ".join(MODELS))
+    return MODELS[name](setting=setting)
+
+
+def _as_it_is(level: NetworkLevel, groups: Ints, setting: Setting) -> NetworkLevel:
+    """A level at the rate that the state of its links leaves a collective."""
+    share = degraded(level, np.unique(groups).tolist(), setting.conditions)
+    if share == 0:
+        raise UnsupportedError(
+            f"links of level {level.name} have failed, and the closed form knows no way around them",
+            where="--network alpha-beta", fix="use --network flow",
+        )  # fmt: skip
+    return replace(level, link_bandwidth=level.link_bandwidth * share)
+
+
+def _uses(plan: CollectivePlan) -> dict[str, float]:
+    """The share of each level's rate that a plan uses on average while it runs alone."""
+    used: defaultdict[str, float] = defaultdict(float)
+    for stage in plan.stages:
+        used[stage.level.name] += stage.steps * stage.step_bytes / (stage.level.bandwidth * plan.seconds)
+    return {level: min(1.0, share) for level, share in used.items()}

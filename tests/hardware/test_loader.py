@@ -41,8 +41,8 @@ def test_device_resolves_to_its_cluster_and_cluster_to_itself() -> None:
     assert hardware.resolve("dgx-h200").device.name == "h200"
 
 
-def test_device_without_cluster_stands_alone() -> None:
-    alone = hardware.resolve("tpu-v7-core")
+def test_device_without_cluster_stands_alone(tmp_path: Path) -> None:
+    alone = hardware.resolve(write(tmp_path, WHAT_IF.replace("[", 'default_cluster = ""\n\n[', 1)))
     assert (alone.levels, alone.max_devices) == ((), 1)
     assert alone.for_devices(1).levels == ()
 

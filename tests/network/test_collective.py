@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshcast.errors import UnsupportedError
-from meshcast.hardware import Cluster, load_cluster
+from meshcast.hardware import TEXTBOOK, Cluster, load_cluster
 from meshcast.mesh import Group
-from meshcast.network import collective_time, spread_over_levels
-from meshcast.network.collective import POST_S, CollectiveTime, _mean_hops
+from meshcast.network import CollectivePlan, collective_time, plan_collective, spread_over_levels
+from meshcast.network.ports import mean_hops
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
 
@@ -33,15 +33,19 @@ def test_all_gather_of_four_inside_a_node() -> None:
     """3/4 of the buffer through a port of 100 GB/s, then one step and three messages to post."""
     answer = collective_time(collective("all_gather", (4, 1)), TWO_LEVELS)
     assert answer.bandwidth_s == pytest.approx(0.75 * S / 100e9)
-    assert answer.latency_s == pytest.approx(1e-6 + 3 * POST_S)
+    assert answer.latency_s == pytest.approx(1e-6 + 3 * TEXTBOOK.post_s)
     assert (answer.algorithm, answer.level) == ("direct", "node")
 
 
 def test_a_ring_has_its_steps() -> None:
     ring = cluster(replace(NODE, topology="ring", links=2))
-    answer = collective_time(collective("all_gather", (4, 1)), ring)
+    answer = plan_collective(collective("all_gather", (4, 1)), ring, algorithm="hierarchical")
     assert answer.latency_s == pytest.approx(3e-6)
     assert answer.bandwidth_s == pytest.approx(0.75 * S / 200e9)
+    both_ways = collective_time(collective("all_gather", (4, 1)), ring)
+    assert both_ways.algorithm == "bidirectional-ring"
+    assert both_ways.latency_s == pytest.approx(2e-6)
+    assert both_ways.bandwidth_s == pytest.approx(answer.bandwidth_s)
 
 
 def test_all_reduce_is_two_all_gathers() -> None:
@@ -155,7 +159,7 @@ def test_levels_join_the_whole_group(dim: tuple[int, int]) -> None:
         assert all(at.below * at.parts == at.within for at in levels)
 
 
-def placed(kind: str, size: int, devices: int) -> CollectiveTime:
+def placed(kind: str, size: int, devices: int) -> CollectivePlan:
     group = Group(dims=((size, 1),), devices=devices)
     return collective_time(Collective(kind=kind, group=group, input_bytes=int(S), output_bytes=int(S)), TWO_LEVELS)
 
@@ -231,14 +235,15 @@ def test_a_torus_exchanges_no_faster_than_its_bisection(shape: tuple[int, ...]) 
 
 @pytest.mark.parametrize(("name", "devices", "milliseconds"), [("tpu-v4-pod", 4096, 40), ("tpu-v5e-pod", 256, 40)])
 def test_an_exchange_over_a_whole_pod(name: str, devices: int, milliseconds: float) -> None:
-    """Sides of 16, 50 GB/s a link: 1 GB * 16 / 8 / 50 GB/s."""
-    answer = collective_time(collective("all_to_all", (devices, 1)), load_cluster(name).for_devices(devices))
-    assert answer.bandwidth_s * 1e3 == pytest.approx(milliseconds)
+    """Sides of 16, 50 GB/s a link: 1 GB * 16 / 8 / 50 GB/s, of which links reach their share."""
+    machine = load_cluster(name).for_devices(devices)
+    answer = collective_time(collective("all_to_all", (devices, 1)), machine)
+    assert answer.bandwidth_s * 1e3 * machine.levels[0].link.share == pytest.approx(milliseconds)
 
 
 @given(st.integers(1, 40))
 def test_mean_hops_are_those_of_a_ring(side: int) -> None:
-    assert _mean_hops(float(side)) == pytest.approx(sum(min(i, side - i) for i in range(side)) / side)
+    assert mean_hops(float(side)) == pytest.approx(sum(min(i, side - i) for i in range(side)) / side)
 
 
 def test_several_rings_side_by_side() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshcast.errors import UnsupportedError
 from meshcast.network import CollectivePlan, plan_collective
 from meshcast.validate.collectives.rows import CollectiveRow, bus_factor
 from meshcast.validate.collectives.systems import System, system_of
@@ -97,8 +98,10 @@ def _group(result: CollectiveResult) -> str:
 
 def predicted_plan(measured: CollectiveRow, kind: str, system: System) -> CollectivePlan:
     """The plan for what was measured, on the system it was measured on."""
-    whole = int(measured.size or 0)
-    part = max(1, whole // system.devices)
+    if measured.size is None:
+        raise UnsupportedError("a collective without a size", where=measured.id)
+    whole = int(measured.size)
+    part = whole // system.devices
     collective = Collective(
         kind=kind,
         group=system.group,

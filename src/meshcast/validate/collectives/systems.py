@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from meshcast.errors import UnsupportedError
@@ -23,18 +24,19 @@ _NAMED = (
     (r"b300", "dgx-b300", "B300"),
     (r"\bp6-b200", "aws-p6-b200", "B200"),
     (r"b200", "dgx-b200", "B200"),
-    (r"\bp5en?\.|\bp5en\b|\bp5e\b", "aws-p5en", "H200"),
-    (r"h200", "dgx-h200", "H200"),
+    (r"\bp5en?\b(?<!p5)", "aws-p5en", "H200"),
+    (r"(?<!g)h200|\ba3[- ]ultra", "dgx-h200", "H200"),
     (r"h100.*pcie|pcie.*h100", "h100-pcie-server", "H100 PCIe"),
     (r"\bp5\b", "aws-p5", "H100"),
-    (r"h100", "dgx-h100", "H100"),
+    (r"(?<!g)h[18]00|\ba3[- ](?:high|mega)", "dgx-h100", "H100"),
     (r"\bp4de", "aws-p4de", "A100"),
     (r"\bp4dn?\b", "aws-p4d", "A100"),
     (r"a100.*pcie|pcie.*a100", "a100-pcie-server", "A100 PCIe"),
     (r"a100.*40 ?gb", "dgx-a100-40gb", "A100"),
-    (r"a100", "dgx-a100", "A100"),
+    (r"\ba[18]00", "dgx-a100", "A100"),
     (r"l40s", "l40s-server", "L40S"),
-    (r"v100|dgx-1\b", "dgx-v100", "V100"),
+    (r"\brtx|\bl40?\b|\ba(?:10g?|40)\b|\bt4\b", "l40s-server", "PCIe card"),
+    (r"v100|dgx-1\b|\bp3(?:dn)?\b", "dgx-v100", "V100"),
     (r"mi300x?", "mi300x-node", "MI300X"),
     (r"mi250x?", "mi250x-node", "MI250X"),
     (r"tpu ?-?v?7x?|ironwood", "tpu-v7-core-pod", "TPU v7"),
@@ -50,13 +52,17 @@ _NAMED = (
 # Networks by their words, and the technology of their links.
 _NETWORKS = ((r"\befa\b", None), (r"\broce\b|ethernet", "roce"), (r"infiniband|\bib\b|[nhx]dr\b", "infiniband"))
 _EFA = {"A100": "efa-1", "V100": "efa-1"}  # cards of their time; later ones have the second generation
-_CARDS = re.compile(r"(?:(\d+) ?x ?)?(\d+) ?gb(?:it|ps)?(?:/s)?\b(?! ?hbm)", re.IGNORECASE)
+_CARDS = re.compile(r"(?:\b(\d+) ?x ?|\b)(\d+) ?G(?:b|bit|bps)?(?:/s)?\b")  # GB are bytes of memory
+_CARD = 800  # Gbit/s of the fastest card there is: more than that is said of a whole host
+_REDUCED = {"h800": 8, "a800": 8}  # NVLinks that export variants have left
 _OFF = re.compile(r"nvls (?:is )?(?:off|disabled)|nvls(?:_enable)? ?= ?0|(?:no|without) (?:nvls|sharp)", re.IGNORECASE)
 _ON = re.compile(r"\bsharp\b|\bnvls\b", re.IGNORECASE)
 _FABRIC_ADDS = re.compile(r"(?:\+|with) ?(?:ib )?sharp", re.IGNORECASE)
 _SHAPE = re.compile(r"\b(\d+x\d+(?:x\d+)?)\b")
 # Where a source says "several nodes" and not how many: enough of them that another one changes nothing.
 SEVERAL = 16
+_HOST = 16  # devices in a host at most
+_PCIE_3 = 16e9  # bytes/s of 16 lanes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +97,11 @@ def system_of(row: CollectiveRow) -> System:
     cluster, label = load_cluster(found[0]), found[1]
     if cluster.device.kind == "tpu":
         return _slice(row, cluster, label)
-    cluster = replace(cluster, levels=tuple(_changed(cluster, row, label)))
-    devices, cluster = _counted(cluster, row)
-    algorithm = "in-network" if _FABRIC_ADDS.search(row.hardware) and len(cluster.levels) > 1 else None
+    devices, size = _counted(cluster, row)
+    levels = tuple(_changed(cluster, row, label, size))
+    algorithm = "in-network" if _FABRIC_ADDS.search(row.hardware) and devices > size else None
     return System(
-        cluster=cluster,
+        cluster=replace(cluster, levels=levels).for_devices(devices),
         devices=devices,
         group=Group(dims=((devices, 1),)),
         hardware_class=label,
@@ -103,53 +109,61 @@ def system_of(row: CollectiveRow) -> System:
     )
 
 
-def _changed(cluster: Cluster, row: CollectiveRow, label: str) -> list[NetworkLevel]:
-    """The cluster's levels with what the words say of switches and cards."""
+def _counted(cluster: Cluster, row: CollectiveRow) -> tuple[int, int]:
+    """(members of the group, devices in one domain of the innermost level), as the numbers of devices and nodes say."""
+    size = cluster.levels[0].size
+    nodes = SEVERAL if row.several_nodes else row.nodes
+    if row.devices is None and _single(row):
+        size = 1  # a card alone: what it does is the same for any host
+    devices = row.devices or size * (nodes or 1)
+    # Racks of one NVLink domain count their trays as nodes: those change nothing.
+    if nodes and size <= _HOST and devices % nodes == 0:
+        size = min(size, devices // nodes)
+    if devices < 2:
+        raise UnsupportedError(f"{devices} device has nothing to send", where=row.id)
+    return devices, size
+
+
+def _changed(cluster: Cluster, row: CollectiveRow, label: str, size: int) -> Iterator[NetworkLevel]:
+    """The cluster's levels with what the words say of switches and cards, `size` devices in an innermost domain."""
     inside, *outside = cluster.levels
-    text = f"{row.hardware}; {row.notes}"
+    text = f"{row.hardware}; {row.notes}".lower()
+    inside = replace(inside, size=size)
+    for name, links in _REDUCED.items():
+        if name in text:
+            inside = replace(inside, links=links)
     # A vendor's list of expected peaks has rows with and without switches that add: without the word, they do not.
-    expected = "expected peak" in row.notes.lower() and not _ON.search(row.hardware)
+    expected = "expected peak" in text and not _ON.search(row.hardware)
     if _OFF.search(text) or expected:
         inside = replace(inside, in_network_reduction=False)
-    if "fully connected" in text.lower() and row.devices and row.devices > 1:
+    if "fully connected" in text and row.devices and row.devices > 1:
         peers = row.devices - 1
         rate = inside.bandwidth / peers
         inside = replace(inside, topology="full", size=row.devices, links=peers, link_bandwidth=rate)
-    if label == "PCIe" and "3" in row.hardware:
-        inside = replace(inside, link_bandwidth=inside.link_bandwidth / 2)
-    return [inside, *(_network(level, row, label) for level in outside)]
+    if re.search(r"pcie ?-?(?:gen)? ?3", text):
+        inside = replace(inside, link_bandwidth=_PCIE_3)
+    if size > 1:
+        yield inside
+    yield from (_network(level, row, label, size) for level in outside)
 
 
-def _network(level: NetworkLevel, row: CollectiveRow, label: str) -> NetworkLevel:
+def _network(level: NetworkLevel, row: CollectiveRow, label: str, size: int) -> NetworkLevel:
+    """The level between hosts of `size` devices, with what the words say of it."""
     for pattern, name in _NETWORKS:
         if re.search(pattern, row.hardware.lower()):
             level = replace(level, link=load_link(name or _EFA.get(label, "efa-2")))
             break
     cards = _CARDS.search(row.hardware)
-    # Memory sizes are written with the same letters; only a rate of network cards is a multiple of 25.
-    if cards and int(cards[2]) >= 25 and int(cards[2]) % 25 == 0:
-        total = int(cards[1] or 1) * int(cards[2]) * 1e9 / 8
-        level = replace(level, links=1, link_bandwidth=total / (1 if _single(row) else 8))
-    return level
+    if cards is None:
+        return level
+    rate = int(cards[2]) * 1e9 / 8
+    if cards[1] or _single(row) or int(cards[2]) > _CARD:
+        rate *= int(cards[1] or 1) / size  # of a whole host
+    return replace(level, links=1, link_bandwidth=rate)
 
 
 def _single(row: CollectiveRow) -> bool:
-    return re.search(r"single nic|one nic|1 nic", row.hardware.lower()) is not None
-
-
-def _counted(cluster: Cluster, row: CollectiveRow) -> tuple[int, Cluster]:
-    """(members of the group, the cluster with the domains that these numbers of devices and nodes make)."""
-    inside, *outside = cluster.levels
-    size = 1 if _single(row) else inside.size
-    nodes = SEVERAL if row.several_nodes else row.nodes
-    devices = row.devices or size * (nodes or 1)
-    if nodes and devices % nodes == 0 and devices // nodes < inside.size and inside.size <= 16:
-        # Racks of one NVLink domain count their trays as nodes: those change nothing.
-        size = devices // nodes
-    if devices < 2:
-        raise UnsupportedError(f"{devices} device has nothing to send", where=row.id)
-    levels = [replace(inside, size=size), *outside] if size > 1 else outside
-    return devices, replace(cluster, levels=tuple(levels)).for_devices(devices)
+    return re.search(r"\b(?:single|one|1) nic\b", row.hardware.lower()) is not None
 
 
 def _slice(row: CollectiveRow, cluster: Cluster, label: str) -> System:

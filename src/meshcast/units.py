@@ -45,6 +45,7 @@ _ONE = Decimal(1)
 _COUNTED = (
     "SM", "CU", "core", "cores", "TensorCore", "TensorCores",
     "cells", "arrays", "rows", "lanes", "ALUs", "link", "links", "device", "devices",
+    "node", "nodes", "port", "ports", "rail", "rails", "socket", "sockets",
     "partition", "partitions", "thread", "threads", "register", "registers",
 )  # fmt: skip
 

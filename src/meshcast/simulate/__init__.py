@@ -3,6 +3,7 @@
 from meshcast.simulate.engine import KernelTimes as KernelTimes
 from meshcast.simulate.engine import Simulator as Simulator
 from meshcast.simulate.engine import simulate as simulate
+from meshcast.simulate.network import NetworkModel as NetworkModel
 from meshcast.simulate.memory import MemoryUse as MemoryUse
 from meshcast.simulate.memory import peak_memory as peak_memory
 from meshcast.simulate.timeline import Breakdown as Breakdown

@@ -12,6 +12,7 @@ from meshcast.lower import CostKey, Kernel, LoweredProgram
 from meshcast.network import collective_time
 from meshcast.results.prediction import Lever
 from meshcast.simulate import KernelTimes
+from meshcast.simulate.network import SharedLevels
 from meshcast.workload.graph import Collective, Gemm
 
 if TYPE_CHECKING:
@@ -33,14 +34,15 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
     lowered, timeline, simulator = run.lowered, run.timeline, run.simulator
 
     def again(kernels: KernelTimes) -> float:
-        return simulator.duration(kernels, lambda kernel: run.collective(kernel).seconds)
+        return simulator.duration(kernels, run.network)
 
     if timeline.breakdown.exposed_communication > 0:
         hidden = max(timeline.duration - timeline.breakdown.exposed_communication, timeline.communication_busy)
         yield "hide all communication behind computation", hidden
         for position, level in enumerate(run.cluster.levels):
-            network = _Network(_faster_level(run.cluster, position))
-            yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, network.seconds)
+            faster = _faster_level(run.cluster, position)
+            network = SharedLevels(time=_Network(faster).seconds, cluster=faster)
+            yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, network)
     if timeline.breakdown.memory > 0:
         yield "twice the memory bandwidth", again(_rescaled(run.kernels, memory=0.5))
     if timeline.breakdown.compute > 0:

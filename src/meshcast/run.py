@@ -24,9 +24,12 @@ from meshcast.lower.splits import summing_launches
 from meshcast.network import CollectiveTime, collective_time
 from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
-from meshcast.simulate import MemoryUse, Timeline, peak_memory
+from meshcast.results.communication import Communication, ScheduleUsed, group_shares, link_use
+from meshcast.simulate import MemoryUse, NetworkModel, Timeline, peak_memory
+from meshcast.simulate.contention import Contention
 from meshcast.simulate.engine import Simulator
 from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
+from meshcast.simulate.network import SharedLevels
 from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
@@ -82,7 +85,7 @@ class Run:
 
     @cached_property
     def _full_clock_timeline(self) -> Timeline:
-        return self._paced(self.simulator.run(self._full_clock, self._communication))
+        return self._paced(self.simulator.run(self._full_clock, self.network))
 
     @cached_property
     def clock_share(self) -> float:
@@ -115,20 +118,32 @@ class Run:
             self._collective_times[key] = collective_time(kernel.collective, self.cluster)
         return self._collective_times[key]
 
-    def _communication(self, kernel: Kernel, factor: float = 1.0, start_s: float = 0.0) -> float:
+    def _collective_seconds(self, kernel: Kernel, factor: float = 1.0, start_s: float = 0.0) -> float:
         return self.collective(kernel).seconds * factor + start_s
+
+    @cached_property
+    def network(self) -> NetworkModel:
+        """Times of collectives, and what those under way at once make of each other."""
+        return SharedLevels(time=self._collective_seconds, cluster=self.cluster)
+
+    @cached_property
+    def contention(self) -> Contention | None:
+        """What collectives take from compute; None where there is nothing to take, or it is not asked for."""
+        if self.options.contention == "off" or self.devices == 1:
+            return None
+        return Contention(device=self.device, algorithm=lambda kernel: self.collective(kernel).algorithm)
 
     @cached_property
     def simulator(self) -> Simulator:
         """The program planned once, to be run with any times."""
-        return Simulator(self.lowered)
+        return Simulator(self.lowered, self.options.scheduling, self.contention)
 
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
         if self.clock_share == 1.0:
             return self._full_clock_timeline
-        return self._paced(self.simulator.run(self.kernels, self._communication))
+        return self._paced(self.simulator.run(self.kernels, self.network))
 
     def _paced(self, timeline: Timeline) -> Timeline:
         """A timeline with the pauses of launches outside of CUDA graphs, lasting at least as long as the host needs."""
@@ -250,6 +265,7 @@ class Run:
             levers=tuple(find_levers(self)) if self.options.levers else (),
             top_kernels=self._top_kernels(),
             collectives=self._collective_shares(),
+            communication=self._communication() if self.devices > 1 else None,
             timeline=timeline,
             warnings=(*prediction.warnings, *notes),
         )
@@ -266,7 +282,8 @@ class Run:
         ends = []
         for end, factor, start_s in (("low", 1.0, 0.0), ("high", NETWORK_FACTOR, NETWORK_START_S)):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
-            network = functools.partial(self._communication, factor=factor, start_s=start_s)
+            slower = functools.partial(self._collective_seconds, factor=factor, start_s=start_s)
+            network = SharedLevels(time=slower, cluster=self.cluster)
             duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
@@ -310,6 +327,23 @@ class Run:
             for kernel, count in groups.values()
         ]
         return tuple(sorted(shares, key=lambda share: -share.seconds)[:limit])
+
+    def _communication(self) -> Communication:
+        timeline = self.timeline
+        ordered = self.lowered.lowering != "modelled" and self.options.scheduler == "latency-hiding"
+        modelled = self.contention is not None and self.simulator.contended
+        return Communication(
+            groups=group_shares(timeline, (kernel for kernel, _ in self.executed)),
+            links=link_use(self.executed, self.cluster, timeline.duration),
+            schedule=ScheduleUsed(
+                scheduler="compiler" if ordered else self.options.scheduler,
+                channels=self.simulator.channels,
+                contention="on" if modelled else "off" if self.options.contention == "off" else "none",
+                overlap=str(self.options.overlapping),
+            ),
+            slowdown=timeline.slowdown,
+            critical=timeline.critical,
+        )
 
     def _collective_shares(self) -> tuple[CollectiveShare, ...]:
         groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)

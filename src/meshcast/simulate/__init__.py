@@ -3,9 +3,9 @@
 from meshcast.simulate.engine import KernelTimes as KernelTimes
 from meshcast.simulate.engine import Simulator as Simulator
 from meshcast.simulate.engine import simulate as simulate
-from meshcast.simulate.network import NetworkModel as NetworkModel
 from meshcast.simulate.memory import MemoryUse as MemoryUse
 from meshcast.simulate.memory import peak_memory as peak_memory
+from meshcast.simulate.network import NetworkModel as NetworkModel
 from meshcast.simulate.timeline import Breakdown as Breakdown
 from meshcast.simulate.timeline import Repeat as Repeat
 from meshcast.simulate.timeline import Span as Span

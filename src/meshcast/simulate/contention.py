@@ -48,11 +48,12 @@ class Contention:
 
     device: Device
     algorithm: Callable[[Kernel], str]
-    kept: dict[CostKey, Taken] = field(default_factory=dict, repr=False)
+    kept: dict[tuple[CostKey, float], Taken] = field(default_factory=dict, repr=False)
 
     def taken(self, kernel: Kernel, seconds: float) -> Taken:
         """What a collective that lasts so long alone takes."""
-        found = self.kept.get(kernel.cost_key)
+        key = (kernel.cost_key, seconds)
+        found = self.kept.get(key)
         if found is None:
             collective = kernel.collective
             assert collective is not None
@@ -62,7 +63,7 @@ class Contention:
                 cores = costs.in_network_cores if "in-network" in self.algorithm(kernel) else costs.cores
             moved = collective.sent_bytes * MOVED_PER_BYTE.get(collective.kind, COPIED_PER_BYTE)
             memory = moved / (self.device.memory_bandwidth * seconds) if seconds > 0 else 0.0
-            found = self.kept[kernel.cost_key] = Taken(min(cores / self.device.cores, MOST_CORES), min(1.0, memory))
+            found = self.kept[key] = Taken(min(cores / self.device.cores, MOST_CORES), min(1.0, memory))
         return found
 
 

@@ -124,9 +124,7 @@ def _joined(segments: Sequence[Segment]) -> tuple[Segment, ...]:
             and (segment.kind in KERNELS or last.what == segment.what)
         ):
             longer = segment if segment.longest > last.longest else last
-            joined[-1] = replace(
-                longer, seconds=last.seconds + segment.seconds, count=last.count + segment.count
-            )
+            joined[-1] = replace(longer, seconds=last.seconds + segment.seconds, count=last.count + segment.count)
         else:
             joined.append(segment)
     return tuple(joined)

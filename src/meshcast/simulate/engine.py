@@ -53,9 +53,7 @@ class KernelTimes(Protocol):
         """The answer for a kernel; one that takes no time is not launched."""
 
 
-def simulate(
-    lowered: LoweredProgram, kernels: KernelTimes, network: NetworkModel | CommunicationTime
-) -> Timeline:
+def simulate(lowered: LoweredProgram, kernels: KernelTimes, network: NetworkModel | CommunicationTime) -> Timeline:
     """The timeline of one rank.
 
     Args:
@@ -74,6 +72,16 @@ class Simulator:
     ) -> None:
         self._plan = plan(lowered.schedule, scheduling, reorder=lowered.lowering == "modelled")
         self._contention = contention
+
+    @property
+    def channels(self) -> int:
+        """Collectives that can be under way at once."""
+        return self._plan.channels
+
+    @property
+    def contended(self) -> bool:
+        """Whether compute and communication can slow each other down: not beside a compiler's own copies."""
+        return self._contention is not None and _can_contend(self._plan)
 
     def run(self, kernels: KernelTimes, network: NetworkModel | CommunicationTime) -> Timeline:
         """The timeline of one rank."""
@@ -205,10 +213,10 @@ class _Run:
         waiting = covered([(0.0, duration)], occupied)[1]
         copied, waiting = covered(waiting, copying)
         exposed, rest, by_group = exposed_by(waiting, sending)
-        for start, end, group in sending:
-            _add(groups, GroupTime(group=group, busy=end - start, exposed=0.0))
-        for group, seconds in by_group.items():
-            _add(groups, GroupTime(group=group, busy=0.0, exposed=seconds))
+        for start, end, name in sending:
+            _add(groups, GroupTime(group=name, busy=end - start, exposed=0.0))
+        for name, seconds in by_group.items():
+            _add(groups, GroupTime(group=name, busy=0.0, exposed=seconds))
         own = Breakdown(
             compute=compute, memory=memory + copied, exposed_communication=exposed, overhead=overhead, idle=rest
         )
@@ -231,6 +239,10 @@ def _add(groups: dict[str, GroupTime], more: GroupTime) -> None:
 
 
 EMPTY = Timeline(spans=(), duration=0.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)
+
+
+def _can_contend(block: BlockPlan) -> bool:
+    return (block.concurrent and not block.copies) or any(_can_contend(b) for inner in block.bodies for b in inner)
 
 
 def _trips(step: Step) -> int:

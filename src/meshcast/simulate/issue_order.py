@@ -19,6 +19,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshcast.lower.dependencies import dependencies
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import COMPUTE, COPY, stream_of
@@ -177,23 +178,15 @@ def _nominal(step: Step, bodies: Sequence[BlockPlan]) -> float:
 
 
 def _dependencies(steps: tuple[Step, ...], *, issued: bool = False) -> tuple[tuple[int, ...], ...]:
-    """For each step, the earlier steps it waits for: writers of what it reads, and readers of what it overwrites.
+    """For each step, the earlier steps it waits for (`lower.dependencies`).
 
-    The second kind is for in-place updates, which must not touch a buffer while a collective still sends from it. In a
-    compiler's own schedule (`issued`) a collective also waits for the compute stream to reach its place, and what comes
-    after a `blocking` one waits for that. All
-    lead forward in program order, so there is no cycle, and no time enters: starts stay monotone in durations.
+    In a compiler's own schedule (`issued`) a collective also waits for the compute stream to reach its place, and what
+    comes after a `blocking` one waits for that. No time enters: starts stay monotone in durations.
     """
+    before = dependencies(steps)
     computed: int | None = None  # the latest step of the compute stream
     blocked: int | None = None  # the latest blocking collective
-    producer: dict[int, int] = {}
-    readers: dict[int, list[int]] = {}
-    before: list[tuple[int, ...]] = []
-    for index, step in enumerate(steps):
-        overwritten = step.updates if isinstance(step, Kernel) else ()
-        waits = {producer[value] for value in (*step.reads, *overwritten) if value in producer}
-        for value in overwritten:
-            waits.update(readers.get(value, ()))
+    for index, (step, waits) in enumerate(zip(steps, before, strict=True)):
         if blocked is not None:
             waits.add(blocked)
         if not isinstance(step, Kernel) or stream_of(step) == COMPUTE:
@@ -202,12 +195,7 @@ def _dependencies(steps: tuple[Step, ...], *, issued: bool = False) -> tuple[tup
             if computed is not None:
                 waits.add(computed)
             blocked = index if "blocking" in step.flags else blocked
-        before.append(tuple(sorted(waits)))
-        for value in step.reads:
-            readers.setdefault(value, []).append(index)
-        for value in step.writes:
-            producer[value] = index
-    return tuple(before)
+    return tuple(tuple(sorted(waits)) for waits in before)
 
 
 def _list_schedule(

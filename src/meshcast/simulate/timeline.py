@@ -89,9 +89,7 @@ class Slowdown:
     communication: float = 0.0  # of collectives, beside each other or beside compute
 
     def __add__(self, other: Slowdown) -> Slowdown:
-        return Slowdown(
-            compute=self.compute + other.compute, communication=self.communication + other.communication
-        )
+        return Slowdown(compute=self.compute + other.compute, communication=self.communication + other.communication)
 
     def __mul__(self, times: float) -> Slowdown:
         return Slowdown(compute=self.compute * times, communication=self.communication * times)

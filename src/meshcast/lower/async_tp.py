@@ -13,29 +13,62 @@ taken to be what the shards are of, and the result's rows to be what is scattere
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
+from meshcast.lower.dependencies import closure, dependencies
+from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
+from meshcast.lower.prefetch import tail_steps
 from meshcast.lower.rewriting import Values
 from meshcast.workload.graph import Collective, Gemm
 
 
-def with_partial_products(schedule: Schedule, values: Values) -> Schedule:
-    """The schedule with all-gathers and reduce-scatters taken apart, wherever products are all that they serve."""
+def with_partial_products(schedule: Schedule, values: Values, parameters: Set[int]) -> Schedule:
+    """The schedule with exchanges of activations taken apart, wherever products are all that they serve.
+
+    Weights are gathered and gradients scattered too; hiding these is for `lower.prefetch`. Gathered weights depend on
+    nothing but parameters, or on what a loop leaves as it is. Gradients are what a loop only stores (`tail_steps`), or
+    what only meets parameters.
+
+    Args:
+        schedule: The program's.
+        values: All values.
+        parameters: Those that are the model's weights and the optimizer's state.
+    """
+    return _cut(schedule, values, parameters, frozenset())
+
+
+def _cut(schedule: Schedule, values: Values, steady: Set[int], stores: Set[int]) -> Schedule:
     steps: list[Step] = []
     for step in schedule.steps:
         if isinstance(step, LoopStep):
-            steps.append(replace(step, body=with_partial_products(step.body, values)))
+            pairs = zip(step.body.inputs, step.body.outputs, strict=True)
+            kept = {i for i, o in pairs if i == o or values.tensors[i].bytes <= SCALAR_BYTES}
+            steps.append(replace(step, body=_cut(step.body, values, kept, tail_steps(step.body))))
         elif isinstance(step, BranchStep):
-            steps.append(replace(step, bodies=tuple(with_partial_products(body, values) for body in step.bodies)))
+            bodies = tuple(_cut(body, values, frozenset(), frozenset()) for body in step.bodies)
+            steps.append(replace(step, bodies=bodies))
         else:
             steps.append(step)
-    return replace(schedule, steps=_Block(steps, schedule.outputs, values).cut())
+    block = replace(schedule, steps=tuple(steps))
+    return replace(block, steps=_Block(block, values, steady, stores).cut())
 
 
 class _Block:
-    def __init__(self, steps: Sequence[Step], outputs: Sequence[int], values: Values) -> None:
+    def __init__(self, block: Schedule, values: Values, steady: Set[int], stores: Set[int]) -> None:
+        steps = block.steps
+        moving = set(block.inputs) - steady
+        before = dependencies(steps)
+        self._after: list[set[int]] = [set() for _ in steps]
+        self._activation: list[bool] = []  # whether a step depends on anything that is no weight
+        for index, waits in enumerate(before):
+            self._activation.append(
+                not moving.isdisjoint(steps[index].reads) or any(self._activation[earlier] for earlier in waits)
+            )
+            for earlier in waits:
+                self._after[earlier].add(index)
+        self._steady = steady
+        self._stores = stores
         self._steps = steps
         self._values = values
         self._readers: dict[int, list[int]] = {}
@@ -45,14 +78,14 @@ class _Block:
                 self._readers.setdefault(value, []).append(index)
             for value in step.writes:
                 self._writer[value] = index
-        self._outputs = set(outputs)
+        self._outputs = set(block.outputs)
 
     def cut(self) -> tuple[Step, ...]:
         shards: dict[int, list[int]] = {}  # a gathered value -> its shards, in the order they arrive
         gone: set[int] = set()  # products that a reduce-scatter takes apart in its own place
         for index, step in enumerate(self._steps):
-            product = self._scattered(step)
-            if product is not None and product not in gone:
+            product = self._scattered(index)
+            if product is not None:
                 gone.add(product)
             elif isinstance(step, Kernel) and self._gathered(index, step):
                 shards[step.writes[0]] = []
@@ -60,7 +93,7 @@ class _Block:
         for index, step in enumerate(self._steps):
             if not isinstance(step, Kernel):
                 made.append(step)
-            elif (product := self._scattered(step)) in gone and product is not None:
+            elif (product := self._scattered(index)) is not None:
                 whole = self._steps[product]
                 assert isinstance(whole, Kernel)
                 made += self._summed_parts(whole, step)
@@ -75,6 +108,8 @@ class _Block:
         """Whether an all-gather serves nothing but products that can be cut, none of them cut already."""
         collective = step.collective
         if collective is None or collective.kind != "all_gather" or len(step.reads) != 1 or len(step.writes) != 1:
+            return False
+        if not self._activation[index]:
             return False
         value, parts = step.writes[0], collective.group.size
         readers = [self._steps[reader] for reader in self._readers.get(value, ())]
@@ -91,13 +126,20 @@ class _Block:
         return isinstance(writer, Kernel) and writer.collective is not None
 
     def _before_scatter(self, product: Step) -> bool:
-        readers = [self._steps[r] for v in product.writes for r in self._readers.get(v, ())]
-        return any(self._scattered(reader) is not None for reader in readers)
+        return any(self._scattered(reader) is not None for v in product.writes for reader in self._readers.get(v, ()))
 
-    def _scattered(self, step: Step) -> int | None:
+    def _scattered(self, number: int) -> int | None:
         """The product that a reduce-scatter alone reads, where it can be cut."""
+        step = self._steps[number]
         collective = step.collective if isinstance(step, Kernel) else None
-        if collective is None or collective.kind != "reduce_scatter" or len(step.reads) != 1 or len(step.writes) != 1:
+        if (
+            collective is None
+            or number in self._stores
+            or self._is_gradient(number)
+            or collective.kind != "reduce_scatter"
+            or len(step.reads) != 1
+            or len(step.writes) != 1
+        ):
             return None
         value = step.reads[0]
         index = self._writer.get(value)
@@ -105,6 +147,12 @@ class _Block:
             return None
         product = self._steps[index]
         return index if isinstance(product, Kernel) and _cuttable(product, 0, collective.group.size) else None
+
+    def _is_gradient(self, index: int) -> bool:
+        """Whether what comes of a step meets parameters and no product: an optimizer's update."""
+        followers = [self._steps[each] for each in closure([index], self._after) if each != index]
+        products = any(not isinstance(step, Kernel) or step.kind is KernelKind.GEMM for step in followers)
+        return not products and any(not self._steady.isdisjoint(step.reads) for step in followers)
 
     def _rotate(self, gather: Kernel, made: list[Step]) -> list[int]:
         """The permutations that bring all shards around, the device's own first."""

@@ -52,6 +52,17 @@ def ordered(before: Sequence[set[int]], place: Sequence[float]) -> list[int]:
     return order
 
 
+def closure(start: Sequence[int], edges: Sequence[set[int]]) -> set[int]:
+    """Steps that some edges lead to from `start`, these included."""
+    found, pending = set(start), list(start)
+    while pending:
+        for index in edges[pending.pop()]:
+            if index not in found:
+                found.add(index)
+                pending.append(index)
+    return found
+
+
 def on_values(step: Step, names: Mapping[int, int]) -> Step:
     """The step with values replaced, inside of its bodies too."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from meshcast.capture.program import Role
 from meshcast.errors import InputError, UsageError, nearest
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
-from meshcast.lower.kernel import LoweredProgram
+from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import Values
 from meshcast.units import Dimension, parse
@@ -90,15 +92,45 @@ def _flag(name: str, text: str | None) -> bool:
 
 
 def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
-    """The program with the rewrites made: products cut first, then collectives joined, then loops shifted."""
+    """The program with the rewrites made: products cut first, then collectives joined, then loops shifted.
+
+    One that finds nothing to do is told among the workload's warnings.
+    """
     if not overlap.any:
         return lowered
     values = Values(lowered.tensors)
+    workload, warnings = lowered.workload, []
     schedule = lowered.schedule
-    if overlap.async_tp:
-        schedule = with_partial_products(schedule, values)
-    if overlap.bucket_bytes:
-        schedule = with_buckets(schedule, overlap.bucket_bytes)
-    if overlap.prefetch:
-        schedule = with_prefetching(schedule, values)
-    return replace(lowered, schedule=schedule, tensors=tuple(values.tensors))
+    weights = {
+        value
+        for value, argument in zip(workload.body.inputs, workload.arguments, strict=False)
+        if argument.role in (Role.PARAMETER, Role.OPTIMIZER_STATE)
+    }
+    rewrites: tuple[tuple[bool, Callable[[Schedule], Schedule], str], ...] = (
+        (
+            overlap.async_tp,
+            lambda before: with_partial_products(before, values, weights),
+            "async-tp changes nothing: no product alone has an exchange of activations around it that could be cut",
+        ),
+        (
+            overlap.bucket_bytes > 0,
+            lambda before: with_buckets(before, overlap.bucket_bytes),
+            "buckets change nothing: no two collectives of one kind, group and type fit into one",
+        ),
+        (
+            overlap.prefetch,
+            lambda before: with_prefetching(before, values),
+            "prefetch changes nothing: no loop gathers what its counter alone decides, or reduces what it only stores",
+        ),
+    )
+    for asked, rewrite, nothing in rewrites:
+        if asked:
+            before, schedule = schedule, rewrite(schedule)
+            if schedule == before:
+                warnings.append(f"--overlap: {nothing}")
+    return replace(
+        lowered,
+        schedule=schedule,
+        tensors=tuple(values.tensors),
+        workload=replace(workload, warnings=(*workload.warnings, *warnings)),
+    )

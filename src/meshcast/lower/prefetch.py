@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from meshcast.lower.dependencies import dependencies, on_values
+from meshcast.lower.dependencies import closure, dependencies, on_values
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.rewriting import Values
 
@@ -92,7 +92,7 @@ def shift_heads(loop: LoopStep, values: Values) -> list[Step]:
 def shift_tails(loop: LoopStep, values: Values) -> list[Step]:
     """M_0, then n - 1 turns of [T_(i-1) M_i], then T_(n-1); the loop alone where it has no tail."""
     body = loop.body
-    tail = _tail(body)
+    tail = tail_steps(body)
     if not tail or loop.trips < 2 or not _plain(body):
         return [loop]
     last = [step for index, step in enumerate(body.steps) if index in tail]
@@ -141,7 +141,7 @@ def _head(body: Schedule, values: Values) -> tuple[set[int], set[int]]:
     counting: dict[int, set[int]] = {}  # a counter -> the steps that make its next value
     for value, following in pairs:
         if value != following and following in writer:
-            chain = _closure([writer[following]], before)
+            chain = closure([writer[following]], before)
             if all(_counts(body.steps[index], values) for index in chain):
                 counting[value] = chain
     moving = {i for i, o in pairs if i != o} - set(counting)
@@ -151,14 +151,14 @@ def _head(body: Schedule, values: Values) -> tuple[set[int], set[int]]:
         gathers = isinstance(step, Kernel) and (step.collective is None or step.collective.kind == "all_gather")
         early.append(alone and gathers and all(early[earlier] for earlier in waits))
     gathered = [i for i, s in enumerate(body.steps) if early[i] and isinstance(s, Kernel) and s.collective is not None]
-    head = _closure(gathered, before)
+    head = closure(gathered, before)
     read = _read(body.steps[index] for index in head)
     turning = {index for value, chain in counting.items() if value in read for index in chain}
     return head, turning
 
 
-def _tail(body: Schedule) -> set[int]:
-    """Reductions whose results only go into values that nothing else reads, and the steps that put them there."""
+def tail_steps(body: Schedule) -> set[int]:
+    """The tail of a loop's body: reductions that only go where nothing else reads, and the steps that put them there."""
     before = dependencies(body.steps)
     after: list[set[int]] = [set() for _ in before]
     for index, waits in enumerate(before):
@@ -169,7 +169,7 @@ def _tail(body: Schedule) -> set[int]:
     for index, step in enumerate(body.steps):
         if not (isinstance(step, Kernel) and step.collective is not None and step.collective.kind in REDUCTIONS):
             continue
-        followers = _closure([index], after)
+        followers = closure([index], after)
         steps = [body.steps[i] for i in followers]
         stores = {body.inputs[position[v]] for v in _written(steps) if v in position}
         others = [s for i, s in enumerate(body.steps) if i not in followers]
@@ -201,16 +201,6 @@ def _results(body: Schedule, writes: Sequence[int], values: Values, written: set
         if before != after and after in names:
             names[after] = result
     return names
-
-
-def _closure(start: Sequence[int], edges: Sequence[set[int]]) -> set[int]:
-    found, pending = set(start), list(start)
-    while pending:
-        for index in edges[pending.pop()]:
-            if index not in found:
-                found.add(index)
-                pending.append(index)
-    return found
 
 
 def _read(steps: Iterable[Step]) -> set[int]:

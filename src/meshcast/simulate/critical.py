@@ -32,7 +32,6 @@ class Segment:
         seconds: Of all of them, in all turns.
         count: How many there are, in all turns.
         loops: The loops around them from the outermost, as "label x trips".
-        longest: Seconds of the one that `what` names, once.
     """
 
     kind: SegmentKind
@@ -40,11 +39,6 @@ class Segment:
     seconds: float
     count: int = 1
     loops: tuple[str, ...] = ()
-    longest: float = 0.0
-
-    def inside(self, loop: str, trips: int) -> Segment:
-        """The same in every turn of a loop."""
-        return replace(self, seconds=trips * self.seconds, count=trips * self.count, loops=(loop, *self.loops))
 
 
 def critical_path(
@@ -58,27 +52,65 @@ def critical_path(
         inner: The timelines of one turn of its loops and branches, by step.
         is_memory: Whether memory limits a compute kernel.
     """
-    segments: list[Segment] = []
+    path = _Path()
     for index, seconds in _chain(block, placed):
         if index is None:
-            segments.append(Segment(kind="copy", what="waiting for copies", seconds=seconds))
+            path.add("copy", "waiting for copies", seconds)
             continue
         step = block.steps[index]
-        if isinstance(step, Kernel):
-            segments.append(_segment(step, seconds, is_memory))
-        elif isinstance(step, LoopStep):
-            segments += [s.inside(f"{step.label} x {step.trips}", step.trips) for s in inner[index].critical]
+        if not isinstance(step, Kernel):
+            for segment in inner[index].critical:
+                path.append(_in_turns(segment, step) if isinstance(step, LoopStep) else segment)
+        elif step.collective is not None:
+            path.add("communication", f"{step.collective.kind.replace('_', '-')} over {step.collective.group}", seconds)
         else:
-            segments += inner[index].critical
-    return _joined(segments)
+            path.add("memory" if is_memory(step) else "compute", step.name, seconds)
+    return path.segments()
 
 
-def _segment(kernel: Kernel, seconds: float, is_memory: Callable[[Kernel], bool]) -> Segment:
-    if kernel.collective is not None:
-        what = f"{kernel.collective.kind.replace('_', '-')} over {kernel.collective.group}"
-        return Segment(kind="communication", what=what, seconds=seconds, longest=seconds)
-    kind: SegmentKind = "memory" if is_memory(kernel) else "compute"
-    return Segment(kind=kind, what=kernel.name, seconds=seconds, longest=seconds)
+def _in_turns(segment: Segment, loop: LoopStep) -> Segment:
+    return replace(
+        segment,
+        seconds=loop.trips * segment.seconds,
+        count=loop.trips * segment.count,
+        loops=(f"{loop.label} x {loop.trips}", *segment.loops),
+    )
+
+
+class _Path:
+    """Segments as they come; neighbours of one kind in the same loops become one, collectives only with their like."""
+
+    def __init__(self) -> None:
+        self._done: list[Segment] = []
+        self._kind: SegmentKind = "idle"
+        self._what = ""
+        self._seconds = self._longest = 0.0
+        self._count = 0
+
+    def add(self, kind: SegmentKind, what: str, seconds: float) -> None:
+        """One step of this block."""
+        if kind != self._kind or (kind not in KERNELS and what != self._what):
+            self._close()
+            self._kind, self._what = kind, what
+        if seconds > self._longest:
+            self._longest, self._what = seconds, what
+        self._seconds += seconds
+        self._count += 1
+
+    def append(self, segment: Segment) -> None:
+        """A whole segment, of a loop or a branch."""
+        self._close()
+        self._done.append(segment)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """All of them."""
+        self._close()
+        return tuple(self._done)
+
+    def _close(self) -> None:
+        if self._count:
+            self._done.append(Segment(kind=self._kind, what=self._what, seconds=self._seconds, count=self._count))
+        self._seconds, self._longest, self._count = 0.0, 0.0, 0
 
 
 def _chain(block: BlockPlan, placed: Placed) -> list[tuple[int | None, float]]:
@@ -111,23 +143,6 @@ def _chain(block: BlockPlan, placed: Placed) -> list[tuple[int | None, float]]:
             now = earlier
     path.reverse()
     return path
-
-
-def _joined(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Neighbours of one kind in the same loops as one; collectives only with their like."""
-    joined: list[Segment] = []
-    for segment in segments:
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and (last.kind, last.loops) == (segment.kind, segment.loops)
-            and (segment.kind in KERNELS or last.what == segment.what)
-        ):
-            longer = segment if segment.longest > last.longest else last
-            joined[-1] = replace(longer, seconds=last.seconds + segment.seconds, count=last.count + segment.count)
-        else:
-            joined.append(segment)
-    return tuple(joined)
 
 
 def shortened(path: Sequence[Segment], seconds: float) -> tuple[Segment, ...]:

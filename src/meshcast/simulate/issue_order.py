@@ -105,7 +105,11 @@ class _Planner:
         if concurrent:
             lanes = tuple(self._channels.of(s) if isinstance(s, Kernel) and s.collective else 0 for s in steps)
             before = self._before(steps)
-            if self._reorder and self._scheduling.scheduler == "latency-hiding":
+            if self._ideal(steps):
+                # Loops have the device to themselves: all that can overlap does so before them.
+                kernels = [index for index, step in enumerate(steps) if isinstance(step, Kernel)]
+                orders = ((*kernels, *sorted(set(range(len(steps))) - set(kernels))),)
+            elif self._reorder and self._scheduling.scheduler == "latency-hiding":
                 sent = [c.sent_bytes if isinstance(s, Kernel) and (c := s.collective) else 0.0 for s in steps]
                 weighed = ([n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS)
                 orders = tuple(dict.fromkeys(_list_schedule(steps, costs, before, lanes) for costs in weighed))
@@ -126,16 +130,17 @@ class _Planner:
             return (self.block(step.body),)
         return tuple(self.block(body) for body in step.bodies) if isinstance(step, BranchStep) else ()
 
+    def _ideal(self, steps: tuple[Step, ...]) -> bool:
+        """Whether nothing waits for anything; a compiler's copies beside compute keep their places."""
+        copied = any(isinstance(step, Kernel) and stream_of(step) == COPY for step in steps)
+        return self._scheduling.scheduler == "ideal" and not copied
+
     def _before(self, steps: tuple[Step, ...]) -> tuple[tuple[int, ...], ...]:
         if self._scheduling.scheduler == "serial":
             return tuple((index - 1,) if index else () for index in range(len(steps)))
+        if self._ideal(steps):
+            return ((),) * len(steps)
         before = _dependencies(steps, issued=not self._reorder)
-        if self._scheduling.scheduler == "ideal":
-            apart = {index for index, step in enumerate(steps) if isinstance(step, Kernel) and step.collective}
-            return tuple(
-                () if index in apart else tuple(wait for wait in waits if wait not in apart)
-                for index, waits in enumerate(before)
-            )
         bounded = self._reorder and self._scheduling.scheduler == "latency-hiding" and self._scheduling.gathers
         return _few_gathers(steps, before, self._scheduling.gathers) if bounded else before
 

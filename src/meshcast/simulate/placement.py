@@ -181,8 +181,8 @@ class _Events:
             waiting.setdefault(self._block.lanes[index], deque()).append(index)
         running: dict[int, _Running] = {}
         while waiting or running:
-            if self._begun(waiting, running, now):
-                self._set_speeds(running, now)
+            self._begin(waiting, running, now)
+            self._set_speeds(running, now)
             assert running, "a schedule's dependencies form a cycle"
             now = min(step.end for step in running.values())
             together = now * (1 + TOGETHER)
@@ -191,12 +191,10 @@ class _Events:
                 index = running.pop(lane).index
                 self._ends[index] = now
                 self._done[index] = True
-            self._set_speeds(running, now)
         return now
 
-    def _begun(self, waiting: dict[int, deque[int]], running: dict[int, _Running], now: float) -> bool:
+    def _begin(self, waiting: dict[int, deque[int]], running: dict[int, _Running], now: float) -> None:
         """Starts what can: the first of each free stream, once all that it waits for has ended."""
-        begun = False
         for lane in list(waiting):
             queue = waiting[lane]
             if lane in running or not all(self._done[earlier] for earlier in self._block.before[queue[0]]):
@@ -206,10 +204,12 @@ class _Events:
                 del waiting[lane]
             self._starts[index] = now
             running[lane] = _Running(index, self._lengths[index].all, now)
-            begun = True
-        return begun
 
     def _set_speeds(self, running: dict[int, _Running], now: float) -> None:
+        computing = running.get(0)
+        if computing is not None and len(running) == 1:
+            computing.at(now, 1.0)
+            return
         active: list[Kernel] = []
         lasting: list[float] = []
         sending: list[_Running] = []
@@ -220,7 +220,6 @@ class _Events:
                 active.append(kernel)
                 lasting.append(self._lengths[step.index].all)
                 sending.append(step)
-        computing = running.get(0)
         estimate = self._estimates[computing.index] if computing is not None else None
         speed, shares = self._rates.of(estimate, active, lasting)
         if computing is not None:

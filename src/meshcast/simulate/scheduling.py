@@ -38,3 +38,9 @@ class Scheduling:
             raise UsageError(f"{self.channels} channels", where="--channels", fix="0 (one for each group) or more")
         if self.gathers < 0:
             raise UsageError(f"{self.gathers} gathers in flight", where="--overlap", fix="0 (no bound) or more")
+        if self.gathers and self.scheduler != "latency-hiding":
+            raise UsageError(
+                f"the scheduler {self.scheduler!r} does not look at how many gathers are in flight",
+                where="--overlap",
+                fix="leave gathers out, or use --scheduler latency-hiding",
+            )

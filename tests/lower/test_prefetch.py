@@ -54,7 +54,7 @@ def shifted(body: Schedule, trips: int) -> Schedule:
 
 @pytest.mark.parametrize(("gather", "compute"), [(2, 5), (5, 2), (3, 3)])
 def test_a_steady_turn_takes_the_longer_of_compute_and_gather(gather: int, compute: int) -> None:
-    """n (g + c) becomes g + (n - 1) max(g, c) + c."""
+    """N (g + c) becomes g + (n - 1) max(g, c) + c."""
     body = layer(gather, compute)
     assert run(layers(body, 8)).duration == 8 * (gather + compute)
     timeline = run(shifted(body, 8))

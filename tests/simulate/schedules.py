@@ -105,7 +105,7 @@ def run(
 
     def communication(k: Kernel) -> float:
         assert k.collective is not None
-        return k.collective.input_bytes / 1000 / network
+        return k.collective.payload_bytes / 1000 / network
 
     contention = Takes(taken) if taken is not None else None
     links = OneLink(communication) if shared else communication

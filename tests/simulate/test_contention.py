@@ -70,7 +70,8 @@ def test_a_gap_is_not_slowed() -> None:
 
 def test_what_a_collective_takes_of_a_device() -> None:
     """20 of 132 SMs for what NCCL's kernels carry out, 6 where the switches add; 2.5 bytes of memory a byte that an
-    all-reduce sends."""
+    all-reduce sends.
+    """
 
     def taken(algorithm: str, seconds: float = 1e-3) -> Taken:
         device = replace(H100, communication=CommunicationCores(cores=20, in_network_cores=6))
@@ -124,5 +125,3 @@ def test_taking_nothing_is_no_contention(graph: list) -> None:
     nothing = run(body, taken=Taken(cores=0.0, memory=0.0))
     assert nothing.duration == pytest.approx(run(body).duration)
     assert nothing.slowdown.compute == nothing.slowdown.communication == 0
-
-

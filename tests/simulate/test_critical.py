@@ -54,7 +54,9 @@ def test_shortening_takes_from_the_end() -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(STEPS, SETTINGS, st.sampled_from([0.0, 0.3]), st.sampled_from([None, Taken(cores=0.3, memory=0.6)]), st.booleans())
+@given(
+    STEPS, SETTINGS, st.sampled_from([0.0, 0.3]), st.sampled_from([None, Taken(cores=0.3, memory=0.6)]), st.booleans()
+)
 def test_it_adds_up_to_the_step(
     graph: list, scheduling: Scheduling, gap: float, taken: Taken | None, shared: bool
 ) -> None:

@@ -40,6 +40,7 @@ from meshcast.simulate.timeline import (
 )
 
 Interval = tuple[float, float]
+ROUNDING = 1e-9
 
 
 class KernelTimes(Protocol):
@@ -137,13 +138,11 @@ class _Run:
             if isinstance(step, Kernel):
                 stream, channel = stream_of(step), block.lanes[index] if block.lanes else 0
                 spans.append(Span(kernel=step, stream=stream, start=start, end=end, channel=channel))
-                slower.append(0.0 if stream == COPY else max(0.0, end - start - lengths[index].all))
+                slower.append(0.0 if stream == COPY else _longer(end - start, lengths[index].all))
             else:
                 label = step.label if isinstance(step, LoopStep) else "branch"
                 spans.append(Repeat(label=label, body=inner[index], trips=_trips(step), start=start, end=end))
                 slower.append(0.0)
-        if self._rates is None or block.copies:
-            slower = [0.0] * len(slower)  # rounding alone
         timeline = self._summed(spans, slower, placed.length.all)
         return replace(timeline, critical=critical_path(block, placed, inner, self._is_memory)), placed.length
 
@@ -229,6 +228,12 @@ class _Run:
             groups=tuple(groups.values()),
             slowdown=slowdown + Slowdown(compute=compute_slower, communication=communication_slower),
         )
+
+
+def _longer(seconds: float, alone: float) -> float:
+    """How much longer than alone, rounding aside."""
+    extra = seconds - alone
+    return extra if extra > ROUNDING * seconds else 0.0
 
 
 def _add(groups: dict[str, GroupTime], more: GroupTime) -> None:

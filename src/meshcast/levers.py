@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from meshcast.estimate import EstimatedKernels, KernelEstimate
 from meshcast.hardware import Cluster
 from meshcast.lower import CostKey, Kernel, LoweredProgram
-from meshcast.network import collective_time
+from meshcast.network.models import network_model
 from meshcast.results.prediction import Lever
 from meshcast.simulate import KernelTimes
-from meshcast.workload.graph import Collective, Gemm
+from meshcast.simulate.network import OnNetwork
+from meshcast.workload.graph import Gemm
 
 if TYPE_CHECKING:
     from meshcast.run import Run
@@ -33,14 +34,15 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
     lowered, timeline, simulator = run.lowered, run.timeline, run.simulator
 
     def again(kernels: KernelTimes) -> float:
-        return simulator.duration(kernels, lambda kernel: run.collective(kernel).seconds)
+        return simulator.duration(kernels, run.network)
 
     if timeline.breakdown.exposed_communication > 0:
         hidden = max(timeline.duration - timeline.breakdown.exposed_communication, timeline.communication_busy)
         yield "hide all communication behind computation", hidden
         for position, level in enumerate(run.cluster.levels):
-            network = _Network(_faster_level(run.cluster, position))
-            yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, network.seconds)
+            faster = _faster_level(run.cluster, position)
+            model = network_model(run.options.network, replace(run.setting, cluster=faster))
+            yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, OnNetwork(model=model))
     if timeline.breakdown.memory > 0:
         yield "twice the memory bandwidth", again(_rescaled(run.kernels, memory=0.5))
     if timeline.breakdown.compute > 0:
@@ -50,21 +52,6 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
     scores = _score_traffic(lowered)
     if scores:
         yield "fused (flash) attention: scores stay on chip", again(_less_traffic(run.kernels, scores))
-
-
-class _Network:
-    """Times of collectives on another cluster; equal ones are timed once."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._times: dict[Collective, float] = {}
-
-    def seconds(self, kernel: Kernel) -> float:
-        collective = kernel.collective
-        assert collective is not None
-        if collective not in self._times:
-            self._times[collective] = collective_time(collective, self._cluster).seconds
-        return self._times[collective]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,14 @@ from typing import Literal
 
 from meshcast.errors import UsageError
 from meshcast.estimate.estimator import Clocks
+from meshcast.hardware.conditions import HEALTHY, Conditions
+from meshcast.lower.overlap import Overlap
+from meshcast.simulate.scheduling import Scheduler, Scheduling
 
 # Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
 Host = Literal["auto", "on", "off"]
+# Whether compute and communication slow each other down while both run.
+ContentionSetting = Literal["on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,22 @@ class Options:
     indices: str = "uniform"
     approximate: bool = False
     levers: bool = True
+    conditions: Conditions = HEALTHY  # slow devices, degraded links, background traffic
+    placement: str | None = None  # a file with the device of each rank, or `optimise`
+    scheduler: Scheduler = "latency-hiding"  # of steps that a compiler has not put in order; see `Scheduling`
+    channels: int = 0  # collectives that may be under way at once; 0: one for each group
+    contention: ContentionSetting = "on"
+    overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
+
+    @property
+    def overlapping(self) -> Overlap:
+        """What `overlap` says."""
+        return Overlap.parse(self.overlap)
+
+    @property
+    def scheduling(self) -> Scheduling:
+        """What the scheduler may do."""
+        return Scheduling(scheduler=self.scheduler, channels=self.channels, gathers=self.overlapping.gathers)
 
     @property
     def index_skew(self) -> float:

@@ -22,9 +22,11 @@ from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.kernel import Overflow
+from meshcast.lower.overlap import overlapped
 from meshcast.lower.xla_tpu import OutOfMemoryError
 from meshcast.mesh import Mesh
-from meshcast.options import Host
+from meshcast.network.models import MODELS as NETWORK_MODELS
+from meshcast.options import ContentionSetting, Host
 from meshcast.options import Options as Options
 from meshcast.partition import partition
 from meshcast.results import Prediction
@@ -32,7 +34,6 @@ from meshcast.run import Run as Run
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 
-NETWORKS = ("alpha-beta",)
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("profiled", "analytical", "roofline")
 # What answers where a fidelity has nothing: kernels that were not measured are modelled, and the provenance says so.
@@ -71,12 +72,15 @@ def check_settings(options: Options) -> None:
     """
     if options.clocks not in get_args(Clocks):
         raise UsageError(f"no clocks {options.clocks!r}", where="--clocks", fix="one of " + ", ".join(get_args(Clocks)))
-    if options.network not in NETWORKS:
+    if options.network not in NETWORK_MODELS:
         raise UsageError(
-            f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORKS)
+            f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORK_MODELS)
         )
     if options.host not in get_args(Host):
         raise UsageError(f"no host setting {options.host!r}", where="--host", fix="one of " + ", ".join(get_args(Host)))
+    if options.contention not in get_args(ContentionSetting):
+        raise UsageError(f"no contention setting {options.contention!r}", where="--contention", fix="on or off")
+    options.scheduling  # noqa: B018  # refuses what it cannot be
 
 
 def prepare(target: str | Path | Program, options: Options) -> Run:
@@ -108,13 +112,24 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     asked = "compiled" if options.lowering == "auto" and options.fidelity == "compiled" else options.lowering
     # Counts that are told name the program's own loops, not those that XLA leaves of them.
     # The TPU compiler takes minutes for a large model: it runs when it is asked for.
-    prefer_compiled = options.fidelity == "auto" and not options.trip_counts and device.kind != "tpu"
+    # Rewrites are ours to make: a compiler's schedule has its own.
+    overlap = options.overlapping
+    prefer_compiled = (
+        options.fidelity == "auto" and not options.trip_counts and device.kind != "tpu" and not overlap.any
+    )
     lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
+    if overlap.any and lowering != "modelled":
+        raise UsageError(
+            f"the kernels are {lowering}: a compiler has decided what overlaps",
+            where="--overlap",
+            fix="leave --overlap out, or use --lowering modelled with it",
+        )
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
         options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
+        overlap,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
@@ -132,7 +147,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         if found is None:
             local = partition(program, mesh=mesh, route=options.partitioner)
             found = _warned(lower(read_workload(local, read), backend=backend, given=lowering == "given"), refused)
-            found = replace(found, overflow=overflow)
+            found = overlapped(replace(found, overflow=overflow), overlap)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)

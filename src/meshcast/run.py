@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -21,12 +20,16 @@ from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
 from meshcast.lower.splits import summing_launches
-from meshcast.network import CollectivePlan, collective_time
+from meshcast.network import CollectivePlan
+from meshcast.network.models import NetworkModel, Setting, network_model
 from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
+from meshcast.results.communication import Communication, ScheduleUsed, group_shares, link_use
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
+from meshcast.simulate.contention import Contention
 from meshcast.simulate.engine import Simulator
 from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
+from meshcast.simulate.network import OnNetwork, collective_of_kernel
 from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
@@ -82,7 +85,7 @@ class Run:
 
     @cached_property
     def _full_clock_timeline(self) -> Timeline:
-        return self._paced(self.simulator.run(self._full_clock, self._communication))
+        return self._paced(self.simulator.run(self._full_clock, self.network))
 
     @cached_property
     def clock_share(self) -> float:
@@ -104,31 +107,42 @@ class Run:
         return self._full_clock.at_clock(self.clock_share)
 
     @cached_property
-    def _collective_times(self) -> dict[CostKey, CollectivePlan]:
-        return {}
+    def setting(self) -> Setting:
+        """Where collectives run, with what is asked for about how."""
+        return Setting(cluster=self.cluster, devices=self.devices, conditions=self.options.conditions)
+
+    @cached_property
+    def network_model(self) -> NetworkModel:
+        """What answers for collectives."""
+        return network_model(self.options.network, self.setting)
+
+    @cached_property
+    def network(self) -> OnNetwork:
+        """Times of collective kernels, and what those under way at once make of each other."""
+        return OnNetwork(model=self.network_model)
 
     def collective(self, kernel: Kernel) -> CollectivePlan:
-        """Time of a collective kernel on its own."""
-        assert kernel.collective is not None
-        key = kernel.cost_key
-        if key not in self._collective_times:
-            self._collective_times[key] = collective_time(kernel.collective, self.cluster)
-        return self._collective_times[key]
+        """How a collective kernel is carried out."""
+        return self.network_model.plan(collective_of_kernel(kernel))
 
-    def _communication(self, kernel: Kernel, factor: float = 1.0, start_s: float = 0.0) -> float:
-        return max(0.0, self.collective(kernel).seconds * factor + start_s)
+    @cached_property
+    def contention(self) -> Contention | None:
+        """What collectives take from compute; None where there is nothing to take, or it is not asked for."""
+        if self.options.contention == "off" or self.devices == 1:
+            return None
+        return Contention(device=self.device, algorithm=lambda kernel: self.collective(kernel).algorithm)
 
     @cached_property
     def simulator(self) -> Simulator:
         """The program planned once, to be run with any times."""
-        return Simulator(self.lowered)
+        return Simulator(self.lowered, self.options.scheduling, self.contention)
 
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
         if self.clock_share == 1.0:
             return self._full_clock_timeline
-        return self._paced(self.simulator.run(self.kernels, self._communication))
+        return self._paced(self.simulator.run(self.kernels, self.network))
 
     def _paced(self, timeline: Timeline) -> Timeline:
         """A timeline with the pauses of launches outside of CUDA graphs, lasting at least as long as the host needs."""
@@ -250,6 +264,7 @@ class Run:
             levers=tuple(find_levers(self)) if self.options.levers else (),
             top_kernels=self._top_kernels(),
             collectives=self._collective_shares(),
+            communication=self._communication() if self.devices > 1 else None,
             timeline=timeline,
             warnings=(*prediction.warnings, *notes),
         )
@@ -269,7 +284,7 @@ class Run:
             ("high", NETWORK_FACTOR, NETWORK_START_S),
         ):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
-            network = functools.partial(self._communication, factor=factor, start_s=start_s)
+            network = OnNetwork(model=self.network_model, factor=factor, start_s=start_s)
             duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
@@ -314,6 +329,25 @@ class Run:
         ]
         return tuple(sorted(shares, key=lambda share: -share.seconds)[:limit])
 
+    def _communication(self) -> Communication:
+        timeline = self.timeline
+        ordered = self.lowered.lowering != "modelled" and self.options.scheduler == "latency-hiding"
+        modelled = self.contention is not None and self.simulator.contended
+        return Communication(
+            groups=group_shares(timeline, (kernel for kernel, _ in self.executed)),
+            links=link_use(
+                ((self.collective(k), n) for k, n in self.executed if k.collective), self.cluster, timeline.duration
+            ),
+            schedule=ScheduleUsed(
+                scheduler="compiler" if ordered else self.options.scheduler,
+                channels=self.simulator.channels,
+                contention="on" if modelled else "off" if self.options.contention == "off" else "none",
+                overlap=str(self.options.overlapping),
+            ),
+            slowdown=timeline.slowdown,
+            critical=timeline.critical,
+        )
+
     def _collective_shares(self) -> tuple[CollectiveShare, ...]:
         groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)
         for kernel, count in self.executed:
@@ -333,7 +367,7 @@ class Run:
                     bytes_sent=sum(count * k.collective.sent_bytes for k, count in kernels if k.collective),
                     seconds=sum(t.seconds * count for t, count in times),
                     algorithm=longest.algorithm,
-                    level=longest.level,
+                    level=longest.bottleneck.level.name if longest.bottleneck else "none",
                 )
             )
         return tuple(sorted(shares, key=lambda share: -share.seconds))

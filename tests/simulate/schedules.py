@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from meshcast.capture.program import Argument, Role
 from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin
 from meshcast.lower import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule
 from meshcast.mesh import Group, Mesh
-from meshcast.simulate import Timeline, simulate
+from meshcast.simulate import Simulator, Timeline
+from meshcast.simulate.contention import Contention, Taken
+from meshcast.simulate.scheduling import Scheduling
 from meshcast.workload import Workload
 from meshcast.workload.graph import Block, Collective, Tensor
 
@@ -32,10 +34,13 @@ def update(target: int, source: int, result: int, seconds: float = 1.0) -> Kerne
     )  # fmt: skip
 
 
-def exchange(reads: Sequence[int], writes: Sequence[int], seconds: float = 1.0) -> Kernel:
-    """A collective that takes `seconds`: its bytes stand for them."""
+def exchange(
+    reads: Sequence[int], writes: Sequence[int], seconds: float = 1.0, *, over: str = "", kind: str = "all_reduce"
+) -> Kernel:
+    """A collective that takes `seconds`: its bytes stand for them; `over` names its group."""
     size = int(seconds * 1000)
-    geometry = Collective(kind="all_reduce", group=Group(dims=((2, 1),)), input_bytes=size, output_bytes=size)
+    group = Group(dims=((2, 1),), axes=(over,) if over else ())
+    geometry = Collective(kind=kind, group=group, input_bytes=size, output_bytes=size)
     return Kernel(
         name="c", kind=KernelKind.COLLECTIVE, dtype="", reads=tuple(reads), writes=tuple(writes), geometry=geometry,
         operand_bytes=(0,) * len(reads),
@@ -86,9 +91,48 @@ class Times(EstimatedKernels):
         )  # fmt: skip
 
 
-def run(body: Schedule, *, compute: float = 1.0, network: float = 1.0, gap: float = 0.0) -> Timeline:
+def run(
+    body: Schedule,
+    *,
+    compute: float = 1.0,
+    network: float = 1.0,
+    gap: float = 0.0,
+    scheduling: Scheduling | None = None,
+    shared: bool = False,
+    taken: Taken | None = None,
+) -> Timeline:
+    """A timeline; with `shared` links all collectives share one, with `taken` they take so much of the device."""
+
     def communication(k: Kernel) -> float:
         assert k.collective is not None
-        return k.collective.input_bytes / 1000 / network
+        return k.collective.payload_bytes / 1000 / network
 
-    return simulate(program(body), Times(compute, gap), communication)
+    contention = Takes(taken) if taken is not None else None
+    links = OneLink(communication) if shared else communication
+    return Simulator(program(body), scheduling, contention).run(Times(compute, gap), links)
+
+
+class OneLink:
+    """A network of one link that collectives under way at once share evenly."""
+
+    def __init__(self, time: Callable[[Kernel], float]) -> None:
+        self._time = time
+
+    def seconds(self, kernel: Kernel) -> float:
+        return self._time(kernel)
+
+    def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
+        return [1 / len(active)] * len(active)
+
+
+class Takes(Contention):
+    """Every collective takes the same shares of a device."""
+
+    def __init__(self, taken: Taken) -> None:
+        object.__setattr__(self, "device", taken)
+
+    def taken(self, kernel: Kernel, seconds: float) -> Taken:
+        del kernel, seconds
+        found: object = self.device
+        assert isinstance(found, Taken)
+        return found

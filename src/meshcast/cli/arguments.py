@@ -95,6 +95,29 @@ HostFlag = Annotated[
     str,
     typer.Option("--host", help="Count the host's time to issue a step: on, off, or auto (not for single ops)."),
 ]
+SchedulerFlag = Annotated[
+    str,
+    typer.Option(
+        "--scheduler",
+        help="How communication may overlap: serial (not at all), program (in program order), latency-hiding, or ideal (a "
+        "bound). A compiler's own order is kept.",
+    ),
+]
+ChannelsFlag = Annotated[
+    int, typer.Option("--channels", help="Collectives that may be under way at once; 0: one for each group of devices.")
+]
+ContentionFlag = Annotated[
+    str, typer.Option("--contention", help="Compute and communication slow each other down while both run: on or off.")
+]
+OverlapFlag = Annotated[
+    str,
+    typer.Option(
+        "--overlap",
+        metavar="LIST",
+        help="Rewrites that hide communication: buckets=25MiB (small collectives together), prefetch (a loop gathers the "
+        "next turn's weights), gathers=N (at most N waiting for use), async-tp (products in parts beside their exchange).",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
 TripCounts = Annotated[
@@ -156,7 +179,8 @@ def options(
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
     clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
-    profile: str | None = None, simulator: str | None = None,
+    profile: str | None = None, simulator: str | None = None, scheduler: str = "latency-hiding", channels: int = 0,
+    contention: str = "on", overlap: str = "",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -181,4 +205,8 @@ def options(
         indices=indices,
         approximate=approximate,
         levers=levers,
+        scheduler=scheduler,  # type: ignore[arg-type]  # likewise
+        channels=channels,
+        contention=contention,  # type: ignore[arg-type]  # likewise
+        overlap=overlap,
     )

@@ -219,9 +219,9 @@ def _load(estimator: str) -> str:
 
 
 def _networks() -> str:
-    from meshcast.pipeline import NETWORKS
+    from meshcast.network.models import MODELS
 
-    return ", ".join(NETWORKS)
+    return ", ".join(MODELS)
 
 
 def _catalogue(folder: Literal["devices", "clusters"]) -> Check:

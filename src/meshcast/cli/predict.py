@@ -26,6 +26,10 @@ def predict_command(
     lowering: flags.LoweringFlag = "auto",
     clocks: flags.ClocksFlag = "sustained",
     host: flags.HostFlag = "auto",
+    scheduler: flags.SchedulerFlag = "latency-hiding",
+    channels: flags.ChannelsFlag = 0,
+    contention: flags.ContentionFlag = "on",
+    overlap: flags.OverlapFlag = "",
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -42,7 +46,8 @@ def predict_command(
     options = flags.options(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
-        lowering=lowering, profile=profile, simulator=simulator,
+        lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
+        channels=channels, contention=contention, overlap=overlap,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

@@ -23,6 +23,7 @@ def show_command(
     profile: flags.ProfileFlag = None,
     simulator: flags.SimulatorFlag = None,
     lowering: flags.LoweringFlag = "auto",
+    overlap: flags.OverlapFlag = "",
     explain: Annotated[
         int | None, typer.Option("--explain", help="With --kernels: the formula and numbers behind row N.", metavar="N")
     ] = None,
@@ -43,6 +44,7 @@ def show_command(
         ("--lowering", lowering != "auto"),
         ("--profile", profile is not None),
         ("--simulator", simulator),
+        ("--overlap", overlap),
     ):
         if given and not kernels:
             raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
@@ -50,7 +52,7 @@ def show_command(
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
     options = flags.options(
         on=on, mesh=mesh, fidelity=fidelity, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
-        clocks=clocks, indices=indices, profile=profile, simulator=simulator,
+        clocks=clocks, indices=indices, profile=profile, simulator=simulator, overlap=overlap,
         lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
     )  # fmt: skip
     if partitioned:

@@ -85,6 +85,14 @@ class TensorCores:
     vmem_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationCores:
+    """Cores that one collective holds while it runs; none where engines of their own move the data."""
+
+    cores: int
+    in_network_cores: int  # where the switches add
+
+
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -104,6 +112,7 @@ class Device:
         energy: Measured energy per FLOP and byte; None where it was not measured.
         core: What compiling for a CUDA GPU takes; None where it is not given.
         tensor_cores: A TPU's systolic arrays and vector units; None where they are not given.
+        communication: Cores that collectives hold; None where engines of their own move the data, or nothing is known.
         bases: Names of the devices that its file starts from, the nearest first.
         default_cluster: The catalogue's cluster of many such devices; None where there is none.
         facts: Every number of the file by dotted key ("matrix.bf16"), with its source.
@@ -133,6 +142,7 @@ class Device:
     energy: Energy | None = field(default=None, hash=False)
     core: Core | None = None
     tensor_cores: TensorCores | None = None
+    communication: CommunicationCores | None = None
     bases: tuple[str, ...] = field(default=(), repr=False)
     default_cluster: str | None = None
     notes: str = ""

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast, get_args
 from meshcast.errors import InputError
 from meshcast.hardware import document
 from meshcast.hardware.cluster import Cluster, NetworkLevel
-from meshcast.hardware.device import DTYPES, Core, Device, Energy, Kind, TensorCores
+from meshcast.hardware.device import DTYPES, CommunicationCores, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
 from meshcast.hardware.levels import read_level
 from meshcast.hardware.link import LinkTechnology
@@ -99,6 +99,7 @@ def device(doc: Document) -> Device:
         energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
         core=_core(file) if file.names("core") else None,
         tensor_cores=_tensor_cores(file) if file.names("tensor_cores") else None,
+        communication=_communication(file) if file.names("communication") else None,
         bases=tuple(str(below.data.get("name")) for below in _below(doc)),
         # An empty name is how a file that has a base says that it has no cluster.
         default_cluster=file.text("default_cluster", default="") or None,
@@ -140,6 +141,13 @@ def _tensor_cores(file: Reader) -> TensorCores:
         lanes=file.count(table, "lanes"),
         vector_alus=file.count(table, "vector_alus"),
         vmem_bytes=int(file.quantity(table, "vmem", of=Dimension.BYTES)),
+    )
+
+
+def _communication(file: Reader) -> CommunicationCores:
+    cores = file.count("communication", "cores")
+    return CommunicationCores(
+        cores=cores, in_network_cores=file.count("communication", "in_network_cores", default=cores)
     )
 
 

@@ -6,7 +6,6 @@ All are asked about collectives whose groups all run at once, on one cluster in 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -86,7 +85,11 @@ class AlphaBeta:
         return self.plan(collective).seconds
 
     def shares(self, active: Sequence[Collective]) -> Sequence[float]:
-        """A level that several need at once is shared in proportion to what each would use of it alone."""
+        """A level that several want more of than there is goes to all of them at `1 / sum` of the shares they use alone.
+
+        A collective that lasts t seconds and sends b bytes over a level of rate B uses the share `b / (B t)` of it; of
+        several levels the slowest counts.
+        """
         if len(active) < 2:
             return (1.0,) * len(active)
         uses = [_uses(self.plan(collective)) for collective in active]
@@ -184,7 +187,5 @@ def _as_it_is(level: NetworkLevel, groups: Ints, setting: Setting) -> NetworkLev
 
 def _uses(plan: CollectivePlan) -> dict[str, float]:
     """The share of each level's rate that a plan uses on average while it runs alone."""
-    used: defaultdict[str, float] = defaultdict(float)
-    for stage in plan.stages:
-        used[stage.level.name] += stage.steps * stage.step_bytes / (stage.level.bandwidth * plan.seconds)
-    return {level: min(1.0, share) for level, share in used.items()}
+    rates = {stage.level.name: stage.level.bandwidth for stage in plan.stages}
+    return {level: min(1.0, sent / (rates[level] * plan.seconds)) for level, sent in plan.level_bytes.items()}

@@ -102,6 +102,14 @@ class CollectivePlan:
         return self.bottleneck.level.name if self.bottleneck else "none"
 
     @property
+    def level_bytes(self) -> dict[str, float]:
+        """Bytes that one device sends over each level, by the level's name."""
+        sent: dict[str, float] = {}
+        for stage in self.stages:
+            sent[stage.level.name] = sent.get(stage.level.name, 0.0) + stage.steps * stage.step_bytes
+        return sent
+
+    @property
     def bottleneck(self) -> Stage | None:
         """The stage that is longest on the wire."""
         return max(self.stages, key=lambda stage: stage.bandwidth_s, default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from meshcast.results.communication import Communication
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown, Timeline
 
@@ -103,6 +104,7 @@ class Prediction:
     levers: tuple[Lever, ...] = ()
     top_kernels: tuple[KernelShare, ...] = field(default=(), repr=False)
     collectives: tuple[CollectiveShare, ...] = field(default=(), repr=False)
+    communication: Communication | None = field(default=None, repr=False)
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
     warnings: tuple[str, ...] = ()
     version: str = ""
@@ -150,6 +152,7 @@ class Prediction:
             "levers": [asdict(lever) for lever in self.levers],
             "top_kernels": [asdict(share) for share in self.top_kernels],
             "collectives": [asdict(share) for share in self.collectives],
+            **(self.communication.to_json() if self.communication is not None else {}),
             "provenance": asdict(self.provenance),
             "warnings": list(self.warnings),
             "tool": {"version": self.version, "seconds": self.seconds},

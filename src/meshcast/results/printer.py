@@ -186,6 +186,8 @@ def _html(section: Section) -> str:
 
 def prediction_sections(prediction: Prediction) -> list[Section]:
     """What there is to say about a prediction, the most important first."""
+    from meshcast.results.communication import communication_sections  # which is made of sections itself
+
     if prediction.infeasible is not None:
         return [*_infeasible(prediction, prediction.infeasible), *_closing(prediction)]
     return [
@@ -193,6 +195,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
         _where_time_goes(prediction),
         Section(rows=_figures(prediction)),
         *_collectives(prediction),
+        *(communication_sections(found, prediction.step_time_s or 0.0) if (found := prediction.communication) else ()),
         *_kernels(prediction),
         *_levers(prediction),
         *_closing(prediction),
@@ -273,7 +276,12 @@ def _communication(prediction: Prediction) -> list[tuple[str, str]]:
     exposed = parts.exposed_communication
     shares = f"{percent(exposed / busy)} of it, {percent(exposed / (parts.total or 1.0))} of the step"
     sent = f"{format_bytes(prediction.communication_bytes)} sent per device"
-    return [("communication", f"{format_time(busy)}, of which {format_time(exposed)} exposed ({shares}); {sent}")]
+    from meshcast.results.communication import schedule_rows
+
+    return [
+        ("communication", f"{format_time(busy)}, of which {format_time(exposed)} exposed ({shares}); {sent}"),
+        *(schedule_rows(prediction.communication) if prediction.communication is not None else ()),
+    ]
 
 
 def _collectives(prediction: Prediction) -> list[Section]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from meshcast.display import Rows, shown
 from meshcast.lower.kernel import Kernel
+from meshcast.simulate.critical import Segment
 from meshcast.units import format_time
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
@@ -59,6 +60,42 @@ class Breakdown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTime:
+    """Seconds in which collectives over one group of devices are under way.
+
+    While several are and nothing is computed, each has an equal part of the exposed time, so that the parts of all groups
+    add up to `Breakdown.exposed_communication`. What is not exposed runs beside compute or beside another group's.
+    """
+
+    group: str
+    busy: float
+    exposed: float
+
+    @property
+    def overlapped(self) -> float:
+        """Seconds beside something else."""
+        return self.busy - self.exposed
+
+    def times(self, count: int) -> GroupTime:
+        """Of so many in a row."""
+        return GroupTime(group=self.group, busy=count * self.busy, exposed=count * self.exposed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """Seconds by which what is under way at once is longer than it would be alone."""
+
+    compute: float = 0.0  # of compute kernels, beside communication
+    communication: float = 0.0  # of collectives, beside each other or beside compute
+
+    def __add__(self, other: Slowdown) -> Slowdown:
+        return Slowdown(compute=self.compute + other.compute, communication=self.communication + other.communication)
+
+    def __mul__(self, times: float) -> Slowdown:
+        return Slowdown(compute=self.compute * times, communication=self.communication * times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """A kernel on its stream, in seconds from the start of its block."""
 
@@ -66,6 +103,7 @@ class Span:
     stream: str
     start: float
     end: float
+    channel: int = 0  # of a collective, from 1: those of one channel follow each other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +125,11 @@ class Timeline:
     spans: tuple[Span | Repeat, ...] = field(repr=False)
     duration: float
     breakdown: Breakdown
-    communication_busy: float  # seconds the communication stream is in use, exposed or not
+    communication_busy: float  # seconds of all collectives, exposed or not
     energy: float  # joules above idle
+    groups: tuple[GroupTime, ...] = ()
+    slowdown: Slowdown = Slowdown()
+    critical: tuple[Segment, ...] = field(default=(), repr=False)  # what sets the duration: it adds up to it
 
     def walk(self, count: int = 1) -> Iterator[tuple[Span, int]]:
         """Every span with how often it runs."""
@@ -103,7 +144,13 @@ class Timeline:
         idle = seconds - self.duration
         if idle <= 0:
             return self
-        return replace(self, duration=seconds, breakdown=self.breakdown + Breakdown(idle=idle))
+        waiting = Segment(kind="idle", what="waiting for the host", seconds=idle)
+        return replace(
+            self,
+            duration=seconds,
+            breakdown=self.breakdown + Breakdown(idle=idle),
+            critical=(*self.critical, waiting),
+        )
 
     def summary_rows(self) -> Rows:
         """The duration and where it goes."""
@@ -111,6 +158,6 @@ class Timeline:
         return [
             ("duration", format_time(self.duration)),
             *((f"  {part.replace('_', ' ')}", format_time(getattr(self.breakdown, part))) for part in parts),
-            ("communication", f"{format_time(self.communication_busy)} on its stream"),
+            ("communication", f"{format_time(self.communication_busy)} of collectives"),
             ("spans", f"{len(self.spans)} at the top level, loops folded"),
         ]

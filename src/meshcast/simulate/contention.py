@@ -1,0 +1,98 @@
+"""How much compute and communication slow each other down while both run on one device.
+
+A collective that a GPU runs as a kernel holds `c` of its `C` cores (one per channel of the library), and every byte sent
+makes the memory read and write some bytes more. Beside it a compute kernel of time `t`, of which its arithmetic needs
+`a`, its memory traffic `m`, takes
+
+    t' = t + max(a / (1 - c / C), m) - max(a, m)
+
+as fewer cores compute, while those that are left can still draw all of the memory's bandwidth. Then the memory is shared:
+the kernel uses it for `m / t'` of the time, collectives for `b / (B t_c)`, their bytes over its bandwidth and their time. Where
+the sum `u` is more than 1, all advance at `1 / u`.
+
+Bytes of memory traffic per byte sent, by what a ring does with them: a gathered byte is read and sent, and the one that
+came in is written: 2. A reduced byte is written on arrival, read again beside the local operand, and sent: 3. An all-reduce
+does one after the other: 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from meshcast.estimate.chain import KernelEstimate
+from meshcast.hardware import Device
+from meshcast.lower.kernel import CostKey, Kernel
+from meshcast.simulate.network import KernelNetwork
+
+MOVED_PER_BYTE = {"reduce_scatter": 3.0, "all_reduce": 2.5, "collective_reduce": 2.5}
+COPIED_PER_BYTE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a collective takes of a device while it runs alone: shares of its cores and of its memory's bandwidth."""
+
+    cores: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contention:
+    """What collectives take of a device.
+
+    Attributes:
+        device: Whose cores and memory they take.
+        algorithm: The algorithm of a collective, by name: those that switches carry out need fewer cores.
+    """
+
+    device: Device
+    algorithm: Callable[[Kernel], str]
+    kept: dict[tuple[CostKey, float], Taken] = field(default_factory=dict, repr=False)
+
+    def taken(self, kernel: Kernel, seconds: float) -> Taken:
+        """What a collective that lasts so long alone takes."""
+        key = (kernel.cost_key, seconds)
+        found = self.kept.get(key)
+        if found is None:
+            collective = kernel.collective
+            assert collective is not None
+            costs = self.device.communication
+            cores = 0
+            if costs is not None:
+                cores = costs.in_network_cores if "in-network" in self.algorithm(kernel) else costs.cores
+            moved = collective.sent_bytes * MOVED_PER_BYTE.get(collective.kind, COPIED_PER_BYTE)
+            memory = moved / (self.device.memory_bandwidth * seconds) if seconds > 0 else 0.0
+            found = self.kept[key] = Taken(min(cores / self.device.cores, MOST_CORES), min(1.0, memory))
+        return found
+
+
+# A kernel that waits for cores gets some in the end: the scheduler of thread blocks is fair between streams.
+MOST_CORES = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """The speeds of what is under way at once, as shares of the speed alone."""
+
+    network: KernelNetwork
+    contention: Contention | None = None
+
+    def of(
+        self, compute: KernelEstimate | None, active: Sequence[Kernel], seconds: Sequence[float]
+    ) -> tuple[float, list[float]]:
+        """The speed of a compute kernel (1 where there is none) and those of collectives beside it."""
+        shares = list(self.network.shares(active)) if len(active) > 1 else [1.0] * len(active)
+        if self.contention is None or not active:
+            return 1.0, shares
+        taken = [self.contention.taken(k, s) for k, s in zip(active, seconds, strict=True)]
+        memory = sum(each.memory * share for each, share in zip(taken, shares, strict=True))
+        if compute is None or not compute.time:
+            speed = 1 / memory if memory > 1 else 1.0
+            return 1.0, [share * speed for share in shares]
+        cores = min(MOST_CORES, sum(each.cores for each in taken))
+        arithmetic, traffic, time = compute.compute_time, compute.memory_time, compute.time
+        slower = time + max(arithmetic / (1 - cores), traffic) - max(arithmetic, traffic)
+        memory += min(1.0, traffic / slower)
+        speed = 1 / memory if memory > 1 else 1.0
+        return time / slower * speed, [share * speed for share in shares]

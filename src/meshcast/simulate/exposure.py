@@ -1,0 +1,64 @@
+"""Which time is covered by what: stretches of time, and collectives that share the exposed ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+Interval = tuple[float, float]
+
+
+def covered(times: Sequence[Interval], by: Sequence[Interval]) -> tuple[float, list[Interval]]:
+    """How much of some stretches of time others cover, and what they leave; both come in order of start."""
+    total = 0.0
+    left: list[Interval] = []
+    cursor = 0
+    for start, end in times:
+        position = start
+        while cursor < len(by) and by[cursor][1] <= position:
+            cursor += 1
+        probe = cursor
+        while probe < len(by) and by[probe][0] < end:
+            begin, until = max(position, by[probe][0]), min(end, by[probe][1])
+            if until > begin:
+                if begin > position:
+                    left.append((position, begin))
+                total += until - begin
+                position = until
+            probe += 1
+        if end > position:
+            left.append((position, end))
+    return total, left
+
+
+def exposed_by(
+    waiting: Sequence[Interval], sending: Sequence[tuple[float, float, str]]
+) -> tuple[float, float, dict[str, float]]:
+    """Of time in which nothing is computed: seconds with collectives under way, without, and each group's part.
+
+    Args:
+        waiting: Stretches of time, apart from each other and in order.
+        sending: When collectives start and end, and over which group. Those under way at once share the time equally.
+    """
+    by_group: defaultdict[str, float] = defaultdict(float)
+    exposed = 0.0
+    idle = sum(end - start for start, end in waiting)
+    if not sending:
+        return 0.0, idle, {}
+    queue = sorted(sending, key=lambda each: each[0])
+    active: list[tuple[float, str]] = []
+    cursor = 0
+    for start, end in waiting:
+        position = start
+        while position < end:
+            while cursor < len(queue) and queue[cursor][0] <= position:
+                active.append((queue[cursor][1], queue[cursor][2]))
+                cursor += 1
+            active = [each for each in active if each[0] > position]
+            until = min(end, *(each[0] for each in active), queue[cursor][0] if cursor < len(queue) else end)
+            if active:
+                exposed += until - position
+                for _, group in active:
+                    by_group[group] += (until - position) / len(active)
+            position = until
+    return exposed, max(0.0, idle - exposed), dict(by_group)

@@ -1,0 +1,67 @@
+"""What a run asks a network about its collective kernels: seconds alone, and speeds of those under way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from meshcast.lower.kernel import Kernel
+from meshcast.network.models import NetworkModel
+from meshcast.workload.graph import Collective
+
+CommunicationTime = Callable[[Kernel], float]
+
+
+@runtime_checkable
+class KernelNetwork(Protocol):
+    """What a run asks a network; kernels are collectives."""
+
+    def seconds(self, kernel: Kernel) -> float:
+        """Seconds of a collective that has the network to itself."""
+
+    def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
+        """The speed of each of several collectives under way at once, as a share of its speed alone; at most 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncontended:
+    """A network on which collectives do not notice each other."""
+
+    time: CommunicationTime
+
+    def seconds(self, kernel: Kernel) -> float:
+        """What the function says."""
+        return self.time(kernel)
+
+    def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
+        """Full speed for all."""
+        return (1.0,) * len(active)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnNetwork:
+    """A network model's answers, perhaps all longer or shorter: `seconds * factor + start_s`."""
+
+    model: NetworkModel
+    factor: float = 1.0
+    start_s: float = 0.0
+
+    def seconds(self, kernel: Kernel) -> float:
+        """The model's time, changed."""
+        return max(0.0, self.model.seconds(collective_of_kernel(kernel)) * self.factor + self.start_s)
+
+    def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
+        """The model's shares."""
+        return self.model.shares([collective_of_kernel(kernel) for kernel in active])
+
+
+def collective_of_kernel(kernel: Kernel) -> Collective:
+    """The collective that a kernel is known to be."""
+    assert kernel.collective is not None
+    return kernel.collective
+
+
+def as_network(network: KernelNetwork | CommunicationTime) -> KernelNetwork:
+    """What a run asks; of a function of times, a network without contention."""
+    return network if isinstance(network, KernelNetwork) else Uncontended(time=network)

@@ -1,24 +1,22 @@
-"""What ASTRA-sim is told about a machine: the dimensions of its network, and how its system layer runs collectives.
+"""What ASTRA-sim's system layer is told: how collectives are cut, which algorithm each dimension has, what they cost.
 
-Units are ASTRA-sim's own here, because these values go to and come from its files: a GB is 2**30 bytes on links and
-10**9 bytes in the local memory, times are whole nanoseconds.
+Units are ASTRA-sim's own here, because these values go to and come from its files: a GB of local memory is 10**9 bytes
+(one of a link is 2**30), times are whole nanoseconds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.hardware.astra import AstraNetwork
 
-Shape = Literal["Ring", "FullyConnected", "Switch"]
 Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 Backend = Literal["Unaware", "Aware"]
 Pattern = Literal["ring", "direct", "halvingDoubling", "doubleBinaryTree"]
 
-SHAPES: tuple[Shape, ...] = get_args(Shape)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 # What a system file may name, beside a window after either kind of "direct": the pattern, and whether it takes all
@@ -32,58 +30,6 @@ IMPLEMENTATIONS: dict[str, tuple[Pattern, bool]] = {
     "oneHalvingDoubling": ("halvingDoubling", True),
     "doubleBinaryTree": ("doubleBinaryTree", False),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dimension:
-    """One dimension of a network: NPUs that differ in this coordinate alone, and the links between them.
-
-    Attributes:
-        shape: How they are wired. On a Switch every NPU has one link there and back, on a Ring one either way to each
-            neighbour, FullyConnected one to every other NPU.
-        npus: How many there are.
-        bandwidth: 2**30 bytes/s of one link.
-        latency_ns: Of one hop.
-    """
-
-    shape: Shape
-    npus: int
-    bandwidth: float
-    latency_ns: float
-
-    @property
-    def bytes_per_ns(self) -> float:
-        """The bandwidth, in the order of operations that ASTRA-sim has."""
-        return self.bandwidth * (1 << 30) / 1_000_000_000
-
-    def hops(self, distance: int) -> int:
-        """Links between two NPUs whose coordinates differ by so much; a ring takes the shorter way."""
-        if self.shape == "Ring":
-            return min(distance, self.npus - distance)
-        return 2 if self.shape == "Switch" else 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AstraNetwork:
-    """The dimensions of a network, innermost first: the first varies fastest along the numbers of NPUs."""
-
-    dimensions: tuple[Dimension, ...]
-
-    @property
-    def npus(self) -> int:
-        """NPUs in all."""
-        return math.prod(dimension.npus for dimension in self.dimensions)
-
-    def towards(self, distance: int) -> tuple[Dimension, int]:
-        """The dimension that a message to the NPU of this number, counted from its sender, uses, and the way along it.
-
-        ASTRA-sim charges the first dimension in which the two differ and no other.
-        """
-        for dimension in self.dimensions:
-            distance, along = divmod(distance, dimension.npus)
-            if along:
-                return dimension, along
-        raise ValueError("a message to oneself")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

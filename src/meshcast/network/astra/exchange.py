@@ -12,7 +12,6 @@ by turns reduced and only passed on.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -168,14 +167,3 @@ class Exchange:
             partner = own + ((at ^ label) - at) * stride
             return partner, partner
         return own + ((at + label) % npus - at) * stride, own + ((at - label) % npus - at) * stride
-
-
-def messages(phase: Phase) -> int:
-    """Messages that each NPU sends in a phase of an exchange."""
-    if phase.implementation.pattern == "halvingDoubling":
-        steps = int(math.log2(phase.npus))
-    elif phase.implementation.pattern == "ring" and phase.kind == "all_to_all":
-        steps = phase.npus * (phase.npus - 1) // 2
-    else:
-        steps = phase.npus - 1
-    return 2 * steps if phase.kind == "all_reduce" else steps

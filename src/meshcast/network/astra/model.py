@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from meshcast.network.astra.config import AstraNetwork, AstraSystem, Backend, Kind
+from meshcast.hardware.astra import AstraNetwork
+from meshcast.network.astra.config import AstraSystem, Backend, Kind
 from meshcast.network.astra.phases import chunk_phases
 from meshcast.network.astra.simulation import foldable, simulate
 

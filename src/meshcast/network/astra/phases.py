@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshcast.errors import InfeasibleError, UsageError
-from meshcast.network.astra.config import AstraNetwork, AstraSystem, Implementation, Kind, implementations
+from meshcast.hardware.astra import AstraNetwork
+from meshcast.network.astra.config import AstraSystem, Implementation, Kind, implementations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,8 @@ def chunk_sizes(kind: Kind, size: int, splits: int, npus: int) -> tuple[int, ...
         return (npus,) * splits
     if chunk == 0:
         raise UsageError(
-            f"an all-gather of {size} bytes cannot be cut into {splits} chunks", fix="use fewer preferred-dataset-splits"
+            f"an all-gather of {size} bytes cannot be cut into {splits} chunks",
+            fix="use fewer preferred-dataset-splits",
         )
     return (chunk,) * -(-size // chunk)
 

@@ -7,11 +7,13 @@ send to it.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Sequence
 
 from meshcast.errors import UnsupportedError
-from meshcast.network.astra.config import AstraNetwork, AstraSystem, Backend
+from meshcast.hardware.astra import AstraNetwork
+from meshcast.network.astra.config import AstraSystem, Backend
 from meshcast.network.astra.events import Action, EventQueue
 from meshcast.network.astra.exchange import Exchange
 from meshcast.network.astra.phases import Phase
@@ -159,7 +161,7 @@ class _Npu:
             if chunk.phase is None:
                 raise ValueError("a chunk without a phase waits in a queue")
             pattern = Tree if chunk.phase.implementation.pattern == "doubleBinaryTree" else Exchange
-            pattern(chunk.phase, self, chunk.tag, lambda: self._proceed(chunk)).start()
+            pattern(chunk.phase, self, chunk.tag, functools.partial(self._proceed, chunk)).start()
 
     # What a phase asks of its NPU. An NPU's own actions of one time run together, where the first of them was made.
 

@@ -42,7 +42,7 @@ def place(position: int, nodes: int, *, root_last: bool) -> Place:
 class Tree:
     """One NPU's part in a tree."""
 
-    __slots__ = ("_children", "_done", "_heard", "_parent", "_ports", "_reduced", "_size", "_tag")
+    __slots__ = ("_children", "_done", "_parent", "_ports", "_reduced", "_size", "_tag")
 
     def __init__(self, phase: Phase, ports: Ports, tag: int, done: Callable[[], None]) -> None:
         self._ports, self._tag, self._done, self._size = ports, tag, done, phase.size

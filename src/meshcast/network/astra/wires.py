@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Protocol
 
-from meshcast.network.astra.config import AstraNetwork, Dimension
+from meshcast.hardware.astra import AstraNetwork, Dimension
 from meshcast.network.astra.events import Action, EventQueue
 
 

@@ -79,7 +79,9 @@ def trace_bytes(nodes: Iterable[Node]) -> bytes:
 def _node(node: Node) -> bytes:
     parts = [_number(1, node.number), _text(2, node.name), _number(3, node.kind)]
     parts += [
-        _bytes(place, b"".join(map(_varint, deps))) for place, deps in ((4, node.control_deps), (5, node.data_deps)) if deps
+        _bytes(place, b"".join(map(_varint, deps)))
+        for place, deps in ((4, node.control_deps), (5, node.data_deps))
+        if deps
     ]
     if node.duration_us:
         parts.append(_number(7, node.duration_us))

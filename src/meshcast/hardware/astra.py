@@ -154,14 +154,15 @@ def cluster_network(cluster: Cluster, devices: int) -> AstraNetwork:
                 "ASTRA-sim's networks are products of dimensions",
                 fix=f"use a multiple of {level.size if devices > level.size else inside} devices",
             )
-        dimensions += _level_dimensions(level, size // inside)
+        dimensions += level_dimensions(level, size // inside)
         inside = size
     if not dimensions:
         raise UsageError(f"{devices} device of {cluster.name} has no network", fix="use 2 devices or more")
     return AstraNetwork(dimensions=tuple(dimensions))
 
 
-def _level_dimensions(level: NetworkLevel, parts: int) -> Iterator[Dimension]:
+def level_dimensions(level: NetworkLevel, parts: int) -> Iterator[Dimension]:
+    """The dimensions that `parts` domains inside a level form."""
     nanoseconds, rate = level.latency_s * 1e9, level.link_bandwidth / GB
     if level.topology == "switch":
         yield Dimension(shape="Switch", npus=parts, bandwidth=level.links * rate, latency_ns=nanoseconds / 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -13,17 +12,10 @@ from pathlib import Path
 from meshcast.chakra import CollectiveCode, Node, NodeType, trace_bytes
 from meshcast.errors import UnsupportedError
 from meshcast.hardware.astra import AstraNetwork
-from meshcast.network.astra.config import AstraSystem, Backend, Kind, implementations
+from meshcast.network.astra.config import BACKENDS, AstraSystem, Backend, Kind, implementations
 from meshcast.network.astra.files import RemoteMemory, write_inputs
+from meshcast.simulators.astra_sim import HOW_TO_GET, PROGRAMS, program_path
 
-PROGRAMS: Mapping[Backend, str] = {
-    "Unaware": "AstraSim_Analytical_Congestion_Unaware",
-    "Aware": "AstraSim_Analytical_Congestion_Aware",
-}
-HOW_TO_GET = (
-    "build ASTRA-sim's analytical backends (github.com/astra-sim/astra-sim, build/astra_analytical/build.sh; it needs "
-    "cmake, a C++17 compiler and protobuf) and put build/astra_analytical/build/bin on the PATH"
-)
 TIMEOUT_S = 600.0
 LONGEST_LINE = 300  # of what ASTRA-sim says when it fails
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles")
@@ -54,8 +46,7 @@ class AstraRun:
 
 def astra_available() -> dict[Backend, Path]:
     """ASTRA-sim's programs on the PATH, by backend."""
-    found = {backend: shutil.which(program) for backend, program in PROGRAMS.items()}
-    return {backend: Path(path) for backend, path in found.items() if path}
+    return {backend: path for backend in BACKENDS if (path := program_path(backend))}
 
 
 def run_collective(
@@ -79,7 +70,7 @@ def run_collective(
         UsageError: Network and system do not go together.
         UnsupportedError: The program is not there, fails, or has no answer in time.
     """
-    program = shutil.which(PROGRAMS[backend])
+    program = program_path(backend)
     if program is None:
         raise UnsupportedError(f"{PROGRAMS[backend]} is not on the PATH", where="astra-sim", fix=HOW_TO_GET)
     implementations(network, system, kind)  # ASTRA-sim itself would crash or wait for ever
@@ -87,7 +78,7 @@ def run_collective(
         folder = Path(name)
         flags = write_inputs(folder, network, system, memory or RemoteMemory())
         write_traces(folder / "collective", network.npus, [collective_node(kind, size)])
-        command = [program, f"--workload-configuration={folder / 'collective'}"]
+        command = [str(program), f"--workload-configuration={folder / 'collective'}"]
         command += [f"--{flag}={path}" for flag, path in flags.items()]
         return _read(_printed(command, folder, timeout_s), network.npus)
 

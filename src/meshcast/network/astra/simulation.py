@@ -11,7 +11,7 @@ import functools
 from collections import deque
 from collections.abc import Sequence
 
-from meshcast.errors import UnsupportedError
+from meshcast.errors import InfeasibleError, UnsupportedError
 from meshcast.hardware.astra import AstraNetwork
 from meshcast.network.astra.config import AstraSystem, Backend
 from meshcast.network.astra.events import Action, EventQueue
@@ -41,6 +41,7 @@ def simulate(network: AstraNetwork, system: AstraSystem, chunks: Chunks, backend
 
     Raises:
         UnsupportedError: The congestion-aware backend is asked for more than one dimension.
+        InfeasibleError: The collective never ends.
     """
     events = EventQueue()
     wires: Wires
@@ -59,7 +60,12 @@ def simulate(network: AstraNetwork, system: AstraSystem, chunks: Chunks, backend
         npu.begin()
     events.run()
     if unfinished := [npu.id for npu in npus if npu.finished_at is None]:
-        raise RuntimeError(f"NPUs {unfinished[:8]} wait for messages that nobody sends")
+        # Seen in ASTRA-sim too: where trees let NPUs run ahead of one another, two NPUs can take up different chunks first.
+        raise InfeasibleError(
+            f"{len(unfinished)} of {len(npus)} NPUs, {unfinished[0]} first, wait for messages that nobody sends: their queues "
+            "hold different chunks, and ASTRA-sim does not end either",
+            fix="use one chunk (preferred-dataset-splits 1), or no tree before the last dimension",
+        )
     return max(npu.finished_at or 0 for npu in npus)
 
 

@@ -252,8 +252,9 @@ def _simulators() -> Iterator[Check]:
 
     for backend, program in PROGRAMS.items():
         path = program_path(backend)
-        detail = f"{path}; {PURPOSE}" if path else PURPOSE
-        yield Check(name=program, state="ok" if path else "missing", detail=detail, fix=HOW_TO_GET, core=False)
+        detail = f"{path or program}; {PURPOSE}"
+        name = f"astra-sim, congestion {backend.lower()}"
+        yield Check(name=name, state="ok" if path else "missing", detail=detail, fix=HOW_TO_GET, core=False)
 
     for name, environment in ENVIRONMENTS.items():
         release = environment.release()

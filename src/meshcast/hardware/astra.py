@@ -163,7 +163,8 @@ def cluster_network(cluster: Cluster, devices: int) -> AstraNetwork:
 
 def level_dimensions(level: NetworkLevel, parts: int) -> Iterator[Dimension]:
     """The dimensions that `parts` domains inside a level form."""
-    nanoseconds, rate = level.latency_s * 1e9, level.link_bandwidth / GB
+    nanoseconds = round(level.latency_s * 1e9, 6)  # without what the change of units adds to it
+    rate = level.link_bandwidth / GB
     if level.topology == "switch":
         yield Dimension(shape="Switch", npus=parts, bandwidth=level.links * rate, latency_ns=nanoseconds / 2)
     elif level.topology == "full":

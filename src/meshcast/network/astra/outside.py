@@ -98,24 +98,19 @@ def write_traces(prefix: Path, npus: int, nodes: list[Node]) -> None:
 
 
 def _printed(command: list[str], folder: Path, timeout_s: float) -> str:
-    process = subprocess.Popen(
-        command, cwd=folder, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )  # fmt: skip
     try:
-        printed, _ = process.communicate(timeout=timeout_s)
+        # Whatever ends the wait, Ctrl-C too, ends the process.
+        ended = subprocess.run(
+            command, cwd=folder, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=timeout_s, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise UnsupportedError(
             f"no answer after {timeout_s:g} s", where="astra-sim", fix="use fewer NPUs or chunks, or --network astra"
         ) from None
-    finally:
-        # Whatever ended the wait, nobody will read the answer now.
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if process.returncode:
-        raise UnsupportedError(f"exit code {process.returncode}: {_tail(printed)}", where="astra-sim")
-    return printed
+    if ended.returncode:
+        raise UnsupportedError(f"exit code {ended.returncode}: {_tail(ended.stdout)}", where="astra-sim")
+    return ended.stdout
 
 
 def _read(printed: str, npus: int) -> AstraRun:

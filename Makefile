@@ -44,6 +44,7 @@ lint: $(VENV)/.test-ready
 bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/bench.py
 	MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python $(BIN)/python benchmarks/systolic.py
+	$(BIN)/python benchmarks/astra.py
 
 # Six programs on seven devices in every fidelity that is installed; writes docs/cross-architecture.md again.
 cross-architecture: setup

@@ -61,7 +61,7 @@ def conventions() -> str:
          microseconds(ring, system("direct"), "all_to_all", GIB, "Aware")),
         ("a tree sends whole chunks: one chunk, or 64", "all-reduce, doubleBinaryTree on a Switch",
          tree, microseconds(switch, system("doubleBinaryTree", 64), "all_reduce", GIB)),
-        ("without queues two active chunks each have the whole link: one active, or two", "all-reduce in 4 chunks, ring on a Ring",
+        ("without queues active chunks each have the whole link: one active, or two", "all-reduce in 4 chunks, ring on a Ring",
          microseconds(ring, system("ring", 4), "all_reduce", GIB),
          microseconds(ring, replace(system("ring", 4), active_chunks=2), "all_reduce", GIB)),
         ("chunks of one dimension take turns: one chunk, or 64", "all-reduce of 1 MiB, ring on a Ring",

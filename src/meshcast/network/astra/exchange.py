@@ -58,7 +58,7 @@ class Exchange:
     """Ring, direct and halving-doubling: packets that make room for one another."""
 
     __slots__ = (
-        "_at_once", "_done", "_fresh", "_label", "_offsets", "_packets", "_phase", "_ports", "_reducing", "_returned",
+        "_at_once", "_done", "_doubling", "_label", "_packets", "_phase", "_ports", "_reducing", "_returned",
         "_seen", "_size", "_tag", "_to_send", "_together", "_turn",
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ class Exchange:
             self._together = self._to_send - 1
             self._label = npus // 2 if kind == "all_gather" else 1
             self._size = phase.size if kind == "all_gather" else phase.size // 2
-        self._fresh = kind == "all_gather"  # whether halving-doubling doubles
+        self._doubling = kind == "all_gather"  # whether halving-doubling doubles
         if kind == "all_reduce":
             self._to_send *= 2
 
@@ -117,10 +117,10 @@ class Exchange:
         if pattern == "direct":
             self._label = self._label % (npus - 1) + 1
         elif pattern == "halvingDoubling":
-            if not self._fresh:
+            if not self._doubling:
                 self._label, self._size = self._label * 2, self._size // 2
-                self._fresh = self._label == npus and self._phase.kind == "all_reduce"
-                if not self._fresh:
+                self._doubling = self._label == npus and self._phase.kind == "all_reduce"
+                if not self._doubling:
                     return
             self._label, self._size = self._label // 2, self._size * 2
 

@@ -62,7 +62,7 @@ def without_effect(network: AstraNetwork, system: AstraSystem, kind: Kind) -> tu
 def preset_system(network: AstraNetwork, device: Device) -> AstraSystem:
     """The system layer as ASTRA-sim's examples set it up: rings in every dimension, four chunks, localBWAware.
 
-    Where every pair has a link, or a switch and something for everyone, messages go directly.
+    Where every pair has a link, and in all-to-alls over a switch, messages go directly.
     """
     shapes = [dimension.shape for dimension in network.dimensions]
     reducing = tuple("direct" if shape == "FullyConnected" else "ring" for shape in shapes)

@@ -21,8 +21,10 @@ from meshcast.network.astra import (
     Backend,
     Dimension,
     Kind,
-    astra_time,
+    astra_plan,
+    cluster_network,
     finish_ns,
+    preset_system,
     without_effect,
 )  # fmt: skip
 from meshcast.network.astra.config import Pattern, implementation
@@ -253,23 +255,28 @@ def collective(kind: str, size: int, group: Group) -> Collective:
 
 def test_collectives_of_programs_take_levels_for_dimensions() -> None:
     everyone = Group(dims=((64, 1),))
-    found = astra_time(collective("all_reduce", 1 << 20, everyone), TWO_LEVELS)
+    found = astra_plan(collective("all_reduce", 1 << 20, everyone), TWO_LEVELS)
     assert found.algorithm == "ring + ring"
-    assert found.level == "fabric"
-    assert found.seconds == pytest.approx(found.latency_s + found.bandwidth_s)
-    inside = astra_time(collective("all_reduce", 1 << 20, Group(dims=((8, 1),))), TWO_LEVELS)
-    assert inside.level == "node"
+    assert found.bottleneck is not None
+    assert found.bottleneck.level is FABRIC
+    assert found.seconds == pytest.approx(
+        1e-9 * finish_ns(cluster_network(TWO_LEVELS, 64), preset_system(cluster_network(TWO_LEVELS, 64), TWO_LEVELS.device),
+                         "all_reduce", 1 << 20)
+    )  # fmt: skip
+    inside = astra_plan(collective("all_reduce", 1 << 20, Group(dims=((8, 1),))), TWO_LEVELS)
+    assert inside.bottleneck is not None
+    assert inside.bottleneck.level is NODE
     assert inside.seconds < found.seconds
-    torus = astra_time(collective("all_gather", 1 << 20, Group(dims=((64, 1),))), cluster(TORUS))
+    torus = astra_plan(collective("all_gather", 1 << 20, Group(dims=((64, 1),))), cluster(TORUS))
     assert torus.algorithm == "ring + ring"
-    sent = astra_time(collective("collective_permute", 10_000_000, Group(dims=((2, 8),))), cluster(NODE, FABRIC))
+    sent = astra_plan(collective("collective_permute", 10_000_000, Group(dims=((2, 8),))), cluster(NODE, FABRIC))
     assert sent.seconds == pytest.approx(1e-3 + FABRIC.latency_s, rel=1e-4)
-    assert astra_time(collective("all_reduce", 8, Group(dims=((1, 1),))), TWO_LEVELS).seconds == 0
+    assert astra_plan(collective("all_reduce", 8, Group(dims=((1, 1),))), TWO_LEVELS).seconds == 0
 
 
 def test_collectives_that_astra_sim_does_not_have() -> None:
     with pytest.raises(UnsupportedError, match="collective_broadcast"):
-        astra_time(collective("collective_broadcast", 100, Group(dims=((8, 1),))), TWO_LEVELS)
+        astra_plan(collective("collective_broadcast", 100, Group(dims=((8, 1),))), TWO_LEVELS)
     uneven = Group(dims=((6, 1),), devices=24)
     with pytest.raises(UnsupportedError, match="products of dimensions"):
-        astra_time(collective("all_reduce", 1 << 20, uneven), TWO_LEVELS)
+        astra_plan(collective("all_reduce", 1 << 20, uneven), TWO_LEVELS)

@@ -162,19 +162,23 @@ def cluster_network(cluster: Cluster, devices: int) -> AstraNetwork:
 
 
 def level_dimensions(level: NetworkLevel, parts: int) -> Iterator[Dimension]:
-    """The dimensions that `parts` domains inside a level form."""
+    """The dimensions that `parts` domains inside a level form.
+
+    Whatever is neither a ring, a torus nor a full mesh becomes a Switch, the closest that ASTRA-sim has: what such a level
+    lacks beyond the first switch is lost.
+    """
     nanoseconds = round(level.latency_s * 1e9, 6)  # without what the change of units adds to it
     rate = level.link_bandwidth / GB
-    if level.topology == "switch":
-        yield Dimension(shape="Switch", npus=parts, bandwidth=level.links * rate, latency_ns=nanoseconds / 2)
+    if level.topology in ("ring", "torus"):
+        extents = level.dims or (parts,)
+        bandwidth = rate * max(1.0, level.links / (2 * len(extents)))
+        for side in even_sides(parts, extents):
+            yield Dimension(shape="Ring", npus=side, bandwidth=bandwidth, latency_ns=nanoseconds)
     elif level.topology == "full":
         bandwidth = level.links * rate / max(1, parts - 1)
         yield Dimension(shape="FullyConnected", npus=parts, bandwidth=bandwidth, latency_ns=nanoseconds)
     else:
-        sides = even_sides(parts, level.dims or (parts,))
-        bandwidth = rate * max(1.0, level.links / (2 * len(level.dims or (parts,))))
-        for side in sides:
-            yield Dimension(shape="Ring", npus=side, bandwidth=bandwidth, latency_ns=nanoseconds)
+        yield Dimension(shape="Switch", npus=parts, bandwidth=level.links * rate, latency_ns=nanoseconds / 2)
 
 
 def even_sides(parts: int, extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from meshcast.network.astra.files import read_system as read_system
 from meshcast.network.astra.files import remote_memory_text as remote_memory_text
 from meshcast.network.astra.files import system_text as system_text
 from meshcast.network.astra.files import write_inputs as write_inputs
-from meshcast.network.astra.model import astra_time as astra_time
+from meshcast.network.astra.model import astra_plan as astra_plan
 from meshcast.network.astra.model import finish_ns as finish_ns
 from meshcast.network.astra.model import preset_system as preset_system
 from meshcast.network.astra.model import without_effect as without_effect

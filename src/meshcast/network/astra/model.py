@@ -12,7 +12,7 @@ from meshcast.network.astra.config import KINDS, AstraSystem, Backend, Kind, imp
 from meshcast.network.astra.outside import run_collective
 from meshcast.network.astra.phases import chunk_phases
 from meshcast.network.astra.simulation import foldable, simulate
-from meshcast.network.collective import CollectiveTime
+from meshcast.network.plan import CollectivePlan, Primitive, Stage
 from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.workload.graph import Collective
 
@@ -74,24 +74,25 @@ def preset_system(network: AstraNetwork, device: Device) -> AstraSystem:
     )  # fmt: skip
 
 
-def astra_time(
+def astra_plan(
     collective: Collective, cluster: Cluster, backend: Backend = "Unaware", source: Source = "preset"
-) -> CollectiveTime:
+) -> CollectivePlan:
     """A program's collective by ASTRA-sim's rules, its groups' spread over a cluster's levels taken for dimensions.
 
-    The latency is what the same collective takes with a byte a message. Other groups of the same collective run beside it
-    and, as everywhere in ASTRA-sim, do not touch it.
+    Latency is what the same collective takes with a byte a message; all the rest lies on the slowest level, in one stage: an
+    answer of a simulation, not steps to be simulated again. Other groups of the same collective run beside it and, as
+    everywhere in ASTRA-sim, do not touch it.
 
     Raises:
         UnsupportedError: ASTRA-sim has no such collective, or the group does not fill the levels evenly.
     """
     spread = spread_over_levels(collective.group, cluster)
     if not spread:
-        return CollectiveTime(seconds=0.0, algorithm="none", bandwidth_s=0.0, latency_s=0.0, level="none")
+        return CollectivePlan(kind=collective.kind, algorithm="none", why="a group of one has nothing to send")
     network = _spread_network(spread, cluster)
-    slowest = max(spread, key=lambda at: (1 / at.below - 1 / at.within) / at.level.bandwidth).level.name
     if collective.kind == "collective_permute":
-        return _message(collective, network, spread[-1].level.name)
+        total, latency = _message_ns(collective, network)
+        return _plan(collective, "permute", ("direct",), spread[-1], (total * 1e-9, latency * 1e-9), source)
     kind = next((known for known in KINDS if known == collective.kind), None)
     if kind is None:
         raise UnsupportedError(
@@ -105,11 +106,28 @@ def astra_time(
         return finish_ns(network, system, kind, size, backend) * 1e-9
 
     least = system.splits * (1 if kind == "all_gather" else network.npus)
-    total, latency = seconds(max(least, collective.input_bytes)), seconds(least)
-    return CollectiveTime(
-        seconds=total, algorithm=" + ".join(system.names(kind)), bandwidth_s=total - latency, latency_s=latency,
-        level=slowest,
-    )  # fmt: skip
+    slowest = max(spread, key=lambda at: (1 / at.below - 1 / at.within) / at.level.bandwidth)
+    times = (seconds(max(least, collective.input_bytes)), seconds(least))
+    return _plan(collective, kind, system.names(kind), slowest, times, source)
+
+
+def _plan(
+    collective: Collective, primitive: Primitive, algorithms: tuple[str, ...], slowest: LevelSpread,
+    times: tuple[float, float], source: Source,
+) -> CollectivePlan:  # fmt: skip
+    total, latency = times
+    stages: tuple[Stage, ...] = ()
+    if total > latency and collective.payload_bytes:
+        stage = Stage(
+            level=slowest.level, primitive=primitive, algorithm="direct" if algorithms[-1] == "direct" else "ring",
+            parts=slowest.parts, below=slowest.below, steps=1, alpha_s=0.0, step_bytes=collective.payload_bytes,
+            rate=collective.payload_bytes / (total - latency),
+        )  # fmt: skip
+        stages = (stage,)
+    why = "ASTRA-sim's answer" if source == "astra-sim" else "ASTRA-sim's rules"
+    return CollectivePlan(
+        kind=collective.kind, algorithm=" + ".join(algorithms), start_s=latency, stages=stages, why=why
+    )
 
 
 def _spread_network(spread: tuple[LevelSpread, ...], cluster: Cluster) -> AstraNetwork:
@@ -123,11 +141,8 @@ def _spread_network(spread: tuple[LevelSpread, ...], cluster: Cluster) -> AstraN
     return AstraNetwork(dimensions=tuple(d for at in spread for d in level_dimensions(at.level, at.parts)))
 
 
-def _message(collective: Collective, network: AstraNetwork, level: str) -> CollectiveTime:
-    """A send and its receive between neighbours: ASTRA-sim charges them neither endpoint delays nor chunks."""
+def _message_ns(collective: Collective, network: AstraNetwork) -> tuple[int, float]:
+    """A send and its receive between neighbours, and its latency: ASTRA-sim charges neither endpoint delays nor chunks."""
     dimension = network.dimensions[-1]
     latency = dimension.hops(1) * dimension.latency_ns
-    total = math.floor(latency + collective.payload_bytes / dimension.bytes_per_ns) * 1e-9
-    return CollectiveTime(
-        seconds=total, algorithm="message", bandwidth_s=total - latency * 1e-9, latency_s=latency * 1e-9, level=level
-    )
+    return math.floor(latency + collective.payload_bytes / dimension.bytes_per_ns), latency

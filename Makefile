@@ -45,6 +45,7 @@ bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/bench.py
 	MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python $(BIN)/python benchmarks/systolic.py
 	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/astra.py
 
 # Six programs on seven devices in every fidelity that is installed; writes docs/cross-architecture.md again.
 cross-architecture: setup

@@ -14,7 +14,7 @@ RANKS = {
     for rank, names in enumerate(
         [
             ("version", "errors", "display", "progress"),
-            ("units", "mesh", "child", "cache", "ranks"),
+            ("units", "mesh", "child", "cache", "ranks", "chakra"),
             ("hardware", "models", "systolic"),
             ("simulators",),
             ("capture",),

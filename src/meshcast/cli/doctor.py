@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -50,12 +49,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """An optional part: the distribution or program to look for, and requirements that bring it along."""
+    """An optional part: the distribution to look for, and requirements that bring it along."""
 
     name: str
     purpose: str
     brought_by: tuple[str, ...] = ()
-    program: bool = False
     as_jaxlib: bool = False  # works only with the jaxlib of the same version
 
 
@@ -71,8 +69,6 @@ PARTS = (
     Part(name="nvidia-cuda-nvcc-cu12", purpose="compiling for NVIDIA GPUs", brought_by=("nvidia-cuda-nvcc-cu12",)),
     Part(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
     Part(name="torchax", purpose="capturing PyTorch programs", brought_by=("torchax",)),
-    Part(name="AstraSim_Analytical_Congestion_Aware", purpose="simulating networks with ASTRA-sim", program=True),
-    Part(name="AstraSim_Analytical_Congestion_Unaware", purpose="simulating networks with ASTRA-sim", program=True),
     Part(
         name="aiconfigurator-core",
         purpose="kernels measured on other GPUs (validate silicon)",
@@ -250,8 +246,15 @@ def _predict() -> str:
 
 
 def _simulators() -> Iterator[Check]:
-    """Simulators of others, each in an environment of its own."""
+    """Simulators of others: programs on the PATH, and those in environments of their own."""
+    from meshcast.simulators.astra_sim import HOW_TO_GET, PROGRAMS, PURPOSE, program_path
     from meshcast.simulators.environment import ENVIRONMENTS
+
+    for backend, program in PROGRAMS.items():
+        path = program_path(backend)
+        detail = f"{path or program}; {PURPOSE}"
+        name = f"astra-sim, congestion {backend.lower()}"
+        yield Check(name=name, state="ok" if path else "missing", detail=detail, fix=HOW_TO_GET, core=False)
 
     for name, environment in ENVIRONMENTS.items():
         release = environment.release()
@@ -261,7 +264,7 @@ def _simulators() -> Iterator[Check]:
 
 
 def _optional(part: Part) -> Check:
-    version = shutil.which(part.name) if part.program else _installed(part.name)
+    version = _installed(part.name)
     extra = _extra(part.brought_by)
     used = part.purpose if extra else "not used by this version"
     jaxlib = _installed("jaxlib")

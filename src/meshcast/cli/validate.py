@@ -11,6 +11,7 @@ from meshcast.cli import arguments as flags
 from meshcast.cli.files import write_file
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED, counted
+from meshcast.cli.validate_astra import astra_command
 from meshcast.cli.validate_collectives import collectives_command
 from meshcast.cli.validate_compiled import compiled_command
 from meshcast.cli.validate_ops import ops_command
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command("ops")(ops_command)
 app.command("compiled")(compiled_command)
 app.command("collectives")(collectives_command)
+app.command("astra")(astra_command)
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")

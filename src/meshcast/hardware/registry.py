@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from meshcast.errors import UnsupportedError, nearest
-from meshcast.hardware import document, link_loader, loader
+from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.hardware import astra, document, link_loader, loader
 from meshcast.hardware.cluster import Cluster, single
 from meshcast.hardware.device import Device
 from meshcast.hardware.link import LinkTechnology
@@ -94,11 +94,16 @@ def load_link(name_or_path: str | Path) -> LinkTechnology:
 def resolve(name_or_path: str | Path) -> Cluster:
     """The cluster that a name or file stands for; a device stands for its default cluster, made of that very device.
 
+    `DEVICE@FILE.yml` is that device on a network of ASTRA-sim's.
+
     Raises:
         UnsupportedError: Neither a cluster nor a device has this name.
+        UsageError: An ASTRA-sim network is given without a device.
         InputError: The file cannot be read or does not follow the schema.
     """
     name = str(name_or_path)
+    if name.endswith(astra.SUFFIXES):
+        return _on_astra_network(name)
     if _is_path(name_or_path):
         schema = document.read(Path(name_or_path)).data.get("schema")
         is_cluster = isinstance(schema, str) and schema.startswith("meshcast.cluster/")
@@ -114,6 +119,17 @@ def resolve(name_or_path: str | Path) -> Cluster:
         return single(device)
     # A what-if device keeps the network of what it is based on.
     return replace(load_cluster(device.default_cluster), device=device)
+
+
+def _on_astra_network(name: str) -> Cluster:
+    device, at, file = name.partition("@")
+    if not at:
+        raise UsageError(
+            "an ASTRA-sim network file does not say which device sits on it",
+            where=name,
+            fix=f"name one: h100-sxm@{name}",
+        )
+    return astra.network_cluster(astra.read_network(Path(file)), resolve(device).device, name=Path(file).stem)
 
 
 def _is_path(name_or_path: str | Path) -> bool:

@@ -5,6 +5,7 @@ All are asked about collectives whose groups all run at once, on one cluster in 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ import numpy as np
 
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel, check_conditions, degraded
+from meshcast.network.astra.config import Backend
+from meshcast.network.astra.model import Source, astra_plan
 from meshcast.network.collective import plan_collective
 from meshcast.network.fabric import fabric_of
 from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic
@@ -160,7 +163,48 @@ class Flow:
         return self.fabric.simulate(jobs)
 
 
-MODELS: dict[str, Callable[..., NetworkModel]] = {"alpha-beta": AlphaBeta, "flow": Flow}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Astra:
+    """ASTRA-sim's rules (`preset`) or its own program, for one collective at a time; they know no state of links."""
+
+    setting: Setting
+    source: Source = "preset"
+    backend: Backend = "Unaware"
+    name: str = "astra"
+    _plans: dict[Collective, CollectivePlan] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        given = {"--algorithm": self.setting.algorithm, "--protocol": self.setting.protocol}
+        for flag, value in given.items():
+            if value is not None:
+                raise UsageError(
+                    f"{self.name} takes the algorithms of ASTRA-sim's examples, not {value}", where=flag,
+                    fix="use --network alpha-beta or flow",
+                )  # fmt: skip
+
+    def plan(self, collective: Collective) -> CollectivePlan:
+        """What ASTRA-sim would do, as one stage."""
+        if collective not in self._plans:
+            self._plans[collective] = astra_plan(collective, self.setting.cluster, self.backend, self.source)
+        return self._plans[collective]
+
+    def seconds(self, collective: Collective) -> float:
+        """When its last NPU would be done."""
+        return self.plan(collective).seconds
+
+    def shares(self, active: Sequence[Collective]) -> Sequence[float]:
+        """Full speed for all: collectives of ASTRA-sim do not touch each other here."""
+        return (1.0,) * len(active)
+
+
+MODELS: dict[str, Callable[..., NetworkModel]] = {
+    "alpha-beta": AlphaBeta,
+    "flow": Flow,
+    "astra": Astra,
+    "astra-aware": functools.partial(Astra, backend="Aware", name="astra-aware"),
+    "astra-sim": functools.partial(Astra, source="astra-sim", name="astra-sim"),
+    "astra-sim-aware": functools.partial(Astra, source="astra-sim", backend="Aware", name="astra-sim-aware"),
+}
 
 
 def network_model(name: str, setting: Setting) -> NetworkModel:

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-from meshcast.capture.program import Program
+from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate import Estimator, estimator_names, load_estimator
@@ -27,6 +27,7 @@ from meshcast.mesh import Mesh
 from meshcast.options import Host
 from meshcast.options import Options as Options
 from meshcast.partition import partition
+from meshcast.pipelined import Pipeline, is_pipeline, predict_pipeline, read_pipeline, without_levers
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.workload import ReadOptions, Workload, read_workload
@@ -44,11 +45,11 @@ FALLBACKS = {
 }
 
 
-def predict(target: str | Path | Program, options: Options | None = None, **overrides: object) -> Prediction:
+def predict(target: str | Path | Program | Pipeline, options: Options | None = None, **overrides: object) -> Prediction:
     """How a target will run: `predict("step.mlir", on="h200")`.
 
     Args:
-        target: A file, `module:function`, a model's name, or a captured `Program`.
+        target: A file, `module:function`, a model's name, a captured `Program`, or a `Pipeline` (or its .toml file).
         options: All settings at once.
         **overrides: Single settings, by the field names of `Options`.
     """
@@ -58,9 +59,39 @@ def predict(target: str | Path | Program, options: Options | None = None, **over
         if name not in known:
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
     chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
-    run = prepare(target, chosen)
-    prediction = run.predict()
+    if is_pipeline(target):
+        prediction = _predict_pipeline(target, chosen)
+    else:
+        prediction = prepare(target, chosen).predict()  # type: ignore[arg-type]
     return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def _predict_pipeline(target: str | Path | Pipeline, options: Options) -> Prediction:
+    """A pipeline's prediction: each of its programs is prepared on the hardware of one stage, once."""
+    pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
+    for flag, given in (("--mesh", options.mesh), ("--set", options.settings), ("--dim", options.dims)):
+        if given:
+            raise UsageError("a pipeline's programs and mesh are given by its file", where=flag, fix="change the file")
+    if options.devices not in (None, pipeline.devices):
+        raise UsageError(
+            f"the pipeline has {pipeline.devices} devices ({pipeline.stages} stages of {pipeline.mesh.size}), not "
+            f"{options.devices}",
+            where="--devices",
+            fix="change `mesh` or the stages in its file",
+        )
+    cluster = resolve(options.on).for_devices(pipeline.devices)
+    stage = replace(options, devices=None)
+    prepared: dict[object, tuple[Run, tuple[str, ...]]] = {}
+
+    def prepare_part(target: Any) -> tuple[Run, tuple[str, ...]]:
+        key = target if isinstance(target, (str, Path)) else id(target)
+        if key not in prepared:
+            program, _ = captured(target, stage, cluster.device)
+            names = result_names(program.module, where=program.source)
+            prepared[key] = without_levers(prepare(program, stage)), names
+        return prepared[key]
+
+    return predict_pipeline(pipeline, options, cluster, prepare_part)
 
 
 def check_settings(options: Options) -> None:

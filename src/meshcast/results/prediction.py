@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from meshcast.results.pipelined import PipelineShare
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown, Timeline
 
@@ -104,6 +105,7 @@ class Prediction:
     top_kernels: tuple[KernelShare, ...] = field(default=(), repr=False)
     collectives: tuple[CollectiveShare, ...] = field(default=(), repr=False)
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
+    pipeline: PipelineShare | None = None
     warnings: tuple[str, ...] = ()
     version: str = ""
     seconds: float = 0.0
@@ -150,6 +152,7 @@ class Prediction:
             "levers": [asdict(lever) for lever in self.levers],
             "top_kernels": [asdict(share) for share in self.top_kernels],
             "collectives": [asdict(share) for share in self.collectives],
+            **({"pipeline": self.pipeline.to_json()} if self.pipeline else {}),
             "provenance": asdict(self.provenance),
             "warnings": list(self.warnings),
             "tool": {"version": self.version, "seconds": self.seconds},

@@ -66,7 +66,7 @@ def test_zero_bubble_closed_forms(stages: int, times: tuple[float, float, float]
 def test_microbatches_in_flight() -> None:
     def in_flight(name: str, chunks: int = 1) -> list[int]:
         schedule = make_schedule(name, stages=4, microbatches=16, chunks=chunks)
-        part = PartCosts(forward_s=1, backward_s=1, saved_bytes=10, fixed_bytes=3, working_bytes=2)
+        part = PartCosts(forward_s=1, backward_s=1, saved_bytes=10, fixed_bytes=3, working_bytes={F: 2, B: 1})
         parts = (part,) * (4 * chunks)
         memories = [stage_memory(schedule, stage, parts) for stage in range(4)]
         for memory in memories:

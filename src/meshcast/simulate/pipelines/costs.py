@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meshcast.simulate.pipelines.schedule import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +20,7 @@ class PartCosts:
         backward_send_s: Seconds until the gradient of the input is at the part before.
         saved_bytes: What a forward pass leaves for the backward pass of the same microbatch.
         weight_saved_bytes: What a backward pass leaves for the weights' gradient.
-        working_bytes: What is needed beside these while a task runs: temporaries, inputs and results, its largest.
+        working_bytes: What is needed beside these while a task runs: temporaries, messages in and out; by kind of task.
         fixed_bytes: What stays for the whole step: weights, gradients, optimizer state.
         reduce_s: Seconds of the reduction of its gradients over data-parallel replicas, once a step.
     """
@@ -29,7 +32,7 @@ class PartCosts:
     backward_send_s: float = 0.0
     saved_bytes: int = 0
     weight_saved_bytes: int = 0
-    working_bytes: int = 0
+    working_bytes: Mapping[Work, int] = field(default_factory=dict)
     fixed_bytes: int = 0
     reduce_s: float = 0.0
 

@@ -45,8 +45,9 @@ def stage_memory(schedule: PipelineSchedule, stage: int, parts: tuple[PartCosts,
         elif task.work is Work.BACKWARD and schedule.split:
             live += part.weight_saved_bytes
         most = max(most, in_flight)
-        if live + part.working_bytes > worst + worst_working:
-            worst, worst_working = live, part.working_bytes
+        working = part.working_bytes.get(task.work, 0)
+        if live + working > worst + worst_working:
+            worst, worst_working = live, working
         if task.work is (Work.WEIGHT if schedule.split else Work.BACKWARD):
             live -= part.saved_bytes + (part.weight_saved_bytes if schedule.split else 0)
             in_flight -= 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -49,9 +48,11 @@ class Programs(NamedTuple):
 def part(size: Size, *, first: bool = False, last: bool = False) -> Programs:
     """A part with the embedding (`first`), the loss (`last`), or layers alone."""
     layout = Layout.of({"tensor": size.tensor}, axes=("data", "tensor"))
-    layer = partial(
-        block, layout=layout, heads=size.heads, mask=causal_mask(size.seq), approximate_gelu=True
-    )  # (x, weights) -> x
+
+    def layer(x: jax.Array, w: Any) -> jax.Array:
+        mask = causal_mask(size.seq)  # while tracing: outside, JAX would start a device to compute it
+        return block(x, w, layout=layout, heads=size.heads, mask=mask, approximate_gelu=True)
+
     shape = (size.microbatch, size.seq, size.dim)
     hidden = layout.struct(shape, jnp.bfloat16, None, None, None)
     stacked = layout.struct((size.layers, *shape), jnp.bfloat16, None, None, None, None)

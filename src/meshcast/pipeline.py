@@ -17,7 +17,7 @@ from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.profiled import Profiled
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
 from meshcast.estimate.simulators import load_simulator
-from meshcast.hardware import Device, resolve
+from meshcast.hardware import Cluster, Device, resolve
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
@@ -26,10 +26,19 @@ from meshcast.lower.xla_tpu import OutOfMemoryError
 from meshcast.mesh import Mesh
 from meshcast.options import Host
 from meshcast.options import Options as Options
-from meshcast.partition import partition
-from meshcast.pipelined import Pipeline, is_pipeline, predict_pipeline, read_pipeline, without_levers
+from meshcast.partition import partition, shardy
+from meshcast.pipelined import (
+    Pipeline,
+    Prepare,
+    is_pipeline,
+    predict_pipeline,
+    read_pipeline,
+    run_pipeline,
+    without_levers,
+)
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
+from meshcast.simulate.pipelines import PipelineRun
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 
@@ -67,7 +76,17 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
 
 
 def _predict_pipeline(target: str | Path | Pipeline, options: Options) -> Prediction:
-    """A pipeline's prediction: each of its programs is prepared on the hardware of one stage, once."""
+    pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
+    return predict_pipeline(pipeline, options, cluster, prepare_part)
+
+
+def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
+    """A pipeline's step in time, as `show` draws it."""
+    return run_pipeline(*_prepared_pipeline(target, options))[1]
+
+
+def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:
+    """A pipeline, its hardware, and how each of its programs is prepared on that of one stage, once."""
     pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
     for flag, given in (("--mesh", options.mesh), ("--set", options.settings), ("--dim", options.dims)):
         if given:
@@ -80,6 +99,8 @@ def _predict_pipeline(target: str | Path | Pipeline, options: Options) -> Predic
             fix="change `mesh` or the stages in its file",
         )
     cluster = resolve(options.on).for_devices(pipeline.devices)
+    if options.partitioner == "shardy" and pipeline.mesh.size > 1:
+        shardy.start()  # while the first program is traced
     stage = replace(options, devices=None)
     prepared: dict[object, tuple[Run, tuple[str, ...]]] = {}
 
@@ -91,7 +112,7 @@ def _predict_pipeline(target: str | Path | Pipeline, options: Options) -> Predic
             prepared[key] = without_levers(prepare(program, stage)), names
         return prepared[key]
 
-    return predict_pipeline(pipeline, options, cluster, prepare_part)
+    return pipeline, cluster, prepare_part
 
 
 def check_settings(options: Options) -> None:

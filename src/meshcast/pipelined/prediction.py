@@ -36,10 +36,9 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
         cluster: The hardware, for all devices of the pipeline.
         prepare: A program on the hardware of one stage.
     """
-    estimates = [estimate_part(part, pipeline, prepare) for part in pipeline.parts]
-    step = assemble(pipeline, estimates, cluster)
+    step, run = run_pipeline(pipeline, cluster, prepare)
+    estimates = list({id(estimate): estimate for estimate in step.estimates}.values())
     prediction = _untimed(pipeline, options, cluster, estimates, step)
-    run = simulate_pipeline(step.schedule, step_costs(pipeline, step))
     stages = stage_shares(pipeline, step, run)
     worst = max(stages, key=lambda stage: stage.memory_bytes["peak"])
     prediction = replace(prediction, memory=_memory(worst))
@@ -47,6 +46,13 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
     if worst.memory_bytes["peak"] > prediction.capacity_bytes or alone:
         return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
     return _timed(prediction, pipeline, cluster, step, run, stages)
+
+
+def run_pipeline(pipeline: Pipeline, cluster: Cluster, prepare: Prepare) -> tuple[StepParts, PipelineRun]:
+    """A pipeline's parts on their hardware, and its step in time."""
+    estimates = [estimate_part(part, pipeline, prepare) for part in pipeline.parts]
+    step = assemble(pipeline, estimates, cluster)
+    return step, simulate_pipeline(step.schedule, step_costs(pipeline, step))
 
 
 def _counts(step: StepParts) -> Iterator[tuple[PartEstimate, str, int]]:

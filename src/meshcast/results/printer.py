@@ -192,11 +192,18 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
         _headline(prediction),
         _where_time_goes(prediction),
         Section(rows=_figures(prediction)),
+        *_pipeline(prediction),
         *_collectives(prediction),
         *_kernels(prediction),
         *_levers(prediction),
         *_closing(prediction),
     ]
+
+
+def _pipeline(prediction: Prediction) -> list[Section]:
+    from meshcast.results.pipeline_table import pipeline_sections  # which needs `Section` from here
+
+    return pipeline_sections(prediction.pipeline) if prediction.pipeline is not None else []
 
 
 def _subject(prediction: Prediction) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from meshcast.errors import UsageError
 from meshcast.estimate.estimator import Clocks
+from meshcast.hardware.conditions import HEALTHY, Conditions
 
 # Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
 Host = Literal["auto", "on", "off"]
@@ -36,6 +37,7 @@ class Options:
     indices: str = "uniform"
     approximate: bool = False
     levers: bool = True
+    conditions: Conditions = HEALTHY  # slow devices, degraded links, background traffic
 
     @property
     def index_skew(self) -> float:

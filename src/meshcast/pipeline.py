@@ -69,15 +69,11 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
     chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
     if is_pipeline(target):
-        prediction = _predict_pipeline(target, chosen)
+        pipeline, cluster, prepare_part = _prepared_pipeline(target, chosen)
+        prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part)
     else:
         prediction = prepare(target, chosen).predict()  # type: ignore[arg-type]
     return replace(prediction, seconds=time.perf_counter() - started)
-
-
-def _predict_pipeline(target: str | Path | Pipeline, options: Options) -> Prediction:
-    pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
-    return predict_pipeline(pipeline, options, cluster, prepare_part)
 
 
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:

@@ -62,6 +62,17 @@ class CollectiveShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankShare:
+    """Ranks that behave alike, where not all do: how long they compute, and wait for slower ones at collectives."""
+
+    first_device: int
+    devices: int
+    speed: float
+    busy_s: float
+    waiting_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Shares of the step time by origin; they add up to 1."""
 
@@ -106,6 +117,7 @@ class Prediction:
     collectives: tuple[CollectiveShare, ...] = field(default=(), repr=False)
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
     pipeline: PipelineShare | None = None
+    ranks: tuple[RankShare, ...] = ()
     warnings: tuple[str, ...] = ()
     version: str = ""
     seconds: float = 0.0
@@ -152,6 +164,7 @@ class Prediction:
             "levers": [asdict(lever) for lever in self.levers],
             "top_kernels": [asdict(share) for share in self.top_kernels],
             "collectives": [asdict(share) for share in self.collectives],
+            **({"ranks": [asdict(share) for share in self.ranks]} if self.ranks else {}),
             **({"pipeline": self.pipeline.to_json()} if self.pipeline else {}),
             "provenance": asdict(self.provenance),
             "warnings": list(self.warnings),

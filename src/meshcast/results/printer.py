@@ -194,6 +194,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
         Section(rows=_figures(prediction)),
         *_pipeline(prediction),
         *_collectives(prediction),
+        *_ranks(prediction),
         *_kernels(prediction),
         *_levers(prediction),
         *_closing(prediction),
@@ -301,6 +302,23 @@ def _collectives(prediction: Prediction) -> list[Section]:
     ]
     heads = columns("collective", "over", ">group", ">count", ">sent", ">time", "algorithm", "level")
     return [capped(Section(title="Communication", columns=heads, rows=rows), COLLECTIVE_ROWS)]
+
+
+def _ranks(prediction: Prediction) -> list[Section]:
+    if not prediction.ranks:
+        return []
+    heads = columns("ranks like", ">devices", ">speed", ">busy", ">waiting for slower ones")
+    rows = [
+        (
+            f"device {share.first_device}",
+            f"{share.devices:,}",
+            f"{share.speed:g}",
+            format_time(share.busy_s),
+            format_time(share.waiting_s),
+        )
+        for share in prediction.ranks
+    ]
+    return [capped(Section(title="Ranks that are not alike", columns=heads, rows=rows), COLLECTIVE_ROWS)]
 
 
 def _kernels(prediction: Prediction) -> list[Section]:

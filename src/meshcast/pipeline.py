@@ -39,6 +39,7 @@ from meshcast.pipelined import (
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.simulate.pipelines import PipelineRun
+from meshcast.simulate.posted import check_program, may_deadlock
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 
@@ -181,6 +182,8 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
             local = partition(program, mesh=mesh, route=options.partitioner)
             found = _warned(lower(read_workload(local, read), backend=backend, given=lowering == "given"), refused)
             found = replace(found, overflow=overflow)
+        if program.devices > 1 and may_deadlock(found.workload):
+            check_program(program)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)

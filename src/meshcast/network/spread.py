@@ -54,22 +54,27 @@ def _spread(group: Group, inner: tuple[int, ...]) -> tuple[tuple[int, int, int],
     Groups that are shifted by a multiple of every domain's size lie alike. One of each kind is looked at, at most as
     many ids as there are devices.
     """
-    starts = group.starts()
-    _, kinds = np.unique(starts % math.lcm(*inner), return_index=True)
-    ids = starts[kinds, None] + group.offsets()
-    rows = np.repeat(np.arange(len(ids)), ids.shape[1])
-    ids = ids.reshape(-1)
+    if group.table:
+        members = group.rows()
+        rows = np.repeat(np.arange(len(members)), [len(row) for row in members])
+        ids = np.concatenate(members)
+    else:
+        starts = group.starts()
+        _, kinds = np.unique(starts % math.lcm(*inner), return_index=True)
+        ids = starts[kinds, None] + group.offsets()
+        rows = np.repeat(np.arange(len(ids)), ids.shape[1])
+        ids = ids.reshape(-1)
     part = np.arange(ids.size)  # a member of each part: at first every member is one
-    members = np.ones(ids.size, dtype=np.int64)
+    counts = np.ones(ids.size, dtype=np.int64)
     found: list[tuple[int, int, int]] = []
     for domains in (*(ids // size for size in inner), np.zeros_like(ids)):
         places = rows[part] * (int(domains.max()) + 1) + domains[part]
         _, first, domain, parts = np.unique(places, return_index=True, return_inverse=True, return_counts=True)
-        within = np.bincount(domain, weights=members).astype(np.int64)
+        within = np.bincount(domain, weights=counts).astype(np.int64)
         joined = parts > 1
         if joined.any():
-            found.append((int(parts.max()), int(members[joined[domain]].min()), int(within[joined].max())))
+            found.append((int(parts.max()), int(counts[joined[domain]].min()), int(within[joined].max())))
         else:
             found.append((1, 1, 1))
-        part, members = part[first], within
+        part, counts = part[first], within
     return tuple(found)

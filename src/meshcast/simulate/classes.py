@@ -51,8 +51,12 @@ class RankClasses:
 def group_numbers(group: Group, devices: int) -> Ints:
     """For every rank the number of the group it is in, or `OUTSIDE`."""
     numbers = np.full(devices, OUTSIDE, dtype=np.int64)
-    members = group.starts()[:, None] + group.offsets()
-    numbers[members] = np.arange(len(members))[:, None]
+    if group.table:
+        for number, members in enumerate(group.table):
+            numbers[list(members)] = number
+    else:
+        rows = group.starts()[:, None] + group.offsets()
+        numbers[rows] = np.arange(len(rows))[:, None]
     return numbers
 
 

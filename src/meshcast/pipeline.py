@@ -18,6 +18,7 @@ from meshcast.estimate.profiled import Profiled
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
 from meshcast.estimate.simulators import load_simulator
 from meshcast.hardware import Cluster, Device, resolve
+from meshcast.hardware.conditions import HEALTHY
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
@@ -79,7 +80,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
 
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
     """A pipeline's step in time, as `show` draws it."""
-    return run_pipeline(*_prepared_pipeline(target, options))[1]
+    return run_pipeline(*_prepared_pipeline(target, options), options.conditions)[1][0].run
 
 
 def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:
@@ -98,7 +99,7 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
     cluster = resolve(options.on).for_devices(pipeline.devices)
     if options.partitioner == "shardy" and pipeline.mesh.size > 1:
         shardy.start()  # while the first program is traced
-    stage = replace(options, devices=None)
+    stage = replace(options, devices=None, conditions=HEALTHY)
     prepared: dict[object, tuple[Run, tuple[str, ...]]] = {}
 
     def prepare_part(target: Any) -> tuple[Run, tuple[str, ...]]:

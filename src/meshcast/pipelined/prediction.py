@@ -13,9 +13,11 @@ from dataclasses import replace
 
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import Cluster
+from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.options import Options
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
+from meshcast.pipelined.replicas import ReplicaRun, replica_shares, run_replicas
 from meshcast.pipelined.shares import collective_shares, kernel_shares, stage_shares
 from meshcast.pipelined.step import End, Message, StepParts, assemble, step_costs
 from meshcast.results import Prediction, Provenance
@@ -36,7 +38,8 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
         cluster: The hardware, for all devices of the pipeline.
         prepare: A program on the hardware of one stage.
     """
-    step, run = run_pipeline(pipeline, cluster, prepare)
+    step, replicas = run_pipeline(pipeline, cluster, prepare, options.conditions)
+    run = replicas[0].run
     estimates = list({id(estimate): estimate for estimate in step.estimates}.values())
     prediction = _untimed(pipeline, options, cluster, estimates, step)
     stages = stage_shares(pipeline, step, run)
@@ -45,14 +48,17 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
     alone = [p for estimate in estimates for p in estimate.predictions.values() if not p.feasible]
     if worst.memory_bytes["peak"] > prediction.capacity_bytes or alone:
         return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
-    return _timed(prediction, pipeline, cluster, step, run, stages)
+    timed = _timed(prediction, pipeline, cluster, step, run, stages)
+    return replace(timed, ranks=replica_shares(pipeline, step, replicas))
 
 
-def run_pipeline(pipeline: Pipeline, cluster: Cluster, prepare: Prepare) -> tuple[StepParts, PipelineRun]:
-    """A pipeline's parts on their hardware, and its step in time."""
+def run_pipeline(
+    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, conditions: Conditions = HEALTHY
+) -> tuple[StepParts, tuple[ReplicaRun, ...]]:
+    """A pipeline's parts on their hardware, and the step of each kind of replica, the slowest first."""
     estimates = [estimate_part(part, pipeline, prepare) for part in pipeline.parts]
     step = assemble(pipeline, estimates, cluster)
-    return step, simulate_pipeline(step.schedule, step_costs(pipeline, step))
+    return step, run_replicas(pipeline, step, step_costs(pipeline, step), conditions)
 
 
 def _counts(step: StepParts) -> Iterator[tuple[PartEstimate, str, int]]:
@@ -194,8 +200,9 @@ def _timed(
     added = sum(step.schedule.microbatches * e.accumulation_s for e in step.estimates) / count
     gathered = sum(message.time.seconds for message in step.gathers if message is not None) / count
     waiting = sum(stage.exposed_communication_s for stage in stages) / count
-    idle = sum(stage.idle_s for stage in stages) / count
-    breakdown += Breakdown(memory=added, exposed_communication=gathered + waiting, idle=idle)
+    breakdown += Breakdown(memory=added, exposed_communication=gathered + waiting)
+    # Bubbles, and what slow devices take longer than the programs alone.
+    breakdown += Breakdown(idle=max(0.0, duration - breakdown.total))
     busy["analytical"] += sum(message.time.seconds * times for message, times in _messages(step)) + added * count
     total = sum(busy.values()) or 1.0
     bottleneck = max(range(count), key=lambda stage: run.stages[stage].busy)
@@ -232,7 +239,7 @@ def _timed(
 
 
 def _interval(pipeline: Pipeline, step: StepParts, middle: float) -> tuple[float, float]:
-    """The step simulated with everything at its lower, and at its upper end."""
-    ends: tuple[End, End] = ("low", "high")
-    low, high = (simulate_pipeline(step.schedule, step_costs(pipeline, step, end)).duration for end in ends)
-    return min(low, middle), max(high, middle)
+    """The step simulated with everything at its lower, and at its upper end; slow devices delay both alike."""
+    ends: tuple[End, End, End] = ("low", "middle", "high")
+    low, healthy, high = (simulate_pipeline(step.schedule, step_costs(pipeline, step, end)).duration for end in ends)
+    return min(low * middle / healthy, middle), max(high * middle / healthy, middle)

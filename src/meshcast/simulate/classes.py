@@ -74,7 +74,9 @@ def refine(start: Ints, groups: Sequence[Ints]) -> RankClasses:
     while True:
         key = _mixed(colours.astype(np.uint64))
         for each in sorts:  # one after the other, so that it matters which collective saw what
-            key = _mixed(key ^ each.digest(colours))
+            key = _mixed(
+                _mixed(key) + each.digest(colours)
+            )  # mixed before: alone in a group, the sum is the key itself
         _, colours = np.unique(key, return_inverse=True)
         found = int(colours.max()) + 1 if colours.size else 0
         if found == count:
@@ -131,9 +133,9 @@ def _together(of_rank: Ints, first: Ints, numbers: Ints, count: int) -> npt.NDAr
     """Which classes meet: those in the group of the rank that stands for a class; alone outside of all groups."""
     found = np.eye(count, dtype=np.bool_)
     inside = numbers != OUTSIDE
-    pairs = np.unique(np.stack([numbers[inside], of_rank[inside]]), axis=1)
+    group, member = np.divmod(np.unique(numbers[inside] * count + of_rank[inside]), count)
     for index in range(count):
         number = numbers[first[index]]
         if number != OUTSIDE:
-            found[index, pairs[1][pairs[0] == number]] = True
+            found[index, member[group == number]] = True
     return found

@@ -209,6 +209,12 @@ def captured(
     target: str | Path | Program, options: Options, device: Device
 ) -> tuple[Program, Mapping[str, int] | None]:
     """The program of a target, lowered for the device's platform, and the mesh sizes that are still to be overridden."""
+    if is_pipeline(target):
+        raise UsageError(
+            "a pipeline has several programs",
+            where=str(target),
+            fix="name one of them, or use predict, show or compare",
+        )
     program = load(
         target,
         CaptureOptions(platform=platform_of(device), dims=options.dims, mesh=options.mesh, settings=options.settings),

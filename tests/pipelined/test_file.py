@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from meshcast import Options, compare, prepare
 from meshcast.cli.app import app
 from meshcast.errors import InputError, UsageError
 from meshcast.pipelined import Reduction, read_pipeline
@@ -127,3 +128,11 @@ def test_the_table_for_people() -> None:
     result = CliRunner().invoke(app, ["predict", str(EXAMPLES / "tiny.toml"), "--on", "dgx-h100"])
     assert "Pipeline: 1f1b, 4 stages, 8 microbatches" in result.stdout
     assert "critical path: stage" in result.stdout
+
+
+def test_a_pipeline_is_compared_and_is_no_single_program() -> None:
+    path = EXAMPLES / "tiny.toml"
+    found = compare(path, on="dgx-h100,dgx-a100", fidelities="roofline")
+    assert [cell.status for cell in found.cells] == ["answered", "answered"]
+    with pytest.raises(UsageError, match="a pipeline has several programs"):
+        prepare(path, Options(on="dgx-h100"))

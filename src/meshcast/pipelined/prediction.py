@@ -116,14 +116,19 @@ def _untimed(
         top_kernels=(),
         collectives=(),
         timeline=None,
-        warnings=_warnings(pipeline, estimates),
+        warnings=_warnings(estimates, cluster),
         version=VERSION,
     )
 
 
-def _warnings(pipeline: Pipeline, estimates: list[PartEstimate]) -> tuple[str, ...]:
+def _warnings(estimates: list[PartEstimate], cluster: Cluster) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for estimate in estimates:
+        for program in estimate.programs.values():
+            size = program.run.devices
+            if crossed := next((lv for lv in cluster.levels[:-1] if size % lv.size and lv.size % size), None):
+                text = f"{size} devices, which do not fill domains of {crossed.size} ({crossed.name}) evenly"
+                found[f"{program.label} runs on {text}: all are timed like the first ones"] = None
         for name, prediction in estimate.predictions.items():
             found.update((f"{estimate.part.name}, {name}: {warning}", None) for warning in prediction.warnings)
         if "update" not in estimate.programs:

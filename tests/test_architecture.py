@@ -27,6 +27,7 @@ RANKS = {
             ("results",),
             ("levers", "options", "feasibility", "collectives"),
             ("run",),
+            ("pipelined",),
             ("pipeline",),
             ("validate", "calibrate", "comparison"),
             ("cli",),

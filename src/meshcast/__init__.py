@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from meshcast.pipeline import Run as Run
     from meshcast.pipeline import predict as predict
     from meshcast.pipeline import prepare as prepare
+    from meshcast.pipelined import Part as Part
+    from meshcast.pipelined import Pipeline as Pipeline
+    from meshcast.pipelined import pipeline_of as pipeline_of
     from meshcast.results import Prediction as Prediction
     from meshcast.workload import ReadOptions as ReadOptions
     from meshcast.workload import Workload as Workload
@@ -40,6 +43,8 @@ _EXPORTS = {
     "MeshcastError": ("meshcast.errors", "MeshcastError"),
     "Mesh": ("meshcast.mesh", "Mesh"),
     "Options": ("meshcast.pipeline", "Options"),
+    "Part": ("meshcast.pipelined", "Part"),
+    "Pipeline": ("meshcast.pipelined", "Pipeline"),
     "Prediction": ("meshcast.results", "Prediction"),
     "Program": ("meshcast.capture", "Program"),
     "ReadOptions": ("meshcast.workload", "ReadOptions"),
@@ -50,6 +55,7 @@ _EXPORTS = {
     "load": ("meshcast.capture", "load"),
     "lower_workload": ("meshcast.lower", "lower"),
     "partition_program": ("meshcast.partition", "partition"),
+    "pipeline_of": ("meshcast.pipelined", "pipeline_of"),
     "predict": ("meshcast.pipeline", "predict"),
     "prepare": ("meshcast.pipeline", "prepare"),
     "read_workload": ("meshcast.workload", "read_workload"),

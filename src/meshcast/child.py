@@ -72,6 +72,11 @@ class Child:
             raise ChildFailedError(answer["message"])
         return result
 
+    def start(self) -> None:
+        """Starts the child ahead of its first request: it loads while we do something else."""
+        with self._lock:
+            self._running()
+
     def close(self) -> None:
         """Ends the child, if it is ours."""
         if self._process is None or self._owner != os.getpid():

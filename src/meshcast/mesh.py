@@ -93,12 +93,15 @@ class Group:
     """One of the equal groups of a collective: `(size, stride)` per dimension, and the mesh axes it came from.
 
     `first` is its lowest device, and `devices` how many devices such groups share out; 0 when it is the only group.
+    Where the groups are not all shifts of each other that share out the devices (other sizes, devices left out), this is
+    the largest, and `table` lists all of them.
     """
 
     dims: tuple[tuple[int, int], ...]
     axes: tuple[str, ...] = ()
     first: int = 0
     devices: int = 0
+    table: tuple[tuple[int, ...], ...] = ()
 
     @property
     def size(self) -> int:
@@ -130,6 +133,12 @@ class Group:
             inside = stride * size
         starts = Group(dims=((max(1, self.devices // inside), inside), *free)).offsets()
         return starts if self.first in starts else self.first + starts[starts < room]
+
+    def rows(self) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+        """The devices of every group."""
+        if self.table:
+            return [np.array(members, dtype=np.int64) for members in self.table]
+        return list(self.starts()[:, None] + self.offsets())
 
     def __str__(self) -> str:
         return "*".join(self.axes) if self.axes else "*".join(f"{size}@{stride}" for size, stride in self.dims)

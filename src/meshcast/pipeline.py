@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-from meshcast.capture.program import Program
+from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate import Estimator, estimator_names, load_estimator
@@ -17,7 +17,8 @@ from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.profiled import Profiled
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
 from meshcast.estimate.simulators import load_simulator
-from meshcast.hardware import Device, resolve
+from meshcast.hardware import Cluster, Device, resolve
+from meshcast.hardware.conditions import HEALTHY
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
@@ -28,9 +29,20 @@ from meshcast.mesh import Mesh
 from meshcast.network.models import MODELS as NETWORK_MODELS
 from meshcast.options import ContentionSetting, Host
 from meshcast.options import Options as Options
-from meshcast.partition import partition
+from meshcast.partition import partition, shardy
+from meshcast.pipelined import (
+    Pipeline,
+    Prepare,
+    is_pipeline,
+    predict_pipeline,
+    read_pipeline,
+    run_pipeline,
+    without_levers,
+)
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
+from meshcast.simulate.pipelines import PipelineRun
+from meshcast.simulate.posted import check_program, may_deadlock
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 
@@ -45,11 +57,11 @@ FALLBACKS = {
 }
 
 
-def predict(target: str | Path | Program, options: Options | None = None, **overrides: object) -> Prediction:
+def predict(target: str | Path | Program | Pipeline, options: Options | None = None, **overrides: object) -> Prediction:
     """How a target will run: `predict("step.mlir", on="h200")`.
 
     Args:
-        target: A file, `module:function`, a model's name, or a captured `Program`.
+        target: A file, `module:function`, a model's name, a captured `Program`, or a `Pipeline` (or its .toml file).
         options: All settings at once.
         **overrides: Single settings, by the field names of `Options`.
     """
@@ -59,9 +71,47 @@ def predict(target: str | Path | Program, options: Options | None = None, **over
         if name not in known:
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
     chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
-    run = prepare(target, chosen)
-    prediction = run.predict()
+    if is_pipeline(target):
+        pipeline, cluster, prepare_part = _prepared_pipeline(target, chosen)
+        prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part)
+    else:
+        prediction = prepare(target, chosen).predict()  # type: ignore[arg-type]
     return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
+    """A pipeline's step in time, as `show` draws it."""
+    return run_pipeline(*_prepared_pipeline(target, options), options)[1][0].run
+
+
+def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:
+    """A pipeline, its hardware, and how each of its programs is prepared on that of one stage, once."""
+    pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
+    for flag, given in (("--mesh", options.mesh), ("--set", options.settings), ("--dim", options.dims)):
+        if given:
+            raise UsageError("a pipeline's programs and mesh are given by its file", where=flag, fix="change the file")
+    if options.devices not in (None, pipeline.devices):
+        raise UsageError(
+            f"the pipeline has {pipeline.devices} devices ({pipeline.stages} stages of {pipeline.mesh.size}), not "
+            f"{options.devices}",
+            where="--devices",
+            fix="change `mesh` or the stages in its file",
+        )
+    cluster = resolve(options.on).for_devices(pipeline.devices)
+    if options.partitioner == "shardy" and pipeline.mesh.size > 1:
+        shardy.start()  # while the first program is traced
+    stage = replace(options, devices=None, conditions=HEALTHY)
+    prepared: dict[object, tuple[Run, tuple[str, ...]]] = {}
+
+    def prepare_part(target: Any) -> tuple[Run, tuple[str, ...]]:
+        key = target if isinstance(target, (str, Path)) else id(target)
+        if key not in prepared:
+            program, _ = captured(target, stage, cluster.device)
+            names = result_names(program.module, where=program.source)
+            prepared[key] = without_levers(prepare(program, stage)), names
+        return prepared[key]
+
+    return pipeline, cluster, prepare_part
 
 
 def check_settings(options: Options) -> None:
@@ -148,6 +198,8 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
             local = partition(program, mesh=mesh, route=options.partitioner)
             found = _warned(lower(read_workload(local, read), backend=backend, given=lowering == "given"), refused)
             found = overlapped(replace(found, overflow=overflow), overlap)
+        if program.devices > 1 and may_deadlock(found.workload):
+            check_program(program)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)
@@ -172,6 +224,12 @@ def captured(
     target: str | Path | Program, options: Options, device: Device
 ) -> tuple[Program, Mapping[str, int] | None]:
     """The program of a target, lowered for the device's platform, and the mesh sizes that are still to be overridden."""
+    if is_pipeline(target):
+        raise UsageError(
+            "a pipeline has several programs",
+            where=str(target),
+            fix="name one of them, or use predict, show or compare",
+        )
     program = load(
         target,
         CaptureOptions(platform=platform_of(device), dims=options.dims, mesh=options.mesh, settings=options.settings),

@@ -25,7 +25,9 @@ from meshcast.network.models import NetworkModel, Setting, network_model
 from meshcast.options import Options
 from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
 from meshcast.results.communication import Communication, ScheduleUsed, group_shares, link_use
+from meshcast.results.ranks import rank_shares
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
+from meshcast.simulate.class_run import ClassRun, device_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
 from meshcast.simulate.engine import Simulator
 from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
@@ -141,8 +143,25 @@ class Run:
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
         if self.clock_share == 1.0:
-            return self._full_clock_timeline
-        return self._paced(self.simulator.run(self.kernels, self.network))
+            timeline = self._full_clock_timeline
+        else:
+            timeline = self._paced(self.simulator.run(self.kernels, self.network))
+        return timeline.lasting(timeline.duration + self._delay)
+
+    @cached_property
+    def ranks(self) -> ClassRun | None:
+        """The step of ranks that are not alike; None where all are."""
+        speed = device_speeds(self.options.conditions, self.devices)
+        if speed is None:
+            return None
+        return simulate_classes(self.lowered, self.kernels, self.network.seconds, speed)
+
+    @cached_property
+    def _delay(self) -> float:
+        """Seconds that slow devices add to the step."""
+        if self.ranks is None:
+            return 0.0
+        return max(0.0, self.ranks.duration - self.simulator.duration(self.kernels, self.network))
 
     def _paced(self, timeline: Timeline) -> Timeline:
         """A timeline with the pauses of launches outside of CUDA graphs, lasting at least as long as the host needs."""
@@ -266,6 +285,7 @@ class Run:
             collectives=self._collective_shares(),
             communication=self._communication() if self.devices > 1 else None,
             timeline=timeline,
+            ranks=rank_shares(self.ranks) if self.ranks is not None else (),
             warnings=(*prediction.warnings, *notes),
         )
 
@@ -286,6 +306,7 @@ class Run:
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             network = OnNetwork(model=self.network_model, factor=factor, start_s=start_s)
             duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
+            duration += self._delay
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 

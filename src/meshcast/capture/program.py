@@ -210,6 +210,20 @@ def argument_names(module: Any, *, where: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def result_names(module: Any, *, where: str) -> tuple[str, ...]:
+    """Paths of the entry function's results as JAX notes them (`result[0]['w']`), empty where there is none."""
+    main = entry_function(module, where=where)
+    count = len(ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results)
+    if "res_attrs" not in main.attributes:
+        return ("",) * count
+    names = []
+    for index in range(count):
+        marks = ir.DictAttr(main.attributes["res_attrs"][index])
+        said = ir.StringAttr(marks["jax.result_info"]).value if "jax.result_info" in marks else ""
+        names.append(said if not said or said.startswith("result") else f"result{said}")  # older JAX leaves it out
+    return tuple(names)
+
+
 def _location_name(value: Any) -> str:
     location = getattr(value, "location", None)
     text = getattr(location, "name_str", "") or ""

@@ -38,7 +38,8 @@ def show_command(
     """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
     from meshcast.cli.app import emit_json
     from meshcast.errors import UsageError
-    from meshcast.pipeline import local_program, prepare
+    from meshcast.pipeline import local_program, pipeline_run, prepare
+    from meshcast.pipelined import is_pipeline
 
     for flag, given in (
         ("--lowering", lowering != "auto"),
@@ -61,6 +62,16 @@ def show_command(
                 "--partitioned prints the program alone", fix="leave out --trip-count, --kernels and --json"
             )
         typer.echo(local_program(target, options).text)
+        return
+    if is_pipeline(target):
+        if kernels or json:
+            raise UsageError("of a pipeline its schedule is shown", where=target, fix="leave out --kernels and --json")
+        from meshcast.results.pipeline_chart import chart_section
+        from meshcast.results.printer import print_sections
+
+        with patience(f"working on {target}"):
+            step = pipeline_run(target, options)
+        print_sections([chart_section(step, limit=limit)])
         return
     with patience(f"working on {target}"):
         run = prepare(target, options)

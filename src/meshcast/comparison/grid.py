@@ -20,6 +20,7 @@ from meshcast.estimate import estimator_names, load_estimator
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import captured, check_settings, fidelity_names, platform_of, predict
+from meshcast.pipelined import Pipeline, is_pipeline
 from meshcast.results import Prediction
 
 ALL = "all"
@@ -140,6 +141,11 @@ def answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) ->
 def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None) -> Cell:
     try:
         options = replace(grid.options, on=ask.on, fidelity=ask.fidelity)
+        target = grid.targets[ask.target]
+        if is_pipeline(
+            target
+        ):  # of many programs, which may lie anywhere: nothing tells whether a kept answer still holds
+            return _asked(ask, target, options)
         program = programs.get(ask)
         key = cell_key(program, resolve(ask.on), options)
         found = folder.kept(key, ask) if folder is not None else None
@@ -157,7 +163,7 @@ def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None)
     return cell
 
 
-def _asked(ask: Ask, program: Program, options: Options) -> Cell:
+def _asked(ask: Ask, program: Program | Pipeline | str | Path, options: Options) -> Cell:
     try:
         prediction = predict(program, options)
     except MeshcastError as error:

@@ -56,7 +56,7 @@ def read(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(f"cannot read the hardware file: {reason}", where=str(path)) from None
+        raise InputError(f"cannot read the file: {reason}", where=str(path)) from None
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

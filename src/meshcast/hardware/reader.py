@@ -56,12 +56,24 @@ class Reader:
             return ()
         return tuple(value)
 
-    def flag(self, *key: str | int) -> bool:
-        """The boolean at `key`, or False."""
+    def flag(self, *key: str | int, default: bool = False) -> bool:
+        """The boolean at `key`, or the default."""
         value = self._value(key)
         if not (value is None or isinstance(value, bool)):  # 1 equals True, and means nothing here
             self._problem(key, f"{_dotted(key)}: expected true or false, got {value!r}")
-        return value is True
+        return default if value is None else value is True
+
+    def whole(self, *key: str | int, default: int | None = None, least: int = 1) -> int:
+        """The whole number at `key`, written without quotes or unit; without a `default` it must be there."""
+        value = self._value(key)
+        if value is None:
+            if default is None:
+                self._problem(key, f"missing key {_dotted(key)!r}")
+            return least if default is None else default
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            self._problem(key, f"{_dotted(key)}: expected a whole number of at least {least}, got {value!r}")
+            return least
+        return value
 
     def length(self, *key: str | int) -> int:
         """How many tables the array at `key` has."""

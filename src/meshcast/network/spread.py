@@ -49,7 +49,7 @@ def spread_over_levels(group: Group, cluster: Cluster) -> tuple[LevelSpread, ...
 def spread_of_devices(groups: Ints, cluster: Cluster) -> tuple[LevelSpread, ...]:
     """The same for groups whose devices are listed, a row for each group, as a placement puts them."""
     inner = tuple(level.size for level in cluster.levels[:-1])
-    return _at_levels(_worst(groups, inner) if cluster.levels else (), cluster)
+    return _at_levels(_worst_of_rows(groups, inner) if cluster.levels else (), cluster)
 
 
 def _at_levels(found: Iterable[tuple[int, int, int]], cluster: Cluster) -> tuple[LevelSpread, ...]:
@@ -67,26 +67,31 @@ def _spread(group: Group, inner: tuple[int, ...]) -> tuple[tuple[int, int, int],
     Groups that are shifted by a multiple of every domain's size lie alike. One of each kind is looked at, at most as
     many ids as there are devices.
     """
+    if group.table:
+        rows = group.rows()
+        return _worst(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(row) for row in rows]), inner)
     starts = group.starts()
     _, kinds = np.unique(starts % math.lcm(*inner), return_index=True)
-    return _worst(starts[kinds, None] + group.offsets(), inner)
+    return _worst_of_rows(starts[kinds, None] + group.offsets(), inner)
 
 
-def _worst(ids: Ints, inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    """(parts, below, within) over all groups, a row of devices each."""
-    rows = np.repeat(np.arange(len(ids)), ids.shape[1])
-    ids = ids.reshape(-1)
+def _worst_of_rows(groups: Ints, inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    return _worst(groups.reshape(-1), np.repeat(np.arange(len(groups)), groups.shape[1]), inner)
+
+
+def _worst(ids: Ints, rows: Ints, inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """(parts, below, within) over all groups: devices, and the number of the group that each is in."""
     part = np.arange(ids.size)  # a member of each part: at first every member is one
-    members = np.ones(ids.size, dtype=np.int64)
+    counts = np.ones(ids.size, dtype=np.int64)
     found: list[tuple[int, int, int]] = []
     for domains in (*(ids // size for size in inner), np.zeros_like(ids)):
         places = rows[part] * (int(domains.max()) + 1) + domains[part]
         _, first, domain, parts = np.unique(places, return_index=True, return_inverse=True, return_counts=True)
-        within = np.bincount(domain, weights=members).astype(np.int64)
+        within = np.bincount(domain, weights=counts).astype(np.int64)
         joined = parts > 1
         if joined.any():
-            found.append((int(parts.max()), int(members[joined[domain]].min()), int(within[joined].max())))
+            found.append((int(parts.max()), int(counts[joined[domain]].min()), int(within[joined].max())))
         else:
             found.append((1, 1, 1))
-        part, members = part[first], within
+        part, counts = part[first], within
     return tuple(found)

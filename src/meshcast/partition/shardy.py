@@ -22,6 +22,11 @@ from meshcast.partition.meshes import is_sharded, target_mesh
 _child = Child("meshcast.partition._shardy_child")
 
 
+def start() -> None:
+    """Starts Shardy's process before there is a program for it."""
+    _child.start()
+
+
 def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimise: bool = True) -> Program:
     """The program of one device, with explicit collectives; unsharded programs come back flattened.
 

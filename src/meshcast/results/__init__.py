@@ -6,3 +6,4 @@ from meshcast.results.prediction import KernelShare as KernelShare
 from meshcast.results.prediction import Lever as Lever
 from meshcast.results.prediction import Prediction as Prediction
 from meshcast.results.prediction import Provenance as Provenance
+from meshcast.results.prediction import RankShare as RankShare

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from meshcast.results.communication import Communication
+from meshcast.results.pipelined import PipelineShare
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown, Timeline
 
@@ -62,6 +63,17 @@ class CollectiveShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankShare:
+    """Ranks that behave alike, where not all do: how long they compute, and wait for slower ones at collectives."""
+
+    first_device: int
+    devices: int
+    speed: float
+    busy_s: float
+    waiting_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Shares of the step time by origin; they add up to 1."""
 
@@ -106,6 +118,8 @@ class Prediction:
     collectives: tuple[CollectiveShare, ...] = field(default=(), repr=False)
     communication: Communication | None = field(default=None, repr=False)
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
+    pipeline: PipelineShare | None = None
+    ranks: tuple[RankShare, ...] = ()
     warnings: tuple[str, ...] = ()
     version: str = ""
     seconds: float = 0.0
@@ -153,6 +167,8 @@ class Prediction:
             "top_kernels": [asdict(share) for share in self.top_kernels],
             "collectives": [asdict(share) for share in self.collectives],
             **(self.communication.to_json() if self.communication is not None else {}),
+            **({"ranks": [asdict(share) for share in self.ranks]} if self.ranks else {}),
+            **({"pipeline": self.pipeline.to_json()} if self.pipeline else {}),
             "provenance": asdict(self.provenance),
             "warnings": list(self.warnings),
             "tool": {"version": self.version, "seconds": self.seconds},

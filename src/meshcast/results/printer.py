@@ -194,12 +194,20 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
         _headline(prediction),
         _where_time_goes(prediction),
         Section(rows=_figures(prediction)),
+        *_pipeline(prediction),
         *_collectives(prediction),
         *(communication_sections(found, prediction.step_time_s or 0.0) if (found := prediction.communication) else ()),
+        *_ranks(prediction),
         *_kernels(prediction),
         *_levers(prediction),
         *_closing(prediction),
     ]
+
+
+def _pipeline(prediction: Prediction) -> list[Section]:
+    from meshcast.results.pipeline_table import pipeline_sections  # which needs `Section` from here
+
+    return pipeline_sections(prediction.pipeline) if prediction.pipeline is not None else []
 
 
 def _subject(prediction: Prediction) -> str:
@@ -302,6 +310,23 @@ def _collectives(prediction: Prediction) -> list[Section]:
     ]
     heads = columns("collective", "over", ">group", ">count", ">sent", ">time", "algorithm", "level")
     return [capped(Section(title="Communication", columns=heads, rows=rows), COLLECTIVE_ROWS)]
+
+
+def _ranks(prediction: Prediction) -> list[Section]:
+    if not prediction.ranks:
+        return []
+    heads = columns("ranks like", ">devices", ">speed", ">busy", ">waiting for slower ones")
+    rows = [
+        (
+            f"device {share.first_device}",
+            f"{share.devices:,}",
+            f"{share.speed:g}",
+            format_time(share.busy_s),
+            format_time(share.waiting_s),
+        )
+        for share in prediction.ranks
+    ]
+    return [capped(Section(title="Ranks that are not alike", columns=heads, rows=rows), COLLECTIVE_ROWS)]
 
 
 def _kernels(prediction: Prediction) -> list[Section]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,14 +68,24 @@ def replica_group(attribute: Any, mesh: Mesh) -> Group:
         groups = np.asarray(ir.DenseElementsAttr(attribute))
         if groups.size == 0:
             return Group(dims=((mesh.size, 1),), axes=tuple(name for name, _ in mesh.axes), devices=mesh.size)
-        first = groups[0] if groups.ndim == 2 else groups.reshape(-1)
-        return group_of_ids([int(i) for i in first if i >= 0], mesh)
+        return _group_of_rows(np.ascontiguousarray(np.atleast_2d(groups), dtype=np.int64), mesh)
     axes: list[str | SubAxis] = []
     for name, pre, size in re.findall(
         r'axis_ref<name = "([^"]+)"(?:, sub_axis_info = [^<]*<pre_size = (\d+), size = (\d+)>)?', str(attribute)
     ):
         axes.append(SubAxis(name=name, pre_size=int(pre), size=int(size)) if size else name)
     return mesh.group(axes)
+
+
+def _group_of_rows(groups: _Ids, mesh: Mesh) -> Group:
+    """The group that stands for all rows, or the largest with a list of all where none does; -1 fills up shorter rows."""
+    longest = groups[int(np.argmax(np.count_nonzero(groups >= 0, axis=1)))]
+    found = group_of_ids(longest[longest >= 0].tolist(), mesh)
+    rows = np.sort(groups, axis=1)
+    alike = np.sort(found.starts()[:, None] + found.offsets(), axis=1)
+    if rows.shape == alike.shape and np.array_equal(rows[np.argsort(rows[:, 0])], alike[np.argsort(alike[:, 0])]):
+        return found
+    return replace(found, table=tuple(tuple(int(i) for i in row if i >= 0) for row in groups))
 
 
 def permute_group(attribute: Any, mesh: Mesh) -> Group:

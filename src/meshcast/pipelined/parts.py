@@ -1,0 +1,137 @@
+"""A part of a pipeline on its hardware: what its programs take, keep and pass on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshcast.errors import UsageError
+from meshcast.mesh import Mesh
+from meshcast.pipelined.definition import Part, Pipeline, Wiring
+from meshcast.pipelined.wiring import PartProgram, Values, passed_on, total_bytes
+from meshcast.results import Prediction
+from meshcast.run import Run
+from meshcast.simulate.pipelines import Work
+
+# A program on its hardware, and the paths of its results.
+Prepare = Callable[[Any], tuple[Run, tuple[str, ...]]]
+PROGRAMS = ("forward", "backward", "weight", "update")
+TASKS = {"forward": Work.FORWARD, "backward": Work.BACKWARD, "weight": Work.WEIGHT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartEstimate:
+    """A part's programs, each predicted alone, and the bytes that stay on a device between them.
+
+    Attributes:
+        part: The part.
+        programs: Its programs.
+        predictions: What each takes on its own.
+        parameter_bytes: Weights.
+        gradient_bytes: Gradients, kept for the whole step.
+        optimizer_bytes: State of the optimizer.
+        saved: What a forward pass leaves for the backward pass.
+        weight_saved: What a backward pass leaves for the weights' gradient.
+        working_bytes: What each kind of task, and "update", needs beside all of these.
+        accumulation_s: Seconds to add a microbatch's gradients to the sum, where the program does not do it:
+            3 * gradients / memory bandwidth (two are read, one is written).
+    """
+
+    part: Part
+    programs: dict[str, PartProgram]
+    predictions: dict[str, Prediction]
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    saved: Values
+    weight_saved: Values
+    working_bytes: dict[str, int]
+    accumulation_s: float = 0.0
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What stays for the whole step."""
+        return self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
+
+    @property
+    def in_working(self) -> dict[Work, int]:
+        """Working memory by kind of task."""
+        return {work: self.working_bytes[name] for name, work in TASKS.items() if name in self.working_bytes}
+
+
+def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare) -> PartEstimate:
+    """A part's programs predicted, and wired to each other.
+
+    Raises:
+        UsageError: The programs do not fit together, or not on the mesh.
+    """
+    programs: dict[str, PartProgram] = {}
+    for name in PROGRAMS:
+        target = getattr(part, name)
+        if target is not None:
+            run, results = prepare(target)
+            label = f"{part.name}, {name}"
+            programs[name] = PartProgram(label=label, where=part.where, run=run, results=results)
+            _check_mesh(programs[name], pipeline.mesh)
+    wiring = pipeline.wiring
+    forward, backward, weight = programs["forward"], programs["backward"], programs.get("weight")
+    saved = passed_on(forward, wiring.saved_output, backward, wiring.saved, "what is saved", needed=False)
+    weight_saved: Values = {}
+    if weight is not None:
+        passed_on(forward, wiring.saved_output, weight, wiring.saved, "what is saved", needed=False)
+        weight_saved = passed_on(
+            backward, wiring.weight_saved_output, weight, wiring.weight_saved, "what is saved", needed=False
+        )
+    last, where = (backward, wiring.gradients_output) if weight is None else (weight, wiring.weight_gradients_output)
+    gradients = last.outputs(where)
+    if not gradients:
+        raise UsageError(
+            f"{last.label} has no result {where!r}: where are its gradients? its results are {last.result_names()}",
+            where=part.where,
+            fix="return them there, or say under [wiring] where they are",
+        )
+    gradient_bytes = total_bytes(gradients)
+    accumulates = bool(last.arguments(wiring.gradients)) or pipeline.microbatches == 1
+    update = programs.get("update")
+    kept = {name: _kept_bytes(name, program, wiring, split=weight is not None) for name, program in programs.items()}
+    return PartEstimate(
+        part=part,
+        programs=programs,
+        predictions={name: program.run.predict() for name, program in programs.items()},
+        parameter_bytes=max(total_bytes(program.arguments(wiring.parameters)) for program in programs.values()),
+        gradient_bytes=gradient_bytes,
+        optimizer_bytes=total_bytes(update.arguments(wiring.optimizer_state)) if update else 0,
+        saved=saved,
+        weight_saved=weight_saved,
+        working_bytes={name: max(0, p.run.memory.peak - kept[name]) for name, p in programs.items()},
+        accumulation_s=0.0 if accumulates else 3 * gradient_bytes / last.run.device.memory_bandwidth,
+    )
+
+
+def without_levers(run: Run) -> Run:
+    """The run, not asked what would help: a part's programs are no steps of their own."""
+    return replace(run, options=replace(run.options, levers=False))
+
+
+def _kept_bytes(name: str, program: PartProgram, wiring: Wiring, *, split: bool) -> int:
+    """What of a program's memory is accounted for elsewhere: weights, gradients, optimizer state, what is saved."""
+    prefixes = (wiring.parameters, wiring.gradients, wiring.optimizer_state, wiring.saved, wiring.weight_saved)
+    kept = sum(total_bytes(program.arguments(prefix)) for prefix in prefixes)
+    if name == "forward":
+        kept += total_bytes(program.outputs(wiring.saved_output))
+    if name == "backward" and split:
+        kept += total_bytes(program.outputs(wiring.weight_saved_output))
+    return kept
+
+
+def _check_mesh(program: PartProgram, mesh: Mesh) -> None:
+    """A program is written for the whole mesh of a stage or for its inner axes."""
+    axes = tuple(axis for axis in program.run.workload.mesh.axes if axis[1] > 1)
+    stage = tuple(axis for axis in mesh.axes if axis[1] > 1)
+    if axes and axes != stage[len(stage) - len(axes) :]:
+        raise UsageError(
+            f"{program.label} is written for the mesh {program.run.workload.mesh}, and the stages' mesh is {mesh}",
+            where=program.where,
+            fix="the program's axes must be the last ones of the stages' mesh, with the same names and sizes",
+        )

@@ -1,0 +1,249 @@
+"""The prediction of a pipeline: parts estimated once each, the step simulated over stages, a `Prediction` of it all.
+
+FLOPs, bytes and energy are those of a device on average over the stages, and so is the breakdown: every stage's parts add
+up to the step, hence their mean does. Memory is that of the worst stage, which is the one that must fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from meshcast.estimate.energy import idle_watts
+from meshcast.hardware import Cluster
+from meshcast.network.models import Setting, network_model
+from meshcast.options import Options
+from meshcast.pipelined.definition import Pipeline
+from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
+from meshcast.pipelined.replicas import ReplicaRun, replica_shares, run_replicas
+from meshcast.pipelined.shares import collective_shares, kernel_shares, stage_shares
+from meshcast.pipelined.step import End, Message, StepParts, assemble, step_costs
+from meshcast.results import Prediction, Provenance
+from meshcast.results.pipelined import CriticalSegment, PipelineShare, StageShare
+from meshcast.results.prediction import Infeasible
+from meshcast.simulate import Breakdown, MemoryUse
+from meshcast.simulate.pipelines import PipelineRun, simulate_pipeline
+from meshcast.units import format_bytes
+from meshcast.version import VERSION
+
+
+def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, prepare: Prepare) -> Prediction:
+    """How a step of a pipeline will run.
+
+    Args:
+        pipeline: What runs.
+        options: Everything else it depends on.
+        cluster: The hardware, for all devices of the pipeline.
+        prepare: A program on the hardware of one stage.
+    """
+    step, replicas = run_pipeline(pipeline, cluster, prepare, options)
+    run = replicas[0].run
+    estimates = list({id(estimate): estimate for estimate in step.estimates}.values())
+    prediction = _untimed(pipeline, options, cluster, estimates, step)
+    stages = stage_shares(pipeline, step, run)
+    worst = max(stages, key=lambda stage: stage.memory_bytes["peak"])
+    prediction = replace(prediction, memory=_memory(worst))
+    alone = [p for estimate in estimates for p in estimate.predictions.values() if not p.feasible]
+    if worst.memory_bytes["peak"] > prediction.capacity_bytes or alone:
+        return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
+    timed = _timed(prediction, pipeline, cluster, step, run, stages)
+    return replace(timed, ranks=replica_shares(pipeline, step, replicas))
+
+
+def run_pipeline(
+    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options
+) -> tuple[StepParts, tuple[ReplicaRun, ...]]:
+    """A pipeline's parts on their hardware, and the step of each kind of replica, the slowest first."""
+    estimates = [estimate_part(part, pipeline, prepare) for part in pipeline.parts]
+    setting = Setting(cluster=cluster, devices=pipeline.devices, conditions=options.conditions)
+    step = assemble(pipeline, estimates, cluster, network_model(options.network, setting))
+    return step, run_replicas(pipeline, step, step_costs(pipeline, step), options.conditions)
+
+
+def _counts(step: StepParts) -> Iterator[tuple[PartEstimate, str, int]]:
+    """(estimate, program, how often a step runs it), of every position."""
+    for estimate in step.estimates:
+        for name in estimate.programs:
+            yield estimate, name, 1 if name == "update" else step.schedule.microbatches
+
+
+def _messages(step: StepParts) -> Iterator[tuple[Message, int]]:
+    """Every message and reduction with how often it is sent in a step."""
+    for messages, count in (
+        (step.forward, step.schedule.microbatches),
+        (step.backward, step.schedule.microbatches),
+        (step.reductions, 1),
+        (step.gathers, 1),
+    ):
+        yield from ((message, count) for message in messages if message is not None)
+
+
+def _untimed(
+    pipeline: Pipeline, options: Options, cluster: Cluster, estimates: list[PartEstimate], step: StepParts
+) -> Prediction:
+    """Everything that does not need a time."""
+    stages = step.schedule.stages
+    counted = [(estimate.predictions[name], count) for estimate, name, count in _counts(step)]
+    first = estimates[0].predictions["forward"]
+    digest = hashlib.sha256()
+    for estimate in step.estimates:
+        digest.update("".join(p.sha256 for p in estimate.predictions.values()).encode())
+    digest.update(repr((pipeline.schedule, pipeline.microbatches, pipeline.virtual_stages, pipeline.mesh)).encode())
+    sent = sum(message.collective.sent_bytes * count for message, count in _messages(step))
+    return replace(
+        first,
+        name=pipeline.name,
+        sha256=digest.hexdigest(),
+        devices=pipeline.devices,
+        mesh={"pipeline": stages, **pipeline.mesh.sizes},
+        cluster=cluster.name if pipeline.devices > 1 else None,
+        network=options.network,
+        infeasible=None,
+        step_time_s=None,
+        interval_s=None,
+        breakdown=None,
+        flops=sum(count * p.flops for p, count in counted) / stages,
+        hbm_bytes=sum(count * p.hbm_bytes for p, count in counted) / stages,
+        communication_bytes=round((sum(count * p.communication_bytes for p, count in counted) + sent) / stages),
+        energy_j=None,
+        mfu=None,
+        hfu=None,
+        kernels=round(sum(count * p.kernels for p, count in counted) / stages),
+        communication_s=None,
+        provenance=Provenance(analytical=1.0),
+        levers=(),
+        top_kernels=(),
+        collectives=(),
+        timeline=None,
+        warnings=_warnings(estimates, cluster),
+        version=VERSION,
+    )
+
+
+def _warnings(estimates: list[PartEstimate], cluster: Cluster) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for estimate in estimates:
+        for program in estimate.programs.values():
+            size = program.run.devices
+            if crossed := next((lv for lv in cluster.levels[:-1] if size % lv.size and lv.size % size), None):
+                text = f"{size} devices, which do not fill domains of {crossed.size} ({crossed.name}) evenly"
+                found[f"{program.label} runs on {text}: all are timed like the first ones"] = None
+        for name, prediction in estimate.predictions.items():
+            found.update((f"{estimate.part.name}, {name}: {warning}", None) for warning in prediction.warnings)
+        if "update" not in estimate.programs:
+            found[f"{estimate.part.name} has no update program: its optimizer is not counted"] = None
+        if estimate.accumulation_s:
+            text = "takes no gradients to add to: the sum over microbatches is counted as a pass over memory"
+            found[f"{estimate.part.name} {text}"] = None
+    return tuple(found)
+
+
+def _memory(worst: StageShare) -> MemoryUse:
+    """The worst stage's memory: what stays for the step are arguments, all else temporaries."""
+    parts = worst.memory_bytes
+    held = {name: parts[name] for name in ("parameters", "gradients", "optimizer_state")}
+    roles = {
+        "parameter": held["parameters"],
+        "gradients": held["gradients"],
+        "optimizer_state": held["optimizer_state"],
+    }
+    fixed = sum(held.values())
+    return MemoryUse(
+        peak=parts["peak"],
+        arguments=fixed,
+        outputs=0,
+        temporaries=parts["peak"] - fixed,
+        aliased=0,
+        by_role={role: size for role, size in roles.items() if size},
+    )
+
+
+def _does_not_fit(worst: StageShare, capacity: int, pipeline: Pipeline, alone: list[Prediction]) -> Infeasible:
+    parts = worst.memory_bytes
+    demand = max([parts["peak"], *(p.memory.peak for p in alone)])
+    said = ", ".join(
+        f"{name.replace('_', ' ')} {format_bytes(size)}" for name, size in parts.items() if name != "peak" and size
+    )
+    levers = [f"stage {worst.stage} ({worst.parts}) is the one that does not fit: {said}"]
+    if parts["activations"] > parts["peak"] // 4:
+        more = "save less for the backward pass (recompute more), use smaller microbatches"
+        schedule = ", or 1f1b instead of gpipe" if pipeline.schedule == "gpipe" else ""
+        levers.append(f"{more}{schedule}: {worst.in_flight} microbatches are in flight")
+    if parts["parameters"] + parts["gradients"] + parts["optimizer_state"] > parts["peak"] // 4:
+        levers.append("cut the model into more parts, widen tensor parallelism, or shard the optimizer over replicas")
+    return Infeasible(resource="memory_bytes", demand=demand, bound=capacity, levers=tuple(levers))
+
+
+def _timed(
+    prediction: Prediction,
+    pipeline: Pipeline,
+    cluster: Cluster,
+    step: StepParts,
+    run: PipelineRun,
+    stages: tuple[StageShare, ...],
+) -> Prediction:
+    duration, count = run.duration, step.schedule.stages
+    energy = idle_watts(cluster.device) * duration
+    busy: defaultdict[str, float] = defaultdict(float)
+    by_fidelity: defaultdict[str, float] = defaultdict(float)
+    breakdown = Breakdown()
+    communicating = model = hardware = 0.0
+    for estimate, name, times in _counts(step):
+        alone = estimate.predictions[name]
+        assert alone.step_time_s is not None
+        assert alone.breakdown is not None
+        seconds, share = times * alone.step_time_s, times / count
+        breakdown += alone.breakdown * share
+        energy += share * ((alone.energy_j or 0.0) - idle_watts(cluster.device) * alone.step_time_s)
+        communicating += share * (alone.communication_s or 0.0)
+        model += share * (alone.mfu or 0.0) * alone.step_time_s
+        hardware += share * (alone.hfu or 0.0) * alone.step_time_s
+        by_fidelity[alone.fidelity] += seconds
+        for origin in Provenance.__dataclass_fields__:
+            busy[origin] += seconds * getattr(alone.provenance, origin)
+    added = sum(step.schedule.microbatches * e.accumulation_s for e in step.estimates) / count
+    gathered = sum(message.seconds for message in step.gathers if message is not None) / count
+    waiting = sum(stage.exposed_communication_s for stage in stages) / count
+    breakdown += Breakdown(memory=added, exposed_communication=gathered + waiting)
+    # Bubbles, and what slow devices take longer than the programs alone.
+    breakdown += Breakdown(idle=max(0.0, duration - breakdown.total))
+    busy["analytical"] += sum(message.seconds * times for message, times in _messages(step)) + added * count
+    total = sum(busy.values()) or 1.0
+    bottleneck = max(range(count), key=lambda stage: run.stages[stage].busy)
+    largest = max((m for m in (*step.forward, *step.backward) if m is not None), key=lambda m: m.seconds, default=None)
+    return replace(
+        prediction,
+        fidelity=max(by_fidelity, key=lambda name: by_fidelity[name]),
+        step_time_s=duration,
+        interval_s=_interval(pipeline, step, duration),
+        breakdown=breakdown,
+        energy_j=energy,
+        mfu=model / duration,
+        hfu=hardware / duration,
+        communication_s=communicating + sum(m.seconds * times for m, times in _messages(step)) / count,
+        provenance=Provenance(**{origin: seconds / total for origin, seconds in busy.items()}),
+        top_kernels=kernel_shares(step, bottleneck),
+        collectives=collective_shares(step, bottleneck),
+        pipeline=PipelineShare(
+            schedule=step.schedule.name,
+            stages=stages,
+            microbatches=step.schedule.microbatches,
+            virtual_stages=step.schedule.chunks,
+            barrier=step.schedule.barrier,
+            bubble=run.bubble,
+            send_bytes=largest.collective.payload_bytes if largest else 0,
+            send_s=largest.seconds if largest else 0.0,
+            critical_path=tuple(
+                CriticalSegment(stage=s.stage, what=s.what, seconds=s.seconds) for s in run.critical_path
+            ),
+        ),
+    )
+
+
+def _interval(pipeline: Pipeline, step: StepParts, middle: float) -> tuple[float, float]:
+    """The step simulated with everything at its lower, and at its upper end; slow devices delay both alike."""
+    ends: tuple[End, End, End] = ("low", "middle", "high")
+    low, healthy, high = (simulate_pipeline(step.schedule, step_costs(pipeline, step, end)).duration for end in ends)
+    return min(low * middle / healthy, middle), max(high * middle / healthy, middle)

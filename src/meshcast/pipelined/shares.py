@@ -1,0 +1,134 @@
+"""Tables of a pipeline: a row for each stage, and what the busiest of them runs and sends."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from meshcast.pipelined.definition import Pipeline
+from meshcast.pipelined.parts import PartEstimate
+from meshcast.pipelined.step import Message, StepParts, step_costs
+from meshcast.results import CollectiveShare, KernelShare
+from meshcast.results.pipelined import StageShare
+from meshcast.simulate.pipelines import PipelineRun, stage_memory
+
+TOP_KERNELS = 10
+
+
+def stage_shares(pipeline: Pipeline, step: StepParts, run: PipelineRun) -> tuple[StageShare, ...]:
+    """A row for each stage."""
+    schedule, devices = step.schedule, pipeline.mesh.size
+    parts = step_costs(pipeline, step).parts
+    rows = []
+    for stage, timed in enumerate(run.stages):
+        mine = _positions(step, stage)
+        estimates = [step.estimates[position] for position in mine]
+        memory = stage_memory(schedule, stage, parts)
+        updating = max((e.working_bytes.get("update", 0) for e in estimates), default=0)
+        rows.append(
+            StageShare(
+                stage=stage,
+                parts=" + ".join(_numbered(step, position) for position in mine),
+                first_device=stage * devices,
+                devices=devices,
+                busy_s=timed.busy,
+                exposed_communication_s=timed.sending + timed.reducing,
+                idle_s=timed.idle,
+                idle_share=timed.idle / run.duration if run.duration else 0.0,
+                in_flight=memory.in_flight,
+                memory_bytes={
+                    "peak": max(memory.peak, memory.fixed + updating),
+                    "parameters": sum(e.parameter_bytes for e in estimates),
+                    "gradients": sum(e.gradient_bytes for e in estimates),
+                    "optimizer_state": sum(e.optimizer_bytes for e in estimates),
+                    "activations": memory.activations,
+                    "working": max(memory.working, updating - memory.activations),
+                },
+            )
+        )
+    return tuple(rows)
+
+
+def _positions(step: StepParts, stage: int) -> list[int]:
+    return [step.schedule.position(stage, chunk) for chunk in range(step.schedule.chunks)]
+
+
+def _numbered(step: StepParts, position: int) -> str:
+    """A part's name, with its number among equal ones."""
+    estimate = step.estimates[position]
+    if estimate.part.count == 1:
+        return estimate.part.name
+    first = next(index for index, other in enumerate(step.estimates) if other is estimate)
+    return f"{estimate.part.name} {position - first + 1}"
+
+
+def kernel_shares(step: StepParts, stage: int) -> tuple[KernelShare, ...]:
+    """The kernels that take most of a stage's step."""
+    found: dict[tuple[str, str, str], KernelShare] = {}
+    for estimate, name, times in _runs(step, stage):
+        for share in estimate.predictions[name].top_kernels:
+            key = (share.name, share.limited_by, share.location)
+            before = found.get(key)
+            found[key] = replace(
+                share,
+                count=times * share.count + (before.count if before else 0),
+                seconds=times * share.seconds + (before.seconds if before else 0.0),
+            )
+    return tuple(sorted(found.values(), key=lambda share: -share.seconds)[:TOP_KERNELS])
+
+
+def collective_shares(step: StepParts, stage: int) -> tuple[CollectiveShare, ...]:
+    """What a stage communicates in a step: inside its programs, to its neighbours, and over its replicas."""
+    found: defaultdict[tuple[str, str, int, str, str], list[CollectiveShare]] = defaultdict(list)
+    for estimate, name, times in _runs(step, stage):
+        for share in estimate.predictions[name].collectives:
+            many = replace(
+                share,
+                count=times * share.count,
+                bytes_sent=times * share.bytes_sent,
+                seconds=times * share.seconds,
+            )
+            found[share.kind, share.group, share.group_size, share.algorithm, share.level].append(many)
+    for position in _positions(step, stage):
+        often = step.schedule.microbatches
+        for message, times in (
+            (step.forward[position], often),
+            (step.backward[position], often),
+            (step.reductions[position], 1),
+            (step.gathers[position], 1),
+        ):
+            if message is not None:
+                share = _share(message, times)
+                found[share.kind, share.group, share.group_size, share.algorithm, share.level].append(share)
+    merged = [
+        replace(
+            shares[0],
+            count=sum(share.count for share in shares),
+            bytes_sent=sum(share.bytes_sent for share in shares),
+            seconds=sum(share.seconds for share in shares),
+        )
+        for shares in found.values()
+    ]
+    return tuple(sorted(merged, key=lambda share: -share.seconds))
+
+
+def _runs(step: StepParts, stage: int) -> list[tuple[PartEstimate, str, int]]:
+    return [
+        (step.estimates[position], name, 1 if name == "update" else step.schedule.microbatches)
+        for position in _positions(step, stage)
+        for name in step.estimates[position].programs
+    ]
+
+
+def _share(message: Message, times: int) -> CollectiveShare:
+    collective = message.collective
+    return CollectiveShare(
+        kind=collective.kind,
+        group=str(collective.group),
+        group_size=collective.group.size,
+        count=times,
+        bytes_sent=times * collective.sent_bytes,
+        seconds=times * message.seconds,
+        algorithm=message.plan.algorithm,
+        level=message.plan.bottleneck.level.name if message.plan.bottleneck else "none",
+    )

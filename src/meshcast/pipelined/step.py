@@ -1,0 +1,249 @@
+"""From parts to the costs of a step: messages over the links between stages, reductions over replicas, intervals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from meshcast.errors import UsageError
+from meshcast.hardware import Cluster
+from meshcast.mesh import Group
+from meshcast.network import CollectivePlan
+from meshcast.network.models import NetworkModel
+from meshcast.pipelined.definition import Pipeline
+from meshcast.pipelined.parts import PartEstimate
+from meshcast.pipelined.wiring import passed_on, total_bytes
+from meshcast.run import NETWORK_FACTOR, NETWORK_START_S
+from meshcast.simulate.pipelines import PartCosts, PipelineSchedule, StepCosts, make_schedule
+from meshcast.workload.graph import Collective
+
+End = Literal["low", "middle", "high"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What each device of a stage sends to its counterpart in another."""
+
+    collective: Collective
+    plan: CollectivePlan
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """A pipeline's positions with everything that passes between and after them.
+
+    Attributes:
+        schedule: The order.
+        estimates: By position; equal parts are the same object.
+        forward: The message that each position sends on; None for the last, and inside a stage.
+        backward: The message that each position sends back; None for the first, and inside a stage.
+        reductions: Of each position's gradients, by position.
+        gathers: Of each position's parameters after a sharded update.
+    """
+
+    schedule: PipelineSchedule
+    estimates: tuple[PartEstimate, ...]
+    forward: tuple[Message | None, ...]
+    backward: tuple[Message | None, ...]
+    reductions: tuple[Message | None, ...]
+    gathers: tuple[Message | None, ...]
+
+
+def assemble(
+    pipeline: Pipeline, estimates: Sequence[PartEstimate], cluster: Cluster, network: NetworkModel
+) -> StepParts:
+    """The positions of a pipeline, wired from one to the next.
+
+    Raises:
+        UsageError: A part does not take what the one before sends, or a split schedule lacks programs.
+    """
+    schedule = make_schedule(
+        pipeline.schedule,
+        stages=pipeline.stages,
+        microbatches=pipeline.microbatches,
+        chunks=pipeline.virtual_stages,
+    )
+    if pipeline.barrier is not None:
+        schedule = replace(schedule, barrier=pipeline.barrier)
+    by_position = tuple(estimate for estimate in estimates for _ in range(estimate.part.count))
+    if schedule.split:
+        for estimate in estimates:
+            if "weight" not in estimate.programs:
+                raise UsageError(
+                    f"schedule {schedule.name} splits the backward pass, and part {estimate.part.name!r} has no weight "
+                    "program",
+                    where=estimate.part.where,
+                    fix="give weight, or use a schedule that does not split: gpipe, 1f1b, interleaved",
+                )
+    wired = _Wires(pipeline, schedule, cluster, network)
+    pairs = list(itertools.pairwise(by_position))
+    reduced = [wired.reduction(estimate) for estimate in by_position]
+    return StepParts(
+        schedule=schedule,
+        estimates=by_position,
+        forward=(*(wired.forward(index, a, b) for index, (a, b) in enumerate(pairs)), None),
+        backward=(None, *(wired.backward(index, a, b) for index, (a, b) in enumerate(pairs))),
+        reductions=tuple(message for message, _ in reduced),
+        gathers=tuple(message for _, message in reduced),
+    )
+
+
+class _Wires:
+    def __init__(self, pipeline: Pipeline, schedule: PipelineSchedule, cluster: Cluster, network: NetworkModel) -> None:
+        self._pipeline = pipeline
+        self._schedule = schedule
+        self._cluster = cluster
+        self._network = network
+        self._pairs: dict[tuple[int, int, int], Message] = {}
+        self._reductions: dict[int, tuple[Message | None, Message | None]] = {}
+        self._bytes: dict[tuple[int, int, bool], int] = {}
+
+    def forward(self, position: int, giver: PartEstimate, taker: PartEstimate) -> Message | None:
+        wiring = self._pipeline.wiring
+
+        def sent() -> int:
+            return total_bytes(
+                passed_on(
+                    giver.programs["forward"], wiring.output, taker.programs["forward"], wiring.input, "the output"
+                )
+            )
+
+        key = (id(giver), id(taker), True)
+        if key not in self._bytes:
+            self._bytes[key] = sent()
+        return self._message(position, position + 1, self._bytes[key])
+
+    def backward(self, position: int, taker: PartEstimate, giver: PartEstimate) -> Message | None:
+        """From `position + 1` back to `position`."""
+        wiring = self._pipeline.wiring
+
+        def sent() -> int:
+            gradient = passed_on(
+                giver.programs["backward"], wiring.input_gradient, taker.programs["backward"], wiring.output_gradient,
+                "the input's gradient",
+            )  # fmt: skip
+            return total_bytes(gradient)
+
+        key = (id(giver), id(taker), False)
+        if key not in self._bytes:
+            self._bytes[key] = sent()
+        return self._message(position + 1, position, self._bytes[key])
+
+    def _message(self, source: int, target: int, size: int) -> Message | None:
+        first, second = self._schedule.place(source)[0], self._schedule.place(target)[0]
+        if first == second or not size:
+            return None
+        key = (size, min(first, second), abs(first - second))
+        if key not in self._pairs:
+            self._pairs[key] = self._slowest_pair(*key)
+        return self._pairs[key]
+
+    def _slowest_pair(self, size: int, stage: int, distance: int) -> Message:
+        """A message between equal places of two stages, all devices at once: the slowest pair counts.
+
+        Pairs that are shifted by a multiple of every domain's size lie alike, so one of each kind is looked at.
+        """
+        devices = self._pipeline.mesh.size
+        kinds = math.lcm(*(level.size for level in self._cluster.levels[:-1]))
+        pairs = (
+            Group(dims=((2, distance * devices),), axes=("pipeline",), first=stage * devices + place)
+            for place in range(min(devices, kinds))
+        )
+        messages = (
+            self._timed(
+                Collective(
+                    kind="collective_permute", group=pair, input_bytes=size, output_bytes=size, reason="pipeline"
+                )
+            )
+            for pair in pairs
+        )
+        return max(messages, key=lambda message: message.seconds)
+
+    def reduction(self, estimate: PartEstimate) -> tuple[Message | None, Message | None]:
+        """The reduction of a part's gradients, and the gathering of its parameters after a sharded update."""
+        reduction = self._pipeline.reduction
+        if reduction is None:
+            return None, None
+        if id(estimate) not in self._reductions:
+            group = self._pipeline.mesh.group(reduction.over)
+            size = estimate.gradient_bytes
+            scattered = reduction.kind == "reduce_scatter"
+            reduce = Collective(
+                kind=reduction.kind,
+                group=group,
+                input_bytes=size,
+                output_bytes=size // group.size if scattered else size,
+                reason="gradients",
+            )
+            gather = None
+            if scattered:
+                whole = estimate.parameter_bytes
+                gather = self._timed(
+                    Collective(
+                        kind="all_gather",
+                        group=group,
+                        input_bytes=whole // group.size,
+                        output_bytes=whole,
+                        reason="parameters",
+                    )
+                )
+            self._reductions[id(estimate)] = self._timed(reduce), gather
+        return self._reductions[id(estimate)]
+
+    def _timed(self, collective: Collective) -> Message:
+        return Message(
+            collective=collective, plan=self._network.plan(collective), seconds=self._network.seconds(collective)
+        )
+
+
+def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> StepCosts:
+    """Seconds and bytes for the simulation, at one end of their intervals or in the middle."""
+
+    def wire(message: Message | None) -> float:
+        if message is None:
+            return 0.0
+        if end == "middle":
+            return message.seconds
+        if end == "high":
+            return message.seconds * NETWORK_FACTOR + NETWORK_START_S
+        return max(0.0, message.seconds / NETWORK_FACTOR - NETWORK_START_S)
+
+    def seconds(estimate: PartEstimate, name: str) -> float:
+        prediction = estimate.predictions.get(name)
+        if prediction is None or prediction.step_time_s is None:
+            return 0.0
+        if end == "middle" or prediction.interval_s is None:
+            return prediction.step_time_s
+        return prediction.interval_s[0 if end == "low" else 1]
+
+    parts = tuple(
+        PartCosts(
+            forward_s=seconds(estimate, "forward"),
+            backward_s=seconds(estimate, "backward") + (0.0 if "weight" in estimate.programs else added),
+            weight_s=seconds(estimate, "weight") + (added if "weight" in estimate.programs else 0.0),
+            forward_send_s=wire(step.forward[position]),
+            backward_send_s=wire(step.backward[position]),
+            saved_bytes=total_bytes(estimate.saved),
+            weight_saved_bytes=total_bytes(estimate.weight_saved),
+            working_bytes=estimate.in_working,
+            fixed_bytes=estimate.fixed_bytes,
+            reduce_s=wire(step.reductions[position]),
+        )
+        for position, estimate in enumerate(step.estimates)
+        for added in (estimate.accumulation_s,)
+    )
+    schedule = step.schedule
+    updates = []
+    for stage in range(schedule.stages):
+        mine = [schedule.position(stage, chunk) for chunk in range(schedule.chunks)]
+        updates.append(sum(seconds(step.estimates[at], "update") + wire(step.gathers[at]) for at in mine))
+    return StepCosts(
+        parts=parts,
+        update_s=tuple(updates),
+        overlap_sends=pipeline.overlap_sends,
+        buckets=pipeline.reduction.buckets if pipeline.reduction else 1,
+    )

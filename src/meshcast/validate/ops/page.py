@@ -35,7 +35,8 @@ device time, B noisy or derived, C host wall time or suspect.
 """
 _PEER = """\
 [SCALE-Sim TPU](https://arxiv.org/abs/2603.22535) is a published model of TPU v4: straight lines that its authors fitted to
-most of these very rows (`meshcast.estimate.scalesim_tpu`). No parameter of our kernels was fitted to a TPU v4; those of its links were, on the collectives among these rows.
+most of these very rows (`meshcast.estimate.scalesim_tpu`). No parameter of our kernels was
+fitted to a TPU v4; those of its links were, on the collectives among these rows.
 """
 
 

@@ -98,6 +98,8 @@ def test_slices() -> None:
     chips = system_of(row("TPU7x Ironwood 2x2x1 ICI", 4, None))
     assert chips.group.dims == ((4, 2),)  # one TensorCore of each chip
     assert chips.group.devices == 8
+    axis = system_of(row("TPU7x Ironwood 2x2x2 ICI", 4, None))  # along one axis, the others beside it
+    assert (axis.group.dims, axis.group.devices) == (((4, 2),), 16)
     cores = system_of(row("TPU7x Ironwood 2x2x1 ICI", 8, None))
     assert cores.group.dims == ((8, 1),)
     between = system_of(row("TPU v6e-256 DCN (2 slices)", 512, None, collective="all_reduce (psum_dcn)"))

@@ -30,7 +30,8 @@ class Stage:
         parts: Domains of the level below (devices, at the innermost) that take part.
         below: Members of the group in each part: they run this stage side by side, each with its own peers.
         steps: Number of equal steps.
-        alpha_s: Seconds of one step beside the wire: software, switches, synchronisation.
+        alpha_s: Seconds of one step beside the wire: software, switches, synchronisation, and in the slowest stage of a
+            plan what handing over chunks costs.
         step_bytes: Bytes that one device sends in one step.
         rate: bytes/s at which one device sends when nothing else uses the links: algorithm and protocol included.
     """

@@ -17,7 +17,7 @@ def port(level: NetworkLevel, parts: int) -> float:
         return level.link_bandwidth
     if level.topology == "ring":
         return level.bandwidth  # more than two links a device: several rings side by side
-    return level.link_bandwidth * min(level.links, 2 * torus_dims(level, parts))
+    return level.link_bandwidth * min(level.links, sum(links_along(level, side) for side in sides(level, parts)))
 
 
 def torus_dims(level: NetworkLevel, parts: int) -> int:
@@ -60,7 +60,7 @@ def wraps(level: NetworkLevel, parts: int) -> bool:
         return False
     if len(level.dims) >= 3:
         return all(side % 4 == 0 for side in found)
-    return all(side == extent for side, extent in zip(found, sorted(level.dims), strict=True))
+    return all(side == extent > 2 for side, extent in zip(found, sorted(level.dims), strict=True))
 
 
 def links_along(level: NetworkLevel, side: float) -> float:

@@ -19,7 +19,8 @@ Collectives that others measured and published, each predicted alone on the syst
 algorithm and protocol that the library would choose (`docs/collectives.md`). Rows that give a time are held against it,
 rows that give only a bus bandwidth against the time that it means; a size of "large" is taken as 16 GiB.
 
-- Parameters belong to link technologies (`meshcast.hardware`, catalogue/links), never to a row, a size or a source.
+- Parameters belong to link technologies (`meshcast.hardware`, catalogue/links), never to a row, a size or a source. They
+  were calibrated on rows like these; `docs/collectives.md` says how far they carry over to technologies left out.
 - The class is that of the device, or of the link where a source names no device.
 - Rows of which the source itself says that the system was mis-tuned are predicted too, in a group of their own.
 """

@@ -182,12 +182,12 @@ def _slice(row: CollectiveRow, cluster: Cluster, label: str) -> System:
         group = Group(dims=((slices, devices // slices),), devices=devices)
         cluster = replace(cluster, levels=levels)
         return System(cluster=cluster, devices=slices, group=group, hardware_class=label)
-    shape = _SHAPE.search(row.hardware)
-    chips = math.prod(map(int, shape[1].split("x"))) if shape else devices
     inner = cluster.levels[0].size if len(cluster.levels) > 2 else 1  # devices of a chip
-    if inner > 1 and shape and devices == chips:
+    shape = _SHAPE.search(row.hardware)
+    chips = math.prod(map(int, shape[1].split("x"))) if shape else 0
+    if inner > 1 and devices <= chips:
         # A group has one device of every chip; the chips' other devices have groups of their own beside it.
-        group, spanned = Group(dims=((devices, inner),), devices=devices * inner), devices * inner
+        group, spanned = Group(dims=((devices, inner),), devices=chips * inner), chips * inner
     else:
         group, spanned = Group(dims=((devices, 1),)), devices
     return System(cluster=cluster.for_devices(spanned), devices=devices, group=group, hardware_class=label)

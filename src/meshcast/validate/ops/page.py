@@ -30,11 +30,13 @@ device time, B noisy or derived, C host wall time or suspect.
 - Pallas kernels are JAX's own, lowered for a TPU, with the work that they do declared beside them; of what is slow
   about one, fetching a paged cache page by page is in it, small tiles are not.
 - SCALE-Sim-validation's rows are float16, which a TPU's vector unit converts.
-- Collectives are predicted by the network model where the catalogue has the chips' network.
+- Collectives are predicted by the network model, whose parameters for links are calibrated on some of these rows
+  (`docs/collectives.md`).
 """
 _PEER = """\
 [SCALE-Sim TPU](https://arxiv.org/abs/2603.22535) is a published model of TPU v4: straight lines that its authors fitted to
-most of these very rows (`meshcast.estimate.scalesim_tpu`). No parameter of ours was fitted to a TPU v4.
+most of these very rows (`meshcast.estimate.scalesim_tpu`). No parameter of our kernels was
+fitted to a TPU v4; those of its links were, on the collectives among these rows.
 """
 
 

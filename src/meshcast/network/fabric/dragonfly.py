@@ -3,7 +3,7 @@
 After Kim, Dally, Scott and Abts, "Technology-driven, highly-scalable dragonfly topology" (2008). A router has p devices,
 a link to each of the a - 1 other routers of its group, and h links to other groups. The a h links that leave a group
 go to the other groups in turn, so that each pair of groups has floor(a h / (g - 1)) of them. A minimal route is at most
-local, global, local; a Valiant route makes two minimal ones, through a third group.
+local, global, local; a Valiant route makes two minimal ones, by way of a third group or router.
 """
 
 from __future__ import annotations
@@ -40,21 +40,22 @@ class Dragonfly:
     routing: Routing
 
     def paths(self, source: Ints, target: Ints) -> Paths:
-        """Minimal routes, or Valiant's between different groups."""
+        """Minimal routes, or Valiant's: through a third group, or inside a group through a third router."""
         here, there = source // self.per_router, target // self.per_router
         hops = [self.up[source], self.down[target]]
         if self.routing.valiant and self.groups > 2:
             first, second = here // self.routers, there // self.routers
             base = first // self.groups * self.groups
             # A third group: one of the others in the order that follows the source's, without the target's.
-            offset = 1 + hashed(source, target, self.groups - 2)
+            offset = 1 + source % (self.groups - 2)
             offset += offset >= (second - first) % self.groups
             middle = base + (first - base + offset) % self.groups
-            across = first != second
-            entry = self._far_end(first, middle, source, target)
-            turn = np.where(across, entry, there)
+            # Inside a group a third router, so that many flows between two routers do not crowd on their one link.
+            beside = first * self.routers + (here + 1 + source % self.per_router) % self.routers
+            turn = np.where(first != second, self._far_end(first, middle, source, target), beside)
+            turn = np.where(here == there, there, turn)
             hops += self._minimal(here, turn, source, target)
-            hops += [np.where(across, hop, NONE) for hop in self._minimal(turn, there, source, target)]
+            hops += self._minimal(turn, there, source, target)
         else:
             hops += self._minimal(here, there, source, target)
         return Paths.of_hops(hops)

@@ -22,8 +22,8 @@ class Routing:
             "hash": each flow keeps to one, chosen by a hash of its ends, as ECMP does.
         pxn: On a rail-optimised tree, whether a flow to another rail first goes to its node's device on that rail, over
             the level below (NCCL's PXN), instead of through the spines.
-        valiant: On a dragonfly, whether flows between groups go through a third one, chosen by a hash of their ends,
-            which spreads patterns that minimal routes would crowd on few links.
+        valiant: On a dragonfly, whether flows go through a third group (or router, inside a group), neighbours by way
+            of different ones, which spreads patterns that minimal routes would crowd on few links.
     """
 
     spreading: Spreading = "spread"

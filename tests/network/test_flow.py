@@ -187,12 +187,13 @@ def test_minimal_routes_crowd_where_valiant_s_do_not() -> None:
     """Each router's four devices send to the next router: one link between the two, or many by way of others."""
     made = plan(stage(DRAGONFLY, parts=288, primitive="permute", algorithm="direct"))
     shift = Traffic(plan=made, groups=np.arange(288)[None, :], pairs=tuple((i, (i + 4) % 288) for i in range(288)))
-    minimal, around = (
-        SharedFabric(fabric_of(cluster(DRAGONFLY), 288, routing=Routing(valiant=valiant))).alone(shift)
-        for valiant in (False, True)
+    minimal, around, adaptive = (
+        SharedFabric(fabric_of(cluster(DRAGONFLY), 288, routing=routing)).alone(shift)
+        for routing in (Routing(dragonfly="minimal"), Routing(dragonfly="valiant"), Routing())
     )
     assert minimal == pytest.approx(made.latency_s + 4 * made.bandwidth_s, rel=1e-9)
     assert made.seconds < around < minimal
+    assert adaptive == around
 
 
 def test_a_mesh_has_no_way_around() -> None:

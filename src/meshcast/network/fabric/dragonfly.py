@@ -40,25 +40,32 @@ class Dragonfly:
     routing: Routing
 
     def paths(self, source: Ints, target: Ints) -> Paths:
-        """Minimal routes, or Valiant's: through a third group, or inside a group through a third router."""
+        """Minimal routes, Valiant's, or of these two the one whose fullest link has fewer of these flows."""
         here, there = source // self.per_router, target // self.per_router
-        hops = [self.up[source], self.down[target]]
-        if self.routing.valiant and self.groups > 2:
-            first, second = here // self.routers, there // self.routers
-            base = first // self.groups * self.groups
-            # A third group: one of the others in the order that follows the source's, without the target's.
+        ends = [self.up[source], self.down[target]]
+        minimal = self._minimal(here, there, source, target)
+        if self.routing.dragonfly == "minimal":
+            return Paths.of_hops([*ends, *minimal])
+        turn = self._turn(here, there, source, target)
+        around = [*self._minimal(here, turn, source, target), *self._minimal(turn, there, source, target)]
+        if self.routing.dragonfly == "adaptive" and _fullest(minimal) <= _fullest(around):
+            return Paths.of_hops([*ends, *minimal])
+        return Paths.of_hops([*ends, *around])
+
+    def _turn(self, here: Ints, there: Ints, source: Ints, target: Ints) -> Ints:
+        """The router that a Valiant route goes by: where it enters a third group, or a third one of its own group."""
+        # Inside a group neighbours turn at different routers, so that they do not crowd on the link between two.
+        first, second = here // self.routers, there // self.routers
+        turn = first * self.routers + (here + 1 + source % self.per_router) % self.routers
+        if self.groups > 2:
+            # One of the other groups, counted on from the source's, without the target's.
             offset = 1 + source % (self.groups - 2)
             offset += offset >= (second - first) % self.groups
-            middle = base + (first - base + offset) % self.groups
-            # Inside a group a third router, so that many flows between two routers do not crowd on their one link.
-            beside = first * self.routers + (here + 1 + source % self.per_router) % self.routers
-            turn = np.where(first != second, self._far_end(first, middle, source, target), beside)
-            turn = np.where(here == there, there, turn)
-            hops += self._minimal(here, turn, source, target)
-            hops += self._minimal(turn, there, source, target)
+            middle = first // self.groups * self.groups + (first + offset) % self.groups
+            turn = np.where(first != second, self._far_end(first, middle, source, target), turn)
         else:
-            hops += self._minimal(here, there, source, target)
-        return Paths.of_hops(hops)
+            turn = np.where(first != second, there, turn)
+        return np.where(here == there, there, turn)
 
     def reduction(self, sets: Ints, member: Ints) -> tuple[Ints, Ints]:
         """No rule is known for where the routers of a dragonfly would add.
@@ -93,6 +100,12 @@ class Dragonfly:
         """The router that it enters the other group by: the owner of the same link there."""
         offset = (group - other) % self.groups
         return other * self.routers + _owner(offset, hashed(source, target, self.pairs), self)
+
+
+def _fullest(hops: list[Ints]) -> int:
+    """Flows on the link between routers that most of them use."""
+    used = np.concatenate(hops)
+    return int(np.bincount(used[used != NONE]).max(initial=0))
 
 
 def _owner(offset: Ints, number: Ints, shape: Dragonfly) -> Ints:

@@ -56,7 +56,7 @@ def ends(fabric: Fabric, paths: Paths, flow: int, source: int, target: int) -> N
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("routing", [Routing(), Routing(spreading="hash", pxn=True, valiant=True)])
+@pytest.mark.parametrize("routing", [Routing(), Routing(spreading="hash", pxn=True, dragonfly="valiant")])
 def test_every_pair_has_a_way_over_links_that_carry(name: str, routing: Routing) -> None:
     fabric = fabric_of(*SHAPES[name], routing=routing)
     chosen = np.random.default_rng(0).integers(0, fabric.devices, (2, 64))
@@ -159,7 +159,7 @@ def test_a_dragonfly_is_three_routers_wide() -> None:
     fabric = fabric_of(cluster(DRAGONFLY), 288)
     source, target = np.zeros(287, np.int64), np.arange(1, 288)
     assert np.bincount(fabric.paths(source, target).flow).max() == 2 + 3
-    around = fabric_of(cluster(DRAGONFLY), 288, routing=Routing(valiant=True))
+    around = fabric_of(cluster(DRAGONFLY), 288, routing=Routing(dragonfly="valiant"))
     assert np.bincount(around.paths(source, target).flow).max() > 2 + 3
 
 

@@ -56,6 +56,9 @@ def test_alone_on_switches_every_algorithm_is_the_closed_form(
         (FULL, 8, "ring"),
         (FULL, 8, "direct"),
         (FULL, 8, "one-shot"),
+        (FULL, 8, "double-binary-tree"),
+        (FULL, 8, "halving-doubling"),
+        (RING, 8, "double-binary-tree"),
         (TORUS, 256, "torus-rings"),
         (TORUS, 256, "ring"),
         (replace(TORUS, dims=(4, 4, 4), size=64, links=6), 64, "torus-rings"),
@@ -180,6 +183,19 @@ def test_hashed_flows_collide_and_spread_ones_do_not() -> None:
     assert seconds[1] > 1.1 * seconds[0]
 
 
+def test_minimal_routes_crowd_where_valiant_s_do_not() -> None:
+    """Each router's four devices send to the next router: one link between the two, or many by way of others."""
+    made = plan(stage(DRAGONFLY, parts=288, primitive="permute", algorithm="direct"))
+    shift = Traffic(plan=made, groups=np.arange(288)[None, :], pairs=tuple((i, (i + 4) % 288) for i in range(288)))
+    minimal, around, adaptive = (
+        SharedFabric(fabric_of(cluster(DRAGONFLY), 288, routing=routing)).alone(shift)
+        for routing in (Routing(dragonfly="minimal"), Routing(dragonfly="valiant"), Routing())
+    )
+    assert minimal == pytest.approx(made.latency_s + 4 * made.bandwidth_s, rel=1e-9)
+    assert made.seconds < around < minimal
+    assert adaptive == around
+
+
 def test_a_mesh_has_no_way_around() -> None:
     """Without its closing links a ring's last member sends back over everyone's links: half the rate."""
     line = replace(RING, wrap="never")
@@ -220,6 +236,18 @@ def test_the_slowest_member_bounds_all(share: float) -> None:
     conditions = Conditions(links=(LinkCondition(level="node", device=5, share=share),))
     answer = run(TWO_LEVELS, 8, whole(made, 8), conditions=conditions)
     assert answer.seconds == pytest.approx(made.latency_s + made.bandwidth_s / share, rel=1e-9)
+
+
+def test_groups_that_lie_unevenly_in_their_nodes() -> None:
+    """Groups of 6 on nodes of 8: {0..5} is inside a node, {6..11} is 2 here and 4 there; two of each side cross."""
+    group = Group(dims=((6, 1),), devices=24)
+    made = plan(stage(NODE, parts=6, sent=1e6), stage(FABRIC, parts=2, below=2, sent=1e8))
+    fabric = fabric_of(TWO_LEVELS, 24)
+    result = simulate_flows(fabric, [Job(name="a", traffic=Traffic.of(made, group))])
+    assert result.seconds == pytest.approx(made.seconds, rel=1e-9)
+    crossing = np.flatnonzero((fabric.links.level == 1) & (result.sent > 0))
+    ports = {int(node) for node in (*fabric.links.source[crossing], *fabric.links.target[crossing]) if node < 24}
+    assert ports == {6, 7, 8, 9} | {12, 13, 16, 17}
 
 
 def test_rates_of_what_is_under_way_at_once() -> None:

@@ -3,7 +3,7 @@
 After Kim, Dally, Scott and Abts, "Technology-driven, highly-scalable dragonfly topology" (2008). A router has p devices,
 a link to each of the a - 1 other routers of its group, and h links to other groups. The a h links that leave a group
 go to the other groups in turn, so that each pair of groups has floor(a h / (g - 1)) of them. A minimal route is at most
-local, global, local; a Valiant route makes two minimal ones, through a third group.
+local, global, local; a Valiant route makes two minimal ones, by way of a third group or router.
 """
 
 from __future__ import annotations
@@ -40,24 +40,32 @@ class Dragonfly:
     routing: Routing
 
     def paths(self, source: Ints, target: Ints) -> Paths:
-        """Minimal routes, or Valiant's between different groups."""
+        """Minimal routes, Valiant's, or of these two the one whose fullest link has fewer of these flows."""
         here, there = source // self.per_router, target // self.per_router
-        hops = [self.up[source], self.down[target]]
-        if self.routing.valiant and self.groups > 2:
-            first, second = here // self.routers, there // self.routers
-            base = first // self.groups * self.groups
-            # A third group: one of the others in the order that follows the source's, without the target's.
-            offset = 1 + hashed(source, target, self.groups - 2)
+        ends = [self.up[source], self.down[target]]
+        minimal = self._minimal(here, there, source, target)
+        if self.routing.dragonfly == "minimal":
+            return Paths.of_hops([*ends, *minimal])
+        turn = self._turn(here, there, source, target)
+        around = [*self._minimal(here, turn, source, target), *self._minimal(turn, there, source, target)]
+        if self.routing.dragonfly == "adaptive" and _fullest(minimal) <= _fullest(around):
+            return Paths.of_hops([*ends, *minimal])
+        return Paths.of_hops([*ends, *around])
+
+    def _turn(self, here: Ints, there: Ints, source: Ints, target: Ints) -> Ints:
+        """The router that a Valiant route goes by: where it enters a third group, or a third one of its own group."""
+        # Inside a group neighbours turn at different routers, so that they do not crowd on the link between two.
+        first, second = here // self.routers, there // self.routers
+        turn = first * self.routers + (here + 1 + source % self.per_router) % self.routers
+        if self.groups > 2:
+            # One of the other groups, counted on from the source's, without the target's.
+            offset = 1 + source % (self.groups - 2)
             offset += offset >= (second - first) % self.groups
-            middle = base + (first - base + offset) % self.groups
-            across = first != second
-            entry = self._far_end(first, middle, source, target)
-            turn = np.where(across, entry, there)
-            hops += self._minimal(here, turn, source, target)
-            hops += [np.where(across, hop, NONE) for hop in self._minimal(turn, there, source, target)]
+            middle = first // self.groups * self.groups + (first + offset) % self.groups
+            turn = np.where(first != second, self._far_end(first, middle, source, target), turn)
         else:
-            hops += self._minimal(here, there, source, target)
-        return Paths.of_hops(hops)
+            turn = np.where(first != second, there, turn)
+        return np.where(here == there, there, turn)
 
     def reduction(self, sets: Ints, member: Ints) -> tuple[Ints, Ints]:
         """No rule is known for where the routers of a dragonfly would add.
@@ -92,6 +100,12 @@ class Dragonfly:
         """The router that it enters the other group by: the owner of the same link there."""
         offset = (group - other) % self.groups
         return other * self.routers + _owner(offset, hashed(source, target, self.pairs), self)
+
+
+def _fullest(hops: list[Ints]) -> int:
+    """Flows on the link between routers that most of them use."""
+    used = np.concatenate(hops)
+    return int(np.bincount(used[used != NONE]).max(initial=0))
 
 
 def _owner(offset: Ints, number: Ints, shape: Dragonfly) -> Ints:

@@ -11,6 +11,7 @@ from meshcast.hardware import NetworkLevel
 from meshcast.network.fabric.links import Floats, Ints, Paths
 
 Spreading = Literal["spread", "hash"]
+DragonflyRoutes = Literal["adaptive", "minimal", "valiant"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +23,14 @@ class Routing:
             "hash": each flow keeps to one, chosen by a hash of its ends, as ECMP does.
         pxn: On a rail-optimised tree, whether a flow to another rail first goes to its node's device on that rail, over
             the level below (NCCL's PXN), instead of through the spines.
-        valiant: On a dragonfly, whether flows between groups go through a third one, chosen by a hash of their ends,
-            which spreads patterns that minimal routes would crowd on few links.
+        dragonfly: "minimal": the shortest ways; "valiant": through a third group (or router, inside a group),
+            neighbours by way of different ones, which spreads patterns that minimal routes crowd on few links;
+            "adaptive": for the flows of an exchange, the one of both whose fullest link has fewer of them.
     """
 
     spreading: Spreading = "spread"
     pxn: bool = False
-    valiant: bool = False
+    dragonfly: DragonflyRoutes = "adaptive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

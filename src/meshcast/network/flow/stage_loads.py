@@ -10,7 +10,7 @@ import numpy as np
 from meshcast.errors import InfeasibleError, UnsupportedError
 from meshcast.network.fabric.fabric import Fabric
 from meshcast.network.fabric.links import Floats, Ints
-from meshcast.network.fabric.switched import Star
+from meshcast.network.fabric.switched import AllPairs, Star
 from meshcast.network.fabric.torus import Torus
 from meshcast.network.flow.patterns import PATTERNS, Pattern, along_dimensions, from_one
 from meshcast.network.flow.peers import outside_pairs, parts_of, peer_sets
@@ -57,7 +57,7 @@ def _patterned(fabric: Fabric, level: int, stage: Stage, sets: tuple[Groups, ...
     neighbours = isinstance(wiring, Torus) and (stage.algorithm == "torus-rings" or _beyond_one_link(fabric, stage))
     by_share: dict[tuple[int, float], list[Pattern]] = {}
     for rows in sets:
-        if neighbours and isinstance(wiring, Torus) and stage.algorithm in _RINGS:
+        if neighbours and isinstance(wiring, Torus) and stage.algorithm in _NEIGHBOURLY:
             patterns = along_dimensions(rows, wiring.coordinates)
         elif stage.algorithm in ("direct", "one-shot"):
             patterns = from_one(rows, stage)
@@ -75,7 +75,8 @@ def _patterned(fabric: Fabric, level: int, stage: Stage, sets: tuple[Groups, ...
         yield _routed(fabric, share * each, together, share)
 
 
-_RINGS = ("ring", "bidirectional-ring", "torus-rings")
+# What runs between neighbours of a ring or torus: rings, and trees, which are chains there.
+_NEIGHBOURLY = ("ring", "bidirectional-ring", "torus-rings", "double-binary-tree")
 
 
 def _beyond_one_link(fabric: Fabric, stage: Stage) -> bool:
@@ -86,13 +87,13 @@ def _beyond_one_link(fabric: Fabric, stage: Stage) -> bool:
 
 
 def _uses_all_pairs(fabric: Fabric, level: int, stage: Stage) -> bool:
-    if stage.primitive in ("broadcast", "reduce"):
-        return False
     if stage.algorithm in ("direct", "one-shot"):
-        return True
-    pairwise = stage.level.topology == "full" and fabric.wirings[level] is not None
+        return stage.primitive not in ("broadcast", "reduce")
+    # With a link for every pair, what is faster than one of them has channels with the members in other orders, which
+    # use all pairs alike.
+    pairwise = isinstance(fabric.wirings[level], AllPairs) and stage.algorithm != "torus-rings"
     each_way = stage.level.bandwidth / max(1, stage.level.size - 1)
-    return pairwise and stage.algorithm in _RINGS and stage.rate > each_way * (1 + 1e-9)
+    return pairwise and stage.rate > each_way * (1 + 1e-9)
 
 
 def _permutation(traffic: Traffic) -> tuple[Ints, Ints]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,17 +25,22 @@ class Traffic:
         plan: How it is carried out.
         groups: A row of device numbers for each group, in the order of its members.
         pairs: For a permutation: (from, to) device numbers, where it is not each member to the next.
+        key: Equal for equal groups and pairs; worked out once, because simulations of steps ask often.
     """
 
     plan: CollectivePlan
     groups: Groups
     pairs: Pairs = ()
+    key: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         if self.groups.ndim != 2 or not self.groups.size:
             raise UsageError(f"groups of a collective: expected a row for each group, got shape {self.groups.shape}")
         if len(np.unique(self.groups)) != self.groups.size:
             raise UsageError("a device is in a collective's groups more than once", fix="give disjoint groups")
+        digest = hashlib.blake2b(repr((self.groups.shape, self.pairs)).encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(self.groups, np.int64).tobytes())
+        object.__setattr__(self, "key", digest.digest())
 
     @classmethod
     def of(cls, plan: CollectivePlan, group: Group, placement: Sequence[int] | None = None) -> Traffic:

@@ -26,6 +26,7 @@ from meshcast.simulate.timeline import COMPUTE, COPY, stream_of
 
 # Memory bandwidth over link bandwidth: none, within a node (about 8), across nodes (about 64).
 BYTE_WEIGHTS = (0.0, 8.0, 64.0)
+FEW_GATHERS = 2  # one that is used and one that is prefetched
 # FLOPs that take as long as one byte of memory traffic, of the order of every accelerator since 2017.
 FLOPS_PER_BYTE = 200.0
 
@@ -111,8 +112,13 @@ class _Planner:
                 orders = ((*kernels, *sorted(set(range(len(steps))) - set(kernels))),)
             elif self._reorder and self._scheduling.scheduler == "latency-hiding":
                 sent = [c.sent_bytes if isinstance(s, Kernel) and (c := s.collective) else 0.0 for s in steps]
-                weighed = ([n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS)
-                orders = tuple(dict.fromkeys(_list_schedule(steps, costs, before, lanes) for costs in weighed))
+                weighed = [[n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS]
+                found = [_list_schedule(steps, costs, before, lanes) for costs in weighed]
+                # All gathers first can stand in the way of what is needed sooner: also tried with few of them ahead.
+                few = _few_gathers(steps, before, FEW_GATHERS)
+                if few != before:
+                    found += [_list_schedule(steps, costs, few, lanes) for costs in weighed[1:]]
+                orders = tuple(dict.fromkeys(found))
         return BlockPlan(
             steps=steps,
             bodies=bodies,

@@ -157,8 +157,8 @@ def _few_gathers(
     """The same waits, and every all-gather's for the first use of the one that comes `limit` before it.
 
     Gathers count in the order of their first uses x_1 <= x_2 <= ... No cycle arises: let a gather rank just below its
-    first use and every other step at its place in the program. All waits then lead upwards, the new ones from x_(j-L)
-    to below x_j, where these differ; where they do not, both are needed at once and neither waits.
+    first use and every other step at its place in the program. All waits then lead upwards, and the new ones are only
+    made where they do: not where both gathers are needed at once, nor where a gather itself uses the other.
     """
     first_use: dict[int, int] = {}
     for index, waits in enumerate(before):
@@ -173,8 +173,9 @@ def _few_gathers(
         and index in first_use
     )
     waits_of = [set(waits) for waits in before]
-    for (freed, _), (use, index) in zip(gathers, gathers[limit:], strict=False):
-        if freed < use:
+    rank = {index: use - 0.5 for use, index in gathers}
+    for (freed, _), (_, index) in zip(gathers, gathers[limit:], strict=False):
+        if rank.get(freed, freed) < rank[index]:
             waits_of[index].add(freed)
     return tuple(tuple(sorted(waits)) for waits in waits_of)
 

@@ -37,7 +37,10 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
         return simulator.duration(kernels, run.network)
 
     if timeline.breakdown.exposed_communication > 0:
-        hidden = max(timeline.duration - timeline.breakdown.exposed_communication, timeline.communication_busy)
+        # Not less than the busiest channel: groups have one each, unless they are told to share.
+        shared = run.options.channels > 0
+        busiest = timeline.communication_busy if shared else max(group.busy for group in timeline.groups)
+        hidden = max(timeline.duration - timeline.breakdown.exposed_communication, busiest)
         yield "hide all communication behind computation", hidden
         for position, level in enumerate(run.cluster.levels):
             faster = _faster_level(run.cluster, position)

@@ -126,6 +126,13 @@ def test_gathers_in_flight_are_bounded() -> None:
     assert [timeline.duration for timeline in slow] == [1 + 6 * 4 + 5 * 1, 1 + 6 * 4, 1 + 6 * 4]
 
 
+def test_a_gather_of_what_was_gathered_does_not_wait_for_itself() -> None:
+    steps = [exchange([0], [1], 1, kind="all_gather"), exchange([0], [2], 1, kind="all_gather")]
+    steps += [exchange([1], [3], 1, kind="all_gather"), kernel([2, 3], [4], 1)]
+    for limit in (1, 2, 3):
+        assert run(schedule(steps), scheduling=Scheduling(gathers=limit)).duration == 4
+
+
 def test_a_setting_that_cannot_be_is_refused() -> None:
     for wrong in ({"scheduler": "best"}, {"channels": -1}, {"gathers": -1}, {"gathers": 2, "scheduler": "program"}):
         with pytest.raises(UsageError):

@@ -41,10 +41,9 @@ def exposed_by(
         sending: When collectives start and end, and over which group. Those under way at once share the time equally.
     """
     by_group: defaultdict[str, float] = defaultdict(float)
-    exposed = 0.0
-    idle = sum(end - start for start, end in waiting)
+    exposed = idle = 0.0
     if not sending:
-        return 0.0, idle, {}
+        return 0.0, sum(end - start for start, end in waiting), {}
     queue = sorted(sending, key=lambda each: each[0])
     active: list[tuple[float, str]] = []
     cursor = 0
@@ -60,5 +59,7 @@ def exposed_by(
                 exposed += until - position
                 for _, group in active:
                     by_group[group] += (until - position) / len(active)
+            else:
+                idle += until - position
             position = until
-    return exposed, max(0.0, idle - exposed), dict(by_group)
+    return exposed, idle, dict(by_group)

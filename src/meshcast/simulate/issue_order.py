@@ -26,6 +26,7 @@ from meshcast.simulate.timeline import COMPUTE, COPY, stream_of
 
 # Memory bandwidth over link bandwidth: none, within a node (about 8), across nodes (about 64).
 BYTE_WEIGHTS = (0.0, 8.0, 64.0)
+FEW_GATHERS = 2  # one that is used and one that is prefetched
 # FLOPs that take as long as one byte of memory traffic, of the order of every accelerator since 2017.
 FLOPS_PER_BYTE = 200.0
 
@@ -111,8 +112,13 @@ class _Planner:
                 orders = ((*kernels, *sorted(set(range(len(steps))) - set(kernels))),)
             elif self._reorder and self._scheduling.scheduler == "latency-hiding":
                 sent = [c.sent_bytes if isinstance(s, Kernel) and (c := s.collective) else 0.0 for s in steps]
-                weighed = ([n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS)
-                orders = tuple(dict.fromkeys(_list_schedule(steps, costs, before, lanes) for costs in weighed))
+                weighed = [[n + w * s for n, s in zip(nominal, sent, strict=True)] for w in BYTE_WEIGHTS]
+                found = [_list_schedule(steps, costs, before, lanes) for costs in weighed]
+                # All gathers first can stand in the way of what is needed sooner: also tried with few of them ahead.
+                few = _few_gathers(steps, before, FEW_GATHERS)
+                if few != before:
+                    found += [_list_schedule(steps, costs, few, lanes) for costs in weighed[1:]]
+                orders = tuple(dict.fromkeys(found))
         return BlockPlan(
             steps=steps,
             bodies=bodies,
@@ -151,8 +157,8 @@ def _few_gathers(
     """The same waits, and every all-gather's for the first use of the one that comes `limit` before it.
 
     Gathers count in the order of their first uses x_1 <= x_2 <= ... No cycle arises: let a gather rank just below its
-    first use and every other step at its place in the program. All waits then lead upwards, the new ones from x_(j-L)
-    to below x_j, where these differ; where they do not, both are needed at once and neither waits.
+    first use and every other step at its place in the program. All waits then lead upwards, and the new ones are only
+    made where they do: not where both gathers are needed at once, nor where a gather itself uses the other.
     """
     first_use: dict[int, int] = {}
     for index, waits in enumerate(before):
@@ -167,8 +173,9 @@ def _few_gathers(
         and index in first_use
     )
     waits_of = [set(waits) for waits in before]
-    for (freed, _), (use, index) in zip(gathers, gathers[limit:], strict=False):
-        if freed < use:
+    rank = {index: use - 0.5 for use, index in gathers}
+    for (freed, _), (_, index) in zip(gathers, gathers[limit:], strict=False):
+        if rank.get(freed, freed) < rank[index]:
             waits_of[index].add(freed)
     return tuple(tuple(sorted(waits)) for waits in waits_of)
 

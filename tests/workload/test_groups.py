@@ -10,7 +10,7 @@ from meshcast.hardware import load_cluster
 from meshcast.mesh import Group, Mesh, SubAxis
 from meshcast.network import collective_time
 from meshcast.workload.graph import Collective
-from meshcast.workload.groups import group_of_ids, permute_group
+from meshcast.workload.groups import group_of_ids, permute_group, replica_group
 
 MESH = Mesh(axes=(("data", 4), ("fsdp", 2), ("tensor", 8)))
 
@@ -42,6 +42,60 @@ def test_axes_and_sub_axes_have_strides() -> None:
     assert MESH.group(["data", "tensor"]).dims == ((4, 16), (8, 1))
     assert MESH.group([SubAxis(name="tensor", pre_size=2, size=4)]).dims == ((4, 1),)
     assert MESH.group([SubAxis(name="tensor", pre_size=1, size=2)]).dims == ((2, 4),)
+
+
+def groups(rows: list[list[int]], mesh: Mesh) -> Group:
+    with ir.Context():
+        return replica_group(ir.DenseElementsAttr.get(np.array(rows, dtype=np.int64)), mesh)
+
+
+EIGHT = Mesh(axes=(("x", 8),))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0, 1, 2, 3], [4, 5, 6, 7]],
+        [[4, 5, 6, 7], [0, 1, 2, 3]],
+        [[0, 2, 4, 6], [1, 3, 5, 7]],
+        [[3, 2, 1, 0], [7, 6, 5, 4]],
+        [[0, 1, 2, 3, 4, 5, 6, 7]],
+    ],
+)
+def test_groups_that_are_shifts_of_each_other_need_no_list(rows: list[list[int]]) -> None:
+    found = groups(rows, EIGHT)
+    assert not found.table
+    assert {frozenset(row.tolist()) for row in found.rows()} == {frozenset(row) for row in rows}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0, 1, -1, -1], [2, 3, 4, 5]],  # of different sizes, and two devices left out
+        [[0, 1], [4, 5]],  # every other pair
+        [[0, 1], [2, 5], [3, 4], [6, 7]],  # no shifts
+        [[0, 1, 2, 3]],
+    ],
+)
+def test_other_groups_are_listed_and_the_largest_stands_for_them(rows: list[list[int]]) -> None:
+    found = groups(rows, EIGHT)
+    members = [[i for i in row if i >= 0] for row in rows]
+    assert [list(row) for row in found.table] == members
+    assert [row.tolist() for row in found.rows()] == members
+    assert found.size == max(map(len, members))
+
+
+def test_the_slowest_of_uneven_groups_counts() -> None:
+    cluster = load_cluster("dgx-h100")
+
+    def seconds(rows: list[list[int]]) -> float:
+        group = groups(rows, SIXTEEN)
+        return collective_time(
+            Collective(kind="all_reduce", group=group, input_bytes=2**20, output_bytes=2**20), cluster
+        ).seconds
+
+    near, across = [[0, 1, -1], [2, 3, 4]], [[0, 1, -1], [7, 8, 9]]
+    assert seconds(near) < seconds(across)  # the second group leaves the node
 
 
 def permute(pairs: list[tuple[int, int]], mesh: Mesh) -> Group:

@@ -9,7 +9,7 @@ from meshcast.hardware import NetworkLevel
 
 def port(level: NetworkLevel, parts: int) -> float:
     """bytes/s that one device can send towards `parts` others at a level, on the wire."""
-    if level.topology == "switch":
+    if level.switched:
         return level.bandwidth
     if level.topology == "full":
         return level.link_bandwidth * min(level.links, max(1, parts - 1))

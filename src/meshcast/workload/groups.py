@@ -79,7 +79,9 @@ def replica_group(attribute: Any, mesh: Mesh) -> Group:
 
 def _group_of_rows(groups: _Ids, mesh: Mesh) -> Group:
     """The group that stands for all rows, or the largest with a list of all where none does; -1 fills up shorter rows."""
-    longest = groups[int(np.argmax(np.count_nonzero(groups >= 0, axis=1)))]
+    counts = np.count_nonzero(groups >= 0, axis=1)
+    largest = groups[counts == counts.max()]
+    longest = largest[int(np.argmin(largest[:, 0]))]
     found = group_of_ids(longest[longest >= 0].tolist(), mesh)
     rows = np.sort(groups, axis=1)
     alike = np.sort(found.starts()[:, None] + found.offsets(), axis=1)

@@ -52,7 +52,7 @@ def test_an_axis_is_split_where_a_node_ends() -> None:
     mesh = Mesh.of({"a": 16, "b": 4})
     collectives = [all_reduce("a", mesh=mesh, size=10**9), all_reduce("b", mesh=mesh, size=10**3)]
     choice = optimise_placement(collectives, 64, TWO_LEVELS, seconds)
-    found = spread_of_devices(choice.placement.groups(mesh.group(["a"])), TWO_LEVELS)
+    found = spread_of_devices([choice.placement.of(row) for row in mesh.group(["a"]).rows()], TWO_LEVELS)
     assert [(at.level.name, at.parts) for at in found] == [("node", 8), ("fabric", 2)]
 
 

@@ -14,35 +14,16 @@ from typing import Protocol
 import numpy as np
 
 from meshcast.errors import UnsupportedError, UsageError
-from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel, check_conditions, degraded
+from meshcast.hardware import HEALTHY, NetworkLevel, degraded
 from meshcast.network.astra.config import Backend
 from meshcast.network.astra.model import Source, astra_plan
 from meshcast.network.collective import plan_collective
-from meshcast.network.fabric import fabric_of
+from meshcast.network.fabric import fabric_of, read_fabric
 from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic
-from meshcast.network.placement import Placement
 from meshcast.network.plan import CollectivePlan
+from meshcast.network.setting import Setting
 from meshcast.network.spread import Ints, spread_of_devices
 from meshcast.workload.graph import Collective
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """Where collectives run, and what is settled about how; `algorithm` and `protocol` overrule the library's choice."""
-
-    cluster: Cluster
-    devices: int
-    conditions: Conditions = HEALTHY
-    placement: Placement | None = None
-    algorithm: str | None = None
-    protocol: str | None = None
-
-    def groups(self, collective: Collective) -> Ints:
-        """The devices of all groups of a collective, a row for each."""
-        if self.placement is not None:
-            return self.placement.groups(collective.group)
-        ids: Ints = collective.group.starts()[:, None] + collective.group.offsets()
-        return ids
 
 
 class NetworkModel(Protocol):
@@ -74,9 +55,6 @@ class AlphaBeta:
     name: str = "alpha-beta"
     _plans: dict[Collective, CollectivePlan] = field(default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        check_conditions(self.setting.conditions, self.setting.cluster, self.setting.devices)
-
     def plan(self, collective: Collective) -> CollectivePlan:
         """The library's plan on the links as they are."""
         if collective not in self._plans:
@@ -104,9 +82,9 @@ class AlphaBeta:
         cluster = setting.cluster
         spread = None
         if setting.placement is not None or not setting.conditions.healthy:
-            groups = setting.groups(collective)
-            cluster = replace(cluster, levels=tuple(_as_it_is(level, groups, setting) for level in cluster.levels))
-            spread = spread_of_devices(groups, cluster)
+            rows = setting.rows(collective)
+            cluster = replace(cluster, levels=tuple(_as_it_is(level, rows, setting) for level in cluster.levels))
+            spread = spread_of_devices(rows, cluster)
         return plan_collective(
             collective, cluster, algorithm=setting.algorithm, protocol=setting.protocol, spread=spread
         )
@@ -118,49 +96,91 @@ class Flow:
 
     setting: Setting
     name: str = "flow"
-    _fabrics: list[SharedFabric] = field(default_factory=list, repr=False)  # at most one, built when it is first needed
-
-    def __post_init__(self) -> None:
-        check_conditions(self.setting.conditions, self.setting.cluster, self.setting.devices)
+    # At most one each, made when they are first needed.
+    _fabrics: list[SharedFabric] = field(default_factory=list, repr=False)
+    _planner: list[AlphaBeta] = field(default_factory=list, repr=False)
+    _seconds: dict[Collective, float] = field(default_factory=dict, repr=False)
 
     @property
     def fabric(self) -> SharedFabric:
         """The graph, with what was asked of it."""
         if not self._fabrics:
             setting = self.setting
-            self._fabrics.append(SharedFabric(fabric_of(setting.cluster, setting.devices, setting.conditions)))
+            if setting.graph is not None:
+                fabric = read_fabric(setting.graph, setting.cluster, setting.conditions).fabric
+            else:
+                fabric = fabric_of(setting.cluster, setting.devices, setting.conditions)
+            self._fabrics.append(SharedFabric(fabric))
         return self._fabrics[0]
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """The library's plan: it does not know in which state the links are."""
-        return AlphaBeta(setting=replace(self.setting, conditions=HEALTHY)).plan(collective)
+        return self._closed.plan(collective)
 
-    def traffic(self, collective: Collective) -> Traffic:
-        """What a collective asks of the fabric."""
-        return Traffic(plan=self.plan(collective), groups=self.setting.groups(collective))
+    @property
+    def _closed(self) -> AlphaBeta:
+        if not self._planner:
+            self._planner.append(AlphaBeta(setting=replace(self.setting, conditions=HEALTHY)))
+        return self._planner[0]
 
     def seconds(self, collective: Collective) -> float:
-        """The collective's flows with the fabric to themselves."""
-        return self.fabric.alone(self.traffic(collective))
+        """The collective's flows with the fabric to themselves, but for other jobs."""
+        if collective not in self._seconds:
+            self._seconds[collective] = self._timed(collective)
+        return self._seconds[collective]
+
+    def _timed(self, collective: Collective) -> float:
+        traffic = self._traffic(collective)
+        others = [one for other in self.setting.beside for one in self._others(other)]
+        if others:
+            rates = self.fabric.rates([*traffic, *others])
+            return max((1 / rate for rate in rates[: len(traffic)]), default=0.0)
+        if len(traffic) == 1:
+            return self.fabric.alone(traffic[0])
+        return self.fabric.simulate(_jobs(traffic)).seconds
+
+    def _traffic(self, collective: Collective) -> list[Traffic]:
+        """What a collective asks of the fabric; groups of different sizes are carried out each in their way."""
+        by_size: dict[int, list[Ints]] = {}
+        for row in self.setting.rows(collective):
+            by_size.setdefault(len(row), []).append(row)
+        sizes = [(size, np.stack(rows)) for size, rows in by_size.items() if size > 1]
+        if len(sizes) == 1:
+            return [Traffic(plan=self.plan(collective), groups=sizes[0][1])]
+        return [Traffic(plan=self.plan(_of_rows(collective, rows)), groups=rows) for _, rows in sizes]
+
+    def _others(self, collective: Collective) -> list[Traffic]:
+        elsewhere = replace(self.setting, placement=None, beside=(), algorithm=None, protocol=None)
+        return Flow(setting=elsewhere)._traffic(collective)
 
     def shares(self, active: Sequence[Collective]) -> Sequence[float]:
         """What max-min fair sharing leaves each."""
         if len(active) < 2:
             return (1.0,) * len(active)
-        traffic = [self.traffic(collective) for collective in active]
-        rates = self.fabric.rates(traffic)
-        return tuple(
-            min(1.0, rate * self.fabric.alone(one)) if math.isfinite(rate) else 1.0
-            for one, rate in zip(traffic, rates, strict=True)
-        )
+        traffic = [self._traffic(collective) for collective in active]
+        others = [one for other in self.setting.beside for one in self._others(other)]
+        rates = iter(self.fabric.rates([*(one for each in traffic for one in each), *others]))
+        shares: list[float] = []
+        for collective, each in zip(active, traffic, strict=True):
+            slowest = min((next(rates) for _ in each), default=math.inf)
+            alone = self.seconds(collective)
+            shares.append(min(1.0, slowest * alone) if math.isfinite(slowest) and alone else 1.0)
+        return tuple(shares)
 
     def together(self, planned: Sequence[tuple[Collective, CollectivePlan]]) -> FlowResult:
         """Collectives with their plans, all started at once; jobs are named by their position."""
-        jobs = [
-            Job(name=str(index), traffic=Traffic(plan=plan, groups=self.setting.groups(collective)))
-            for index, (collective, plan) in enumerate(planned)
-        ]
-        return self.fabric.simulate(jobs)
+        traffic = [Traffic(plan=plan, groups=np.stack(self.setting.rows(collective))) for collective, plan in planned]
+        return self.fabric.simulate(_jobs(traffic))
+
+
+def _jobs(traffic: Sequence[Traffic]) -> list[Job]:
+    return [Job(name=str(index), traffic=one) for index, one in enumerate(traffic)]
+
+
+def _of_rows(collective: Collective, rows: Ints) -> Collective:
+    """The collective in some of its groups, all of one size."""
+    group = replace(collective.group, table=tuple(tuple(int(device) for device in row) for row in rows))
+    return replace(collective, group=replace(group, dims=((rows.shape[1], 1),)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +238,9 @@ def network_model(name: str, setting: Setting) -> NetworkModel:
     return MODELS[name](setting=setting)
 
 
-def _as_it_is(level: NetworkLevel, groups: Ints, setting: Setting) -> NetworkLevel:
+def _as_it_is(level: NetworkLevel, rows: Sequence[Ints], setting: Setting) -> NetworkLevel:
     """A level at the rate that the state of its links leaves a collective."""
-    share = degraded(level, np.unique(groups).tolist(), setting.conditions)
+    share = degraded(level, np.unique(np.concatenate(rows)).tolist(), setting.conditions)
     if share == 0:
         raise UnsupportedError(
             f"links of level {level.name} have failed, and the closed form knows no way around them",

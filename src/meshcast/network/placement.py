@@ -32,9 +32,8 @@ class Placement:
 
     devices: tuple[int, ...]
 
-    def groups(self, group: Group) -> Ints:
-        """Devices of all groups of a collective, a row for each."""
-        ranks = group.starts()[:, None] + group.offsets()
+    def of(self, ranks: Ints) -> Ints:
+        """Devices of some ranks."""
         if ranks.max() >= len(self.devices):
             raise UsageError(
                 f"a group has rank {ranks.max()}, the placement has {len(self.devices)} ranks",
@@ -100,8 +99,11 @@ def optimise_placement(
     devices: int,
     cluster: Cluster,
     seconds: Callable[[Collective], float],
+    counts: Sequence[int] | None = None,
 ) -> PlacementChoice:
     """The order of digits with the least sum of `seconds` over all collectives; the ranks' own order among equals.
+
+    `counts` says how often each collective runs; once, without it.
 
     Where there are more than `MOST_ORDERS` orders, digits are moved one at a time as long as that helps.
 
@@ -117,8 +119,8 @@ def optimise_placement(
         if order not in costs:
             strides = _strides(digits, order)
             costs[order] = math.fsum(
-                seconds(replace(collective, group=_moved(collective.group, digits, strides)))
-                for collective in collectives
+                count * seconds(replace(collective, group=_moved(collective.group, digits, strides)))
+                for collective, count in zip(collectives, counts or [1] * len(collectives), strict=True)
             )
         return costs[order]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,10 +46,10 @@ def spread_over_levels(group: Group, cluster: Cluster) -> tuple[LevelSpread, ...
     return _at_levels(_spread(group, inner) if cluster.levels else (), cluster)
 
 
-def spread_of_devices(groups: Ints, cluster: Cluster) -> tuple[LevelSpread, ...]:
-    """The same for groups whose devices are listed, a row for each group, as a placement puts them."""
+def spread_of_devices(rows: Sequence[Ints], cluster: Cluster) -> tuple[LevelSpread, ...]:
+    """The same for groups whose devices are listed, as a placement puts them."""
     inner = tuple(level.size for level in cluster.levels[:-1])
-    return _at_levels(_worst_of_rows(groups, inner) if cluster.levels else (), cluster)
+    return _at_levels(_worst(rows, inner) if cluster.levels else (), cluster)
 
 
 def _at_levels(found: Iterable[tuple[int, int, int]], cluster: Cluster) -> tuple[LevelSpread, ...]:
@@ -68,19 +68,16 @@ def _spread(group: Group, inner: tuple[int, ...]) -> tuple[tuple[int, int, int],
     many ids as there are devices.
     """
     if group.table:
-        rows = group.rows()
-        return _worst(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(row) for row in rows]), inner)
+        return _worst(group.rows(), inner)
     starts = group.starts()
     _, kinds = np.unique(starts % math.lcm(*inner), return_index=True)
-    return _worst_of_rows(starts[kinds, None] + group.offsets(), inner)
+    return _worst(list(starts[kinds, None] + group.offsets()), inner)
 
 
-def _worst_of_rows(groups: Ints, inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    return _worst(groups.reshape(-1), np.repeat(np.arange(len(groups)), groups.shape[1]), inner)
-
-
-def _worst(ids: Ints, rows: Ints, inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    """(parts, below, within) over all groups: devices, and the number of the group that each is in."""
+def _worst(groups: Sequence[Ints], inner: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """(parts, below, within) over all groups."""
+    ids = np.concatenate(groups)
+    rows = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     part = np.arange(ids.size)  # a member of each part: at first every member is one
     counts = np.ones(ids.size, dtype=np.int64)
     found: list[tuple[int, int, int]] = []

@@ -25,7 +25,7 @@ RANKS = {
             ("estimate", "network"),
             ("simulate",),
             ("results",),
-            ("levers", "options", "feasibility", "collectives"),
+            ("levers", "options", "feasibility", "collectives", "shares"),
             ("run",),
             ("pipelined",),
             ("pipeline",),

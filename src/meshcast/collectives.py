@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from meshcast.errors import UsageError
-from meshcast.hardware import HEALTHY, Cluster, Conditions, resolve
+from meshcast.hardware import Cluster, resolve
 from meshcast.mesh import Group, Mesh
-from meshcast.network.benchmark import bus_factor, collective_of, kind_named
-from meshcast.network.effects import settings_without_effect
+from meshcast.network.arranging import Arrangement, arranged, without_effect
+from meshcast.network.benchmark import bus_factor, collective_of, kind_named, parse_sizes
 from meshcast.network.flow import LevelUse
-from meshcast.network.models import AlphaBeta, Flow, Setting, network_model
-from meshcast.network.placement import Placement, optimise_placement, read_placement
+from meshcast.network.models import Flow, network_model
 from meshcast.network.plan import CollectivePlan
-from meshcast.units import Dimension, format_bytes, format_time, parse
+from meshcast.units import format_bytes
 from meshcast.workload.graph import Collective
 
 
@@ -33,9 +30,7 @@ class CollectiveQuestion:
     axes: tuple[str, ...] = ()
     algorithm: str | None = None
     protocol: str | None = None
-    network: str = "alpha-beta"
-    placement: str | None = None
-    conditions: Conditions = HEALTHY
+    arrangement: Arrangement = Arrangement()
     beside: tuple[str, ...] = ()
 
 
@@ -118,30 +113,6 @@ class CollectiveAnswer:
         }  # fmt: skip
 
 
-def parse_sizes(text: str, flag: str) -> tuple[int, ...]:
-    """Bytes from `1048576`, `1MiB`, a list `1KiB,1MiB`, or a sweep by doubling `1KiB..8GiB`."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, dots, last = part.partition("..")
-        size, end = _bytes(first, flag), _bytes(last if dots else first, flag)
-        if end < size:
-            raise UsageError(f"the sweep {part!r} ends before it begins", where=flag, fix="write FIRST..LAST")
-        while size <= end:
-            found.append(size)
-            size *= 2
-    return tuple(found)
-
-
-def _bytes(text: str, flag: str) -> int:
-    plain = re.fullmatch(r"\s*(\d{1,18})\s*", text)
-    size = float(plain[1]) if plain else parse(re.sub(r"(?<=\d)(?=[A-Za-z])", " ", text.strip()), Dimension.BYTES)
-    if size < 1 or size != int(size) or size > 2**60:
-        raise UsageError(
-            f"{text!r} is not a whole number of bytes from 1 to 2^60", where=flag, fix=f"write {flag} 1MiB"
-        )
-    return int(size)
-
-
 def answer(question: CollectiveQuestion) -> list[CollectiveAnswer]:
     """An answer for every size asked for.
 
@@ -152,68 +123,38 @@ def answer(question: CollectiveQuestion) -> list[CollectiveAnswer]:
     cluster, mesh = _hardware(question)
     group = _group(mesh, question.axes, "--axes")
     beside = [_other(text, mesh) for text in question.beside]
-    return [_answer(question, collective_of(kind, size, group), size, cluster, mesh, beside) for size in question.sizes]
+    if beside and question.arrangement.network != "flow":
+        raise UsageError(
+            f"{question.arrangement.network} times one collective at a time", where="--beside", fix="use --network flow"
+        )
+    asked = [(collective_of(kind, size, group), size) for size in question.sizes]
+    return [_answer(question, [one, *beside], cluster, mesh.size) for one in asked]
 
 
 def _answer(
-    question: CollectiveQuestion,
-    collective: Collective,
-    size: int,
-    cluster: Cluster,
-    mesh: Mesh,
-    beside: Sequence[tuple[Collective, int]],
+    question: CollectiveQuestion, sized: Sequence[tuple[Collective, int]], cluster: Cluster, ranks: int
 ) -> CollectiveAnswer:
-    setting = Setting(
-        cluster=cluster,
-        devices=mesh.size,
-        conditions=question.conditions,
-        algorithm=question.algorithm,
-        protocol=question.protocol,
-    )
-    placement, notes = _placement(question.placement, [collective, *(other for other, _ in beside)], setting)
-    setting = replace(setting, placement=placement)
-    model = network_model(question.network, setting)
-    asked = CollectiveAnswer(
-        collective=collective, size=size, cluster=cluster.name, devices=mesh.size, network=question.network,
-        plan=model.plan(collective), seconds=model.seconds(collective),
-    )  # fmt: skip
+    """The answer for the first of some collectives that start at once."""
+    network = question.arrangement.network
+    counted = {collective: 1 for collective, _ in sized}
+    free, notes = arranged(question.arrangement, cluster, ranks, counted)
     # Others are carried out as their library would: what was asked for by name is the first one's.
-    free = network_model(question.network, replace(setting, algorithm=None, protocol=None))
-    others = tuple(
-        replace(asked, collective=other, size=bytes_, plan=free.plan(other), seconds=free.seconds(other))
-        for other, bytes_ in beside
-    )
-    if isinstance(model, Flow):
-        result = model.together([(one.collective, one.plan) for one in (asked, *others)])
-        times = [job.seconds for job in result.jobs]
-        others = tuple(replace(other, seconds=took) for other, took in zip(others, times[1:], strict=True))
-        asked = replace(asked, seconds=times[0], links=result.levels)
-    elif others:
-        notes += (f"--beside has no effect with --network {question.network}: only flow lets collectives share links",)
-    return replace(asked, beside=others, notes=notes + _without_effect(question, setting, collective))
-
-
-def _placement(
-    asked: str | None, collectives: Sequence[Collective], setting: Setting
-) -> tuple[Placement | None, tuple[str, ...]]:
-    if asked is None:
-        return None, ()
-    if asked != "optimise":
-        return read_placement(Path(asked), setting.devices, setting.cluster.max_devices), ()
-    closed = AlphaBeta(setting=setting)
-    choice = optimise_placement(collectives, setting.devices, setting.cluster, closed.seconds)
-    if choice.placement.dense:
-        return None, (f"no placement of the {choice.tried} tried is faster than ranks in their own order",)
-    faster = f"{format_time(choice.seconds)} instead of {format_time(choice.dense_s)}"
-    return choice.placement, (f"the best of {choice.tried} placements takes {faster} (closed form)",)
-
-
-def _without_effect(question: CollectiveQuestion, setting: Setting, collective: Collective) -> tuple[str, ...]:
-    def seconds(cluster: Cluster, conditions: Conditions) -> float:
-        changed = replace(setting, cluster=cluster, conditions=conditions)
-        return network_model(question.network, changed).seconds(collective)
-
-    return settings_without_effect(setting.cluster, setting.conditions, seconds)
+    setting = replace(free, algorithm=question.algorithm, protocol=question.protocol)
+    models = [network_model(network, setting), *(network_model(network, free) for _ in sized[1:])]
+    answers = [
+        CollectiveAnswer(
+            collective=collective, size=size, cluster=cluster.name, devices=ranks, network=network,
+            plan=model.plan(collective), seconds=model.seconds(collective),
+        )
+        for model, (collective, size) in zip(models, sized, strict=True)
+    ]  # fmt: skip
+    first, others = answers[0], answers[1:]
+    if isinstance(models[0], Flow):
+        result = models[0].together([(one.collective, one.plan) for one in answers])
+        others = [replace(other, seconds=job.seconds) for other, job in zip(others, result.jobs[1:], strict=True)]
+        first = replace(first, seconds=result.jobs[0].seconds, links=result.levels)
+    silent = without_effect(network, setting, {sized[0][0]: 1}, levels=True)
+    return replace(first, beside=tuple(others), notes=(*notes, *silent))
 
 
 def _hardware(question: CollectiveQuestion) -> tuple[Cluster, Mesh]:
@@ -236,7 +177,8 @@ def _hardware(question: CollectiveQuestion) -> tuple[Cluster, Mesh]:
             f"{question.on} is a single device without a network", where="--on",
             fix="name a cluster of `meshcast devices`, e.g. dgx-h100",
         )  # fmt: skip
-    return cluster.for_devices(mesh.size), mesh
+    cluster.for_devices(mesh.size)  # refuses more than there are
+    return cluster, mesh
 
 
 def _group(mesh: Mesh, axes: Sequence[str], flag: str) -> Group:
@@ -250,10 +192,10 @@ def _group(mesh: Mesh, axes: Sequence[str], flag: str) -> Group:
 def _other(text: str, mesh: Mesh) -> tuple[Collective, int]:
     kind, colon, rest = text.partition(":")
     size, _, axes = rest.partition(":")
-    sizes = parse_sizes(size, "--beside") if colon else ()
-    if len(sizes) != 1:
+    if not colon:
         raise UsageError(
             f"{text!r} is not KIND:BYTES[:AXES]", where="--beside", fix="write --beside all_reduce:1GiB:data"
         )
+    (bytes_,) = parse_sizes(size, "--beside", several=False)
     group = _group(mesh, axes.replace("*", ",").split(",") if axes else (), "--beside")
-    return collective_of(kind_named(kind), sizes[0], group), sizes[0]
+    return collective_of(kind_named(kind), bytes_, group), bytes_

@@ -42,8 +42,8 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
         busiest = timeline.communication_busy if shared else max(group.busy for group in timeline.groups)
         hidden = max(timeline.duration - timeline.breakdown.exposed_communication, busiest)
         yield "hide all communication behind computation", hidden
-        for position, level in enumerate(run.cluster.levels):
-            faster = _faster_level(run.cluster, position)
+        for position, level in enumerate(run.setting.cluster.levels):
+            faster = _faster_level(run.setting.cluster, position)
             model = network_model(run.options.network, replace(run.setting, cluster=faster))
             yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, OnNetwork(model=model))
     if timeline.breakdown.memory > 0:

@@ -12,6 +12,7 @@ from meshcast.errors import UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.lower.overlap import Overlap
+from meshcast.network.arranging import Arrangement
 from meshcast.simulate.scheduling import Scheduler, Scheduling
 
 # Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
@@ -43,10 +44,23 @@ class Options:
     levers: bool = True
     conditions: Conditions = HEALTHY  # slow devices, degraded links, background traffic
     placement: str | None = None  # a file with the device of each rank, or `optimise`
+    fabric: str | None = None  # a file with a graph of one's own
+    beside: tuple[str, ...] = ()  # collectives of other jobs, KIND:BYTES:FIRST-LAST
     scheduler: Scheduler = "latency-hiding"  # of steps that a compiler has not put in order; see `Scheduling`
     channels: int = 0  # collectives that may be under way at once; 0: one for each group
     contention: ContentionSetting = "on"
     overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """What is asked for about the network."""
+        return Arrangement(
+            network=self.network,
+            conditions=self.conditions,
+            placement=self.placement,
+            graph=self.fabric,
+            beside=self.beside,
+        )
 
     @property
     def overlapping(self) -> Overlap:

@@ -140,9 +140,10 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
     check_settings(options)
     lowered = lowered_program(target, options, cluster.device)
     devices, notes = _device_count(lowered.workload, options.devices)
+    cluster.for_devices(devices)  # refuses more than there are
     return Run(
         lowered=lowered,
-        cluster=cluster.for_devices(devices),
+        cluster=cluster,
         devices=devices,
         estimators=estimators,
         options=options,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -21,11 +22,14 @@ from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
 from meshcast.lower.splits import summing_launches
 from meshcast.network import CollectivePlan
-from meshcast.network.models import NetworkModel, Setting, network_model
+from meshcast.network.arranging import arranged, without_effect
+from meshcast.network.models import NetworkModel, network_model
+from meshcast.network.setting import Setting
 from meshcast.options import Options
-from meshcast.results import CollectiveShare, KernelShare, Prediction, Provenance
+from meshcast.results import Prediction, Provenance
 from meshcast.results.communication import Communication, ScheduleUsed, group_shares, link_use
 from meshcast.results.ranks import rank_shares
+from meshcast.shares import collective_shares, top_kernels
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.class_run import ClassRun, device_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
@@ -35,7 +39,7 @@ from meshcast.simulate.network import OnNetwork, collective_of_kernel
 from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
-from meshcast.workload.graph import Gemm
+from meshcast.workload.graph import Collective
 
 # Of 190 published collectives, alone on well-tuned machines, 97 % took between a time of the closed form divided by this
 # factor and one multiplied by it, give or take this start (docs/accuracy-collectives.md).
@@ -109,9 +113,20 @@ class Run:
         return self._full_clock.at_clock(self.clock_share)
 
     @cached_property
+    def _arranged(self) -> tuple[Setting, tuple[str, ...]]:
+        counts: Counter[Collective] = Counter()
+        for kernel, count in self.lowered.schedule.walk():
+            if kernel.collective is not None:
+                counts[kernel.collective] += count
+        setting, said = arranged(self.options.arrangement, self.cluster, self.devices, counts)
+        # The catalogue's clusters may have more than a program needs; what a user has written should do something.
+        own = Path(self.options.on).suffix != "" and bool(counts)
+        return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
+
+    @property
     def setting(self) -> Setting:
         """Where collectives run, with what is asked for about how."""
-        return Setting(cluster=self.cluster, devices=self.devices, conditions=self.options.conditions)
+        return self._arranged[0]
 
     @cached_property
     def network_model(self) -> NetworkModel:
@@ -151,9 +166,11 @@ class Run:
     @cached_property
     def ranks(self) -> ClassRun | None:
         """The step of ranks that are not alike; None where all are."""
-        speed = device_speeds(self.options.conditions, self.devices)
+        speed = device_speeds(self.setting.conditions, self.setting.devices)
         if speed is None:
             return None
+        placement = self.setting.placement
+        speed = speed[: self.devices] if placement is None else speed[list(placement.devices)]
         return simulate_classes(self.lowered, self.kernels, self.network.seconds, speed)
 
     @cached_property
@@ -258,7 +275,7 @@ class Run:
         timeline = self.timeline
         step = timeline.duration
         energy = timeline.energy + idle_watts(self.device) * step
-        notes = [*self.kernels.warnings, *self._fallback_notes()]
+        notes = [*self.kernels.warnings, *self._fallback_notes(), *self._arranged[1]]
         if self.options.clocks == "burst" and step and energy / step > self.device.tdp_watts:
             notes.append(
                 f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "
@@ -281,8 +298,8 @@ class Run:
             communication_s=timeline.communication_busy,
             provenance=self._provenance(),
             levers=tuple(find_levers(self)) if self.options.levers else (),
-            top_kernels=self._top_kernels(),
-            collectives=self._collective_shares(),
+            top_kernels=top_kernels(self),
+            collectives=collective_shares(self),
             communication=self._communication() if self.devices > 1 else None,
             timeline=timeline,
             ranks=rank_shares(self.ranks) if self.ranks is not None else (),
@@ -331,74 +348,3 @@ class Run:
             seconds[origin] += count * (span.end - span.start)
         total = sum(seconds.values())
         return Provenance(**{k: v / total for k, v in seconds.items()}) if total else Provenance(analytical=1.0)
-
-    def _top_kernels(self, limit: int = 10) -> tuple[KernelShare, ...]:
-        groups: dict[tuple[str, CostKey], tuple[Kernel, int]] = {}
-        for kernel, count in self.executed:
-            if kernel.collective is None:
-                key = (kernel.name, kernel.cost_key)
-                groups[key] = (kernel, groups.get(key, (kernel, 0))[1] + count)
-        shares = [
-            KernelShare(
-                name=_describe(kernel, self.lowered),
-                count=count,
-                seconds=count * self.kernels[kernel].time,
-                limited_by=self.kernels[kernel].limited_by,
-                location=kernel.location,
-            )
-            for kernel, count in groups.values()
-        ]
-        return tuple(sorted(shares, key=lambda share: -share.seconds)[:limit])
-
-    def _communication(self) -> Communication:
-        timeline = self.timeline
-        ordered = self.lowered.lowering != "modelled" and self.options.scheduler == "latency-hiding"
-        modelled = self.contention is not None and self.simulator.contended
-        return Communication(
-            groups=group_shares(timeline, (kernel for kernel, _ in self.executed)),
-            links=link_use(
-                ((self.collective(k), n) for k, n in self.executed if k.collective), self.cluster, timeline.duration
-            ),
-            schedule=ScheduleUsed(
-                scheduler="compiler" if ordered else self.options.scheduler,
-                channels=self.simulator.channels,
-                contention="on" if modelled else "off" if self.options.contention == "off" else "none",
-                overlap=str(self.options.overlapping),
-            ),
-            slowdown=timeline.slowdown,
-            critical=timeline.critical,
-        )
-
-    def _collective_shares(self) -> tuple[CollectiveShare, ...]:
-        groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)
-        for kernel, count in self.executed:
-            if kernel.collective is not None:
-                c = kernel.collective
-                groups[c.kind, str(c.group), c.group.size].append((kernel, count))
-        shares = []
-        for (kind, group, size), kernels in groups.items():
-            times = [(self.collective(kernel), count) for kernel, count in kernels]
-            longest = max(times, key=lambda item: item[0].seconds * item[1])[0]
-            shares.append(
-                CollectiveShare(
-                    kind=kind,
-                    group=group,
-                    group_size=size,
-                    count=sum(count for _, count in kernels),
-                    bytes_sent=sum(count * k.collective.sent_bytes for k, count in kernels if k.collective),
-                    seconds=sum(t.seconds * count for t, count in times),
-                    algorithm=longest.algorithm,
-                    level=longest.bottleneck.level.name if longest.bottleneck else "none",
-                )
-            )
-        return tuple(sorted(shares, key=lambda share: -share.seconds))
-
-
-def _describe(kernel: Kernel, lowered: LoweredProgram) -> str:
-    """A kernel's kind with the shape that matters."""
-    if isinstance(kernel.geometry, Gemm):
-        return f"{kernel.kind.value} {kernel.geometry}"
-    shape = str(lowered.tensors[kernel.writes[0]]) if kernel.writes else ""
-    root = kernel.ops[-1].rpartition(".")[2] if kernel.ops else ""
-    more = f" (+{len(kernel.ops) - 1} ops)" if len(kernel.ops) > 1 else ""
-    return f"{kernel.kind.value} {root}{more} {shape}".strip()

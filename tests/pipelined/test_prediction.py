@@ -191,7 +191,7 @@ def test_a_slow_device_slows_its_replica_and_all_wait() -> None:
     assert healthy.step_time_s < slow.step_time_s < 2 * healthy.step_time_s
     assert [(share.first_device, share.devices, share.speed) for share in slow.ranks] == [(2, 2, 0.5), (0, 6, 1.0)]
     assert slow.ranks[1].waiting_s == pytest.approx(slow.step_time_s - healthy.step_time_s)
-    with pytest.raises(UsageError, match="device 8 is slow"):
+    with pytest.raises(UsageError, match="no device 8 among 8"):
         predict(pipeline, OPTIONS, conditions=Conditions(speed={8: 0.5}))
 
 

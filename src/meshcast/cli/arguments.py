@@ -59,6 +59,18 @@ PlacementFlag = Annotated[
         "--placement", metavar="FILE", help="Device of each rank: a file with one number a line, or `optimise`."
     ),
 ]
+FabricFlag = Annotated[
+    str | None,
+    typer.Option("--fabric", metavar="FILE", help="A graph of nodes and links of one's own (TOML), for --network flow."),
+]
+OtherJobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--beside",
+        metavar="KIND:BYTES:FIRST-LAST",
+        help="A collective that another job keeps running on devices FIRST to LAST, for --network flow; may be repeated.",
+    ),
+]
 SlowDevices = Annotated[
     list[str] | None,
     typer.Option("--slow", metavar="DEVICE=SHARE", help="A straggler: 17=0.8 computes at 80 %; 8-15=0.9 for several."),
@@ -180,10 +192,13 @@ def options(
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
     clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
     profile: str | None = None, simulator: str | None = None, scheduler: str = "latency-hiding", channels: int = 0,
-    contention: str = "on", overlap: str = "",
+    contention: str = "on", overlap: str = "", placement: str | None = None, slow: list[str] | None = None,
+    links: list[str] | None = None, background: list[str] | None = None, fabric: str | None = None,
+    beside: list[str] | None = None,
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
+    from meshcast.hardware import parse_conditions
     from meshcast.mesh import Mesh
     from meshcast.pipeline import Options
 
@@ -209,4 +224,8 @@ def options(
         channels=channels,
         contention=contention,  # type: ignore[arg-type]  # likewise
         overlap=overlap,
+        conditions=parse_conditions(slow=slow or (), links=links or (), background=background or ()),
+        placement=placement,
+        fabric=fabric,
+        beside=tuple(beside or ()),
     )

@@ -45,6 +45,7 @@ def collective_command(
     placement: flags.PlacementFlag = None,
     links: flags.LinkConditions = None,
     background: flags.Background = None,
+    fabric: flags.FabricFlag = None,
     beside: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,9 +58,11 @@ def collective_command(
 ) -> None:
     """Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why."""
     from meshcast.cli.app import emit_json
-    from meshcast.collectives import CollectiveQuestion, answer, parse_sizes
+    from meshcast.collectives import CollectiveQuestion, answer
     from meshcast.hardware import parse_conditions
     from meshcast.mesh import Mesh
+    from meshcast.network.arranging import Arrangement
+    from meshcast.network.benchmark import parse_sizes
 
     question = CollectiveQuestion(
         kind=kind,
@@ -70,9 +73,12 @@ def collective_command(
         axes=tuple(axes.replace("*", ",").split(",")) if axes is not None else (),
         algorithm=algorithm,
         protocol=protocol,
-        network=network,
-        placement=placement,
-        conditions=parse_conditions(links=links or (), background=background or ()),
+        arrangement=Arrangement(
+            network=network,
+            conditions=parse_conditions(links=links or (), background=background or ()),
+            placement=placement,
+            graph=fabric,
+        ),
         beside=tuple(beside or ()),
     )
     with patience(f"timing {kind}"):

@@ -30,6 +30,12 @@ def predict_command(
     channels: flags.ChannelsFlag = 0,
     contention: flags.ContentionFlag = "on",
     overlap: flags.OverlapFlag = "",
+    placement: flags.PlacementFlag = None,
+    slow: flags.SlowDevices = None,
+    links: flags.LinkConditions = None,
+    background: flags.Background = None,
+    fabric: flags.FabricFlag = None,
+    beside: flags.OtherJobs = None,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -47,7 +53,8 @@ def predict_command(
         on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
         lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
-        channels=channels, contention=contention, overlap=overlap,
+        channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,
+        background=background, fabric=fabric, beside=beside,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

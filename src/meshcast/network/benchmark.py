@@ -9,8 +9,11 @@ all-to-all.
 
 from __future__ import annotations
 
+import re
+
 from meshcast.errors import UsageError, nearest
 from meshcast.mesh import Group
+from meshcast.units import Dimension, parse
 from meshcast.workload.graph import Collective
 
 # Spellings of nccl-tests, MPI and StableHLO beside our own.
@@ -59,3 +62,33 @@ def bus_factor(kind: str, devices: int) -> float:
     if kind == "all_reduce":
         return 2 * (devices - 1) / devices
     return (devices - 1) / devices if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
+def parse_sizes(text: str, flag: str, *, several: bool = True) -> tuple[int, ...]:
+    """Bytes from `1048576`, `1MiB`, a list `1KiB,1MiB`, or a sweep by doubling `1KiB..8GiB`.
+
+    Raises:
+        UsageError, InputError: It is none of these, or more than one where `several` says that one is wanted.
+    """
+    if not several and ("," in text or ".." in text):
+        raise UsageError(f"{text!r} is more than one size", where=flag, fix="give one size, such as 1MiB")
+    found: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        size, end = _bytes(first, flag), _bytes(last if dots else first, flag)
+        if end < size:
+            raise UsageError(f"the sweep {part!r} ends before it begins", where=flag, fix="write FIRST..LAST")
+        while size <= end:
+            found.append(size)
+            size *= 2
+    return tuple(found)
+
+
+def _bytes(text: str, flag: str) -> int:
+    plain = re.fullmatch(r"\s*(\d{1,18})\s*", text)
+    size = float(plain[1]) if plain else parse(re.sub(r"(?<=\d)(?=[A-Za-z])", " ", text.strip()), Dimension.BYTES)
+    if size < 1 or size != int(size) or size > 2**60:
+        raise UsageError(
+            f"{text!r} is not a whole number of bytes from 1 to 2^60", where=flag, fix=f"write {flag} 1MiB"
+        )
+    return int(size)

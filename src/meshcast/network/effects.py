@@ -5,6 +5,7 @@ A condition, an oversubscription or a level that no collective reaches would oth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,21 +24,24 @@ _OPTIONAL: dict[str, Any] = {
 
 
 def settings_without_effect(
-    cluster: Cluster, conditions: Conditions, answer: Callable[[Cluster, Conditions], object]
+    cluster: Cluster, conditions: Conditions, answer: Callable[[Cluster, Conditions], object], *, levels: bool = True
 ) -> tuple[str, ...]:
     """A sentence for each setting of the cluster and condition that `answer` does not depend on.
 
     `answer` is worked out again with each setting taken back to what it is when it is not set, and with the latency and
     rate of each level changed together; settings whose answers are equal have no effect. It should be a value that
-    compares equal when nothing changed, such as the seconds of every collective.
+    compares equal when nothing changed, such as the seconds of every collective. Without `levels` only conditions are
+    looked at.
     """
     now = answer(cluster, conditions)
     return tuple(
-        sentence for sentence, changed, others in _changes(cluster, conditions) if answer(changed, others) == now
+        sentence
+        for sentence, changed, others in itertools.chain(_of_levels(cluster, conditions) if levels else (), _of_state(cluster, conditions))
+        if answer(changed, others) == now
     )
 
 
-def _changes(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cluster, Conditions]]:
+def _of_levels(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cluster, Conditions]]:
     for index, level in enumerate(cluster.levels):
         slower = replace(level, link_bandwidth=level.link_bandwidth / 2, latency_s=2 * level.latency_s + 1e-6)
         yield f"level {level.name!r} of {cluster.name} is not used", _with(cluster, index, slower), conditions
@@ -46,6 +50,9 @@ def _changes(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cl
             if value != unset:
                 said = f"{name} = {_said(value)} of level {level.name!r} has no effect"
                 yield said, _with(cluster, index, replace(level, **{name: unset})), conditions
+
+
+def _of_state(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cluster, Conditions]]:
     for number, link in enumerate(conditions.links):
         whose = "all devices" if link.device is None else f"device {link.device}"
         rest = (*conditions.links[:number], *conditions.links[number + 1 :])

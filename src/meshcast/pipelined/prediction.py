@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import Cluster
-from meshcast.network.models import Setting, network_model
+from meshcast.network.arranging import arranged
+from meshcast.network.models import network_model
 from meshcast.options import Options
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
@@ -57,7 +58,7 @@ def run_pipeline(
 ) -> tuple[StepParts, tuple[ReplicaRun, ...]]:
     """A pipeline's parts on their hardware, and the step of each kind of replica, the slowest first."""
     estimates = [estimate_part(part, pipeline, prepare) for part in pipeline.parts]
-    setting = Setting(cluster=cluster, devices=pipeline.devices, conditions=options.conditions)
+    setting, _ = arranged(options.arrangement, cluster, pipeline.devices, {})
     step = assemble(pipeline, estimates, cluster, network_model(options.network, setting))
     return step, run_replicas(pipeline, step, step_costs(pipeline, step), options.conditions)
 

@@ -1,0 +1,134 @@
+"""From what is asked for to a `Setting`: places of ranks, a graph of one's own, other jobs on the same fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from meshcast.errors import UsageError
+from meshcast.hardware import HEALTHY, Cluster, Conditions, check_conditions
+from meshcast.mesh import Group
+from meshcast.network.benchmark import collective_of, kind_named, parse_sizes
+from meshcast.network.effects import settings_without_effect
+from meshcast.network.fabric import read_fabric
+from meshcast.network.models import AlphaBeta, network_model
+from meshcast.network.placement import Placement, optimise_placement, read_placement
+from meshcast.network.setting import Setting
+from meshcast.units import format_time
+from meshcast.workload.graph import Collective
+
+OPTIMISE = "optimise"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """What is asked for about a network, in words.
+
+    Attributes:
+        network: Name of the model.
+        conditions: The state of devices and links.
+        placement: A file with the device of each rank, or `optimise`.
+        graph: A file with a graph of one's own.
+        beside: Collectives of other jobs that never end, as `KIND:BYTES:FIRST-LAST`.
+    """
+
+    network: str = "alpha-beta"
+    conditions: Conditions = HEALTHY
+    placement: str | None = None
+    graph: str | None = None
+    beside: tuple[str, ...] = ()
+
+
+def arranged(
+    asked: Arrangement, cluster: Cluster, ranks: int, collectives: Mapping[Collective, int]
+) -> tuple[Setting, tuple[str, ...]]:
+    """The setting of a job of so many ranks, and what should be said about it.
+
+    Args:
+        asked: What is asked for.
+        cluster: The hardware, all of it.
+        ranks: Devices of the job.
+        collectives: What the job runs, and how often: what an optimised placement is best for.
+
+    Raises:
+        UsageError, InputError: Something does not exist, does not match, or is for another model.
+    """
+    conditions = asked.conditions
+    beside = tuple(_other_job(text) for text in asked.beside)
+    if asked.network != "flow":
+        for flag, given in (("--beside", beside), ("--fabric", asked.graph)):
+            if given:
+                raise UsageError(
+                    f"{asked.network} knows no links between single devices", where=flag, fix="use --network flow"
+                )
+    placement = None
+    if asked.placement is not None and asked.placement != OPTIMISE:
+        placement = read_placement(Path(asked.placement), ranks, cluster.max_devices)
+    span = max([ranks, *(placement.devices if placement else ()), *(_last(other) for other in beside)])
+    span = max(ranks, span + (span != ranks))
+    if asked.graph is not None:
+        found = read_fabric(Path(asked.graph), cluster)
+        if found.fabric.devices < span:
+            raise UsageError(
+                f"the graph has {found.fabric.devices} devices, the job needs {span}", where=asked.graph,
+                fix="add devices to the file, or ask for fewer",
+            )  # fmt: skip
+        span = found.fabric.devices
+        conditions = replace(conditions, speed={**found.speed, **conditions.speed})
+    check_conditions(conditions, cluster.for_devices(span), span)
+    setting = Setting(
+        cluster=cluster.for_devices(span), devices=span, conditions=conditions, placement=placement,
+        graph=Path(asked.graph) if asked.graph is not None else None, beside=beside,
+    )  # fmt: skip
+    if asked.placement == OPTIMISE:
+        placement, said = _optimised(setting, ranks, collectives)
+        return replace(setting, placement=placement), (said,)
+    return setting, ()
+
+
+def without_effect(
+    network: str, setting: Setting, collectives: Mapping[Collective, int], *, levels: bool
+) -> tuple[str, ...]:
+    """What of the state of links, and of the cluster's own settings where `levels` says so, changes no collective's time."""
+
+    def seconds(cluster: Cluster, conditions: Conditions) -> tuple[float, ...]:
+        model = network_model(network, replace(setting, cluster=cluster, conditions=conditions))
+        return tuple(model.seconds(collective) for collective in collectives)
+
+    healthy_devices = replace(setting.conditions, speed={})
+    if not levels and healthy_devices.healthy:
+        return ()
+    return settings_without_effect(setting.cluster, healthy_devices, seconds, levels=levels)
+
+
+def _optimised(setting: Setting, ranks: int, collectives: Mapping[Collective, int]) -> tuple[Placement | None, str]:
+    if setting.devices != ranks:
+        raise UsageError(
+            "ranks are placed by search on as many devices as there are ranks", where="--placement",
+            fix="leave out --beside and --fabric, or give a placement file",
+        )  # fmt: skip
+    several = {collective: count for collective, count in collectives.items() if collective.group.size > 1}
+    closed = AlphaBeta(setting=setting)
+    choice = optimise_placement(list(several), ranks, setting.cluster, closed.seconds, list(several.values()))
+    if choice.placement.dense:
+        return None, f"of {choice.tried} placements of ranks none is faster than their own order"
+    faster = f"{format_time(choice.seconds)} of communication instead of {format_time(choice.dense_s)}"
+    return choice.placement, f"the best of {choice.tried} placements of ranks: {faster} (closed form)"
+
+
+def _other_job(text: str) -> Collective:
+    kind, _, rest = text.partition(":")
+    size, _, place = rest.partition(":")
+    first, dash, last = place.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and int(first) < int(last)):
+        raise UsageError(
+            f"{text!r} is not KIND:BYTES:FIRST-LAST", where="--beside", fix="write --beside all_reduce:1GiB:64-127"
+        )
+    (bytes_,) = parse_sizes(size, "--beside", several=False)
+    group = Group(dims=((int(last) - int(first) + 1, 1),), axes=("another job",), first=int(first))
+    return collective_of(kind_named(kind), bytes_, group)
+
+
+def _last(collective: Collective) -> int:
+    return collective.group.first + collective.group.size - 1

@@ -1,0 +1,86 @@
+"""Which kernels and collectives a run's time goes to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from meshcast.lower import Kernel, LoweredProgram
+from meshcast.lower.kernel import CostKey
+from meshcast.results import CollectiveShare, KernelShare
+from meshcast.workload.graph import Gemm
+
+if TYPE_CHECKING:
+    from meshcast.run import Run
+
+
+def top_kernels(run: Run, limit: int = 10) -> tuple[KernelShare, ...]:
+    groups: dict[tuple[str, CostKey], tuple[Kernel, int]] = {}
+    for kernel, count in run.executed:
+        if kernel.collective is None:
+            key = (kernel.name, kernel.cost_key)
+            groups[key] = (kernel, groups.get(key, (kernel, 0))[1] + count)
+    shares = [
+        KernelShare(
+            name=_describe(kernel, run.lowered),
+            count=count,
+            seconds=count * run.kernels[kernel].time,
+            limited_by=run.kernels[kernel].limited_by,
+            location=kernel.location,
+        )
+        for kernel, count in groups.values()
+    ]
+    return tuple(sorted(shares, key=lambda share: -share.seconds)[:limit])
+
+def _communication(run) -> Communication:
+    timeline = run.timeline
+    ordered = run.lowered.lowering != "modelled" and run.options.scheduler == "latency-hiding"
+    modelled = run.contention is not None and run.simulator.contended
+    return Communication(
+        groups=group_shares(timeline, (kernel for kernel, _ in run.executed)),
+        links=link_use(
+            ((run.collective(k), n) for k, n in run.executed if k.collective), run.setting.cluster, timeline.duration
+        ),
+        schedule=ScheduleUsed(
+            scheduler="compiler" if ordered else run.options.scheduler,
+            channels=run.simulator.channels,
+            contention="on" if modelled else "off" if run.options.contention == "off" else "none",
+            overlap=str(run.options.overlapping),
+        ),
+        slowdown=timeline.slowdown,
+        critical=timeline.critical,
+    )
+
+def collective_shares(run: Run) -> tuple[CollectiveShare, ...]:
+    groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)
+    for kernel, count in run.executed:
+        if kernel.collective is not None:
+            c = kernel.collective
+            groups[c.kind, str(c.group), c.group.size].append((kernel, count))
+    shares = []
+    for (kind, group, size), kernels in groups.items():
+        times = [(run.collective(kernel), count) for kernel, count in kernels]
+        longest = max(times, key=lambda item: item[0].seconds * item[1])[0]
+        shares.append(
+            CollectiveShare(
+                kind=kind,
+                group=group,
+                group_size=size,
+                count=sum(count for _, count in kernels),
+                bytes_sent=sum(count * k.collective.sent_bytes for k, count in kernels if k.collective),
+                seconds=sum(t.seconds * count for t, count in times),
+                algorithm=longest.algorithm,
+                level=longest.bottleneck.level.name if longest.bottleneck else "none",
+            )
+        )
+    return tuple(sorted(shares, key=lambda share: -share.seconds))
+
+
+def _describe(kernel: Kernel, lowered: LoweredProgram) -> str:
+    """A kernel's kind with the shape that matters."""
+    if isinstance(kernel.geometry, Gemm):
+        return f"{kernel.kind.value} {kernel.geometry}"
+    shape = str(lowered.tensors[kernel.writes[0]]) if kernel.writes else ""
+    root = kernel.ops[-1].rpartition(".")[2] if kernel.ops else ""
+    more = f" (+{len(kernel.ops) - 1} ops)" if len(kernel.ops) > 1 else ""
+    return f"{kernel.kind.value} {root}{more} {shape}".strip()

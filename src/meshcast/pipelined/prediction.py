@@ -19,7 +19,7 @@ from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
 from meshcast.pipelined.replicas import ReplicaRun, replica_shares, run_replicas
 from meshcast.pipelined.shares import collective_shares, kernel_shares, stage_shares
-from meshcast.pipelined.step import End, Message, StepParts, assemble, step_costs
+from meshcast.pipelined.step import End, Message, StepParts, Timed, assemble, step_costs
 from meshcast.results import Prediction, Provenance
 from meshcast.results.pipelined import CriticalSegment, PipelineShare, StageShare
 from meshcast.results.prediction import Infeasible
@@ -29,7 +29,9 @@ from meshcast.units import format_bytes
 from meshcast.version import VERSION
 
 
-def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, prepare: Prepare) -> Prediction:
+def predict_pipeline(
+    pipeline: Pipeline, options: Options, cluster: Cluster, prepare: Prepare, timed: Timed | None = None
+) -> Prediction:
     """How a step of a pipeline will run.
 
     Args:
@@ -37,8 +39,9 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
         options: Everything else it depends on.
         cluster: The hardware, for all devices of the pipeline.
         prepare: A program on the hardware of one stage.
+        timed: What a collective between stages or over replicas takes; in closed form, unless told otherwise.
     """
-    step, replicas = run_pipeline(pipeline, cluster, prepare, options.conditions)
+    step, replicas = run_pipeline(pipeline, cluster, prepare, options.conditions, timed)
     run = replicas[0].run
     estimates = list({id(estimate): estimate for estimate in step.estimates}.values())
     prediction = _untimed(pipeline, options, cluster, estimates, step)
@@ -48,16 +51,20 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
     alone = [p for estimate in estimates for p in estimate.predictions.values() if not p.feasible]
     if worst.memory_bytes["peak"] > prediction.capacity_bytes or alone:
         return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
-    timed = _timed(prediction, pipeline, cluster, step, run, stages)
-    return replace(timed, ranks=replica_shares(pipeline, step, replicas))
+    answer = _timed(prediction, pipeline, cluster, step, run, stages)
+    return replace(answer, ranks=replica_shares(pipeline, step, replicas))
 
 
 def run_pipeline(
-    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, conditions: Conditions = HEALTHY
+    pipeline: Pipeline,
+    cluster: Cluster,
+    prepare: Prepare,
+    conditions: Conditions = HEALTHY,
+    timed: Timed | None = None,
 ) -> tuple[StepParts, tuple[ReplicaRun, ...]]:
     """A pipeline's parts on their hardware, and the step of each kind of replica, the slowest first."""
     estimates = [estimate_part(part, pipeline, prepare) for part in pipeline.parts]
-    step = assemble(pipeline, estimates, cluster)
+    step = assemble(pipeline, estimates, cluster, timed)
     return step, run_replicas(pipeline, step, step_costs(pipeline, step), conditions)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,6 +21,7 @@ from meshcast.simulate.pipelines import PartCosts, PipelineSchedule, StepCosts, 
 from meshcast.workload.graph import Collective
 
 End = Literal["low", "middle", "high"]
+Timed = Callable[[Collective], CollectiveTime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,16 @@ class StepParts:
     gathers: tuple[Message | None, ...]
 
 
-def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], cluster: Cluster) -> StepParts:
+def assemble(
+    pipeline: Pipeline, estimates: Sequence[PartEstimate], cluster: Cluster, timed: Timed | None = None
+) -> StepParts:
     """The positions of a pipeline, wired from one to the next.
+
+    Args:
+        pipeline: The pipeline.
+        estimates: Of its parts, equal ones once.
+        cluster: The hardware of all its devices.
+        timed: What a collective takes between them; in closed form, unless told otherwise.
 
     Raises:
         UsageError: A part does not take what the one before sends, or a split schedule lacks programs.
@@ -76,7 +85,7 @@ def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], cluster: Clu
                     where=estimate.part.where,
                     fix="give weight, or use a schedule that does not split: gpipe, 1f1b, interleaved",
                 )
-    wired = _Wires(pipeline, schedule, cluster)
+    wired = _Wires(pipeline, schedule, cluster, timed or functools.partial(collective_time, cluster=cluster))
     pairs = list(itertools.pairwise(by_position))
     reduced = [wired.reduction(estimate) for estimate in by_position]
     return StepParts(
@@ -90,10 +99,13 @@ def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], cluster: Clu
 
 
 class _Wires:
-    def __init__(self, pipeline: Pipeline, schedule: PipelineSchedule, cluster: Cluster) -> None:
+    def __init__(self, pipeline: Pipeline, schedule: PipelineSchedule, cluster: Cluster, timed: Timed) -> None:
         self._pipeline = pipeline
         self._schedule = schedule
-        self._cluster = cluster
+        # Pairs that are shifted by a multiple of every domain's size lie alike.
+        self._kinds = math.lcm(*(level.size for level in cluster.levels[:-1]))
+        self._time = timed
+        self._messages: dict[tuple[int, int, int], Message] = {}
         self._reductions: dict[int, tuple[Message | None, Message | None]] = {}
         self._bytes: dict[tuple[int, int, bool], int] = {}
 
@@ -132,7 +144,27 @@ class _Wires:
         first, second = self._schedule.place(source)[0], self._schedule.place(target)[0]
         if first == second or not size:
             return None
-        return _slowest_pair(size, min(first, second), abs(first - second), self._pipeline.mesh.size, self._cluster)
+        key = (size, min(first, second), abs(first - second))
+        if key not in self._messages:
+            self._messages[key] = self._slowest_pair(*key)
+        return self._messages[key]
+
+    def _slowest_pair(self, size: int, stage: int, distance: int) -> Message:
+        """A message between equal places of two stages, all devices at once: of each kind of pair one is looked at."""
+        devices = self._pipeline.mesh.size
+        pairs = [
+            Group(dims=((2, distance * devices),), axes=("pipeline",), first=stage * devices + place)
+            for place in range(min(devices, self._kinds))
+        ]
+        messages = [
+            self._timed(
+                Collective(
+                    kind="collective_permute", group=pair, input_bytes=size, output_bytes=size, reason="pipeline"
+                )
+            )
+            for pair in pairs
+        ]
+        return max(messages, key=lambda message: message.time.seconds)
 
     def reduction(self, estimate: PartEstimate) -> tuple[Message | None, Message | None]:
         """The reduction of a part's gradients, and the gathering of its parameters after a sharded update."""
@@ -166,27 +198,7 @@ class _Wires:
         return self._reductions[id(estimate)]
 
     def _timed(self, collective: Collective) -> Message:
-        return Message(collective=collective, time=collective_time(collective, self._cluster))
-
-
-@functools.lru_cache(maxsize=1024)
-def _slowest_pair(size: int, stage: int, distance: int, devices: int, cluster: Cluster) -> Message:
-    """A message between equal places of two stages, all devices at once: the slowest pair counts.
-
-    Pairs that are shifted by a multiple of every domain's size lie alike, so one of each kind is looked at.
-    """
-    kinds = math.lcm(*(level.size for level in cluster.levels[:-1]))
-    slowest: Message | None = None
-    for place in range(min(devices, kinds)):
-        group = Group(dims=((2, distance * devices),), axes=("pipeline",), first=stage * devices + place)
-        collective = Collective(
-            kind="collective_permute", group=group, input_bytes=size, output_bytes=size, reason="pipeline"
-        )
-        message = Message(collective=collective, time=collective_time(collective, cluster))
-        if slowest is None or message.time.seconds > slowest.time.seconds:
-            slowest = message
-    assert slowest is not None
-    return slowest
+        return Message(collective=collective, time=self._time(collective))
 
 
 def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> StepCosts:

@@ -51,11 +51,17 @@ def training_step(repeats: int) -> Figure:
     """TP8 x PP16 x DP1024, GPT of 175 billion parameters: trace, partition, predict, in a process of its own."""
     command = [sys.executable, "-m", "meshcast", "predict", str(EXAMPLE), "--on", "dgx-h100", "--json"]
     best = min(seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(repeats))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    floor = min(
+        seconds(lambda: subprocess.run([sys.executable, "-c", "import jax"], check=True)) for _ in range(repeats)
+    )
+    processor = (used.ru_utime + used.ru_stime) / repeats
     return Figure(
-        what="training step on 131,072 devices (TP8 x PP16 x DP1024), cold, best run",
+        what=f"training step on 131,072 devices (TP8 x PP16 x DP1024), cold, best of {repeats} "
+        f"({best / floor:.1f} x import jax; {processor:.1f} s of processor time)",
         seconds=best,
         limit_seconds=5.0,
-        peak_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
+        peak_bytes=used.ru_maxrss * 1024,
         limit_bytes=2 * 10**9,
     )
 

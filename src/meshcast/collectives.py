@@ -25,12 +25,12 @@ class CollectiveQuestion:
     kind: str
     sizes: tuple[int, ...]
     on: str
+    arrangement: Arrangement
     devices: int | None = None
     mesh: Mesh | None = None
     axes: tuple[str, ...] = ()
     algorithm: str | None = None
     protocol: str | None = None
-    arrangement: Arrangement = Arrangement()
     beside: tuple[str, ...] = ()
 
 

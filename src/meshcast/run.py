@@ -19,7 +19,6 @@ from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster, Device
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
-from meshcast.lower.kernel import CostKey
 from meshcast.lower.splits import summing_launches
 from meshcast.network import CollectivePlan
 from meshcast.network.arranging import arranged, without_effect
@@ -27,9 +26,8 @@ from meshcast.network.models import NetworkModel, network_model
 from meshcast.network.setting import Setting
 from meshcast.options import Options
 from meshcast.results import Prediction, Provenance
-from meshcast.results.communication import Communication, ScheduleUsed, group_shares, link_use
 from meshcast.results.ranks import rank_shares
-from meshcast.shares import collective_shares, top_kernels
+from meshcast.shares import collective_shares, communication_summary, top_kernels
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.class_run import ClassRun, device_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
@@ -300,7 +298,7 @@ class Run:
             levers=tuple(find_levers(self)) if self.options.levers else (),
             top_kernels=top_kernels(self),
             collectives=collective_shares(self),
-            communication=self._communication() if self.devices > 1 else None,
+            communication=communication_summary(self) if self.devices > 1 else None,
             timeline=timeline,
             ranks=rank_shares(self.ranks) if self.ranks is not None else (),
             warnings=(*prediction.warnings, *notes),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
 from meshcast.results import CollectiveShare, KernelShare
+from meshcast.results.communication import Communication, ScheduleUsed, group_shares, link_use
 from meshcast.workload.graph import Gemm
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def top_kernels(run: Run, limit: int = 10) -> tuple[KernelShare, ...]:
+    """The kernels that take longest, equal ones together."""
     groups: dict[tuple[str, CostKey], tuple[Kernel, int]] = {}
     for kernel, count in run.executed:
         if kernel.collective is None:
@@ -32,7 +34,9 @@ def top_kernels(run: Run, limit: int = 10) -> tuple[KernelShare, ...]:
     ]
     return tuple(sorted(shares, key=lambda share: -share.seconds)[:limit])
 
-def _communication(run) -> Communication:
+
+def communication_summary(run: Run) -> Communication:
+    """Communication by group, use of links, the schedule behind it and the critical path."""
     timeline = run.timeline
     ordered = run.lowered.lowering != "modelled" and run.options.scheduler == "latency-hiding"
     modelled = run.contention is not None and run.simulator.contended
@@ -51,7 +55,9 @@ def _communication(run) -> Communication:
         critical=timeline.critical,
     )
 
+
 def collective_shares(run: Run) -> tuple[CollectiveShare, ...]:
+    """Collectives by kind and group, the longest first."""
     groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)
     for kernel, count in run.executed:
         if kernel.collective is not None:

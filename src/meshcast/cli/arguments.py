@@ -61,7 +61,9 @@ PlacementFlag = Annotated[
 ]
 FabricFlag = Annotated[
     str | None,
-    typer.Option("--fabric", metavar="FILE", help="A graph of nodes and links of one's own (TOML), for --network flow."),
+    typer.Option(
+        "--fabric", metavar="FILE", help="A graph of nodes and links of one's own (TOML), for --network flow."
+    ),
 ]
 OtherJobs = Annotated[
     list[str] | None,

@@ -34,11 +34,8 @@ def settings_without_effect(
     looked at.
     """
     now = answer(cluster, conditions)
-    return tuple(
-        sentence
-        for sentence, changed, others in itertools.chain(_of_levels(cluster, conditions) if levels else (), _of_state(cluster, conditions))
-        if answer(changed, others) == now
-    )
+    changes = itertools.chain(_of_levels(cluster, conditions) if levels else (), _of_state(cluster, conditions))
+    return tuple(sentence for sentence, changed, others in changes if answer(changed, others) == now)
 
 
 def _of_levels(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cluster, Conditions]]:

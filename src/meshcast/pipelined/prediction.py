@@ -49,8 +49,8 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
     alone = [p for estimate in estimates for p in estimate.predictions.values() if not p.feasible]
     if worst.memory_bytes["peak"] > prediction.capacity_bytes or alone:
         return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
-    timed = _timed(prediction, pipeline, cluster, step, run, stages)
-    return replace(timed, ranks=replica_shares(pipeline, step, replicas))
+    answer = _timed(prediction, pipeline, cluster, step, run, stages)
+    return replace(answer, ranks=replica_shares(pipeline, step, replicas))
 
 
 def run_pipeline(

@@ -58,6 +58,12 @@ def assemble(
 ) -> StepParts:
     """The positions of a pipeline, wired from one to the next.
 
+    Args:
+        pipeline: The pipeline.
+        estimates: Of its parts, equal ones once.
+        cluster: The hardware of all its devices.
+        network: What messages between stages and reductions over replicas are timed by.
+
     Raises:
         UsageError: A part does not take what the one before sends, or a split schedule lacks programs.
     """

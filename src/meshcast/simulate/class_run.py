@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.errors import UsageError
 from meshcast.hardware.conditions import Conditions
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram
 from meshcast.mesh import Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshcast.errors import UsageError
-from meshcast.hardware import HEALTHY, Conditions, LinkCondition, parse_conditions
+from meshcast.hardware import HEALTHY, Conditions, LinkCondition, check_conditions, load_cluster, parse_conditions
 
 
 def test_nothing_said_is_healthy() -> None:
@@ -44,4 +44,22 @@ def test_texts_become_conditions() -> None:
 def test_bad_texts_say_what_to_write(given: dict[str, list[str]], words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         parse_conditions(**given)  # type: ignore[arg-type]
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        (Conditions(speed={8: 0.5}), "no device 8 among 8"),
+        (Conditions(speed={1: 0.0}), "not above 0"),
+        (Conditions(links=(LinkCondition(level="nvlnk", share=0.5),)), "no such level"),
+        (Conditions(links=(LinkCondition(level="nvlink", share=1.5),)), "share of 1.5"),
+        (Conditions(links=(LinkCondition(level="nvlink", share=0.5, links=19),)), "19 links"),
+        (Conditions(background={"nvlink": 1.0}), "share of 1"),
+    ],
+)
+def test_conditions_name_parts_of_the_cluster(conditions: Conditions, words: str) -> None:
+    cluster = load_cluster("dgx-h100").for_devices(8)
+    with pytest.raises(UsageError, match=words) as caught:
+        check_conditions(conditions, cluster, 8)
     assert caught.value.fix

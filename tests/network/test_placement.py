@@ -35,7 +35,7 @@ def test_the_busier_axis_moves_inside_the_nodes() -> None:
     choice = optimise_placement(collectives, 64, TWO_LEVELS, seconds)
     assert choice.dense_s == pytest.approx(sum(map(seconds, collectives)))
     assert choice.seconds < choice.dense_s
-    inside = choice.placement.groups(MESH.group(["model"]))
+    inside = np.stack([choice.placement.of(row) for row in MESH.group(["model"]).rows()])
     assert (inside // 8 == inside[:, :1] // 8).all()
     assert sorted(choice.placement.devices) == list(range(64))
     assert optimise_placement(collectives, 64, TWO_LEVELS, seconds) == choice
@@ -62,7 +62,7 @@ def test_many_axes_are_searched_step_by_step() -> None:
     choice = optimise_placement(collectives, 256, TWO_LEVELS, seconds)
     assert choice.seconds < choice.dense_s
     for name in "abc":  # the three that send most share the nodes of eight
-        devices = choice.placement.groups(mesh.group([name]))
+        devices = np.stack([choice.placement.of(row) for row in mesh.group([name]).rows()])
         assert (devices[:, 0] // 8 == devices[:, 1] // 8).all()
 
 
@@ -92,9 +92,12 @@ def test_a_placement_file(tmp_path: Path) -> None:
     path.write_text("# the second node first\n4\n5 6\n7\n0\n1\n2\n3\n")
     placement = read_placement(path, 8, 8)
     assert placement == Placement(devices=(4, 5, 6, 7, 0, 1, 2, 3))
-    assert placement.groups(Group(dims=((4, 1),), devices=8)).tolist() == [[4, 5, 6, 7], [0, 1, 2, 3]]
+    assert [placement.of(row).tolist() for row in Group(dims=((4, 1),), devices=8).rows()] == [
+        [4, 5, 6, 7],
+        [0, 1, 2, 3],
+    ]
     with pytest.raises(UsageError, match="rank 15"):
-        placement.groups(Group(dims=((16, 1),), devices=16))
+        placement.of(np.arange(16))
 
 
 @pytest.mark.parametrize(

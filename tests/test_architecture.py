@@ -25,7 +25,7 @@ RANKS = {
             ("estimate", "network"),
             ("simulate",),
             ("results",),
-            ("levers", "options", "feasibility", "collectives", "shares"),
+            ("levers", "options", "feasibility", "collectives", "shares", "mixed"),
             ("run",),
             ("pipelined",),
             ("pipeline",),

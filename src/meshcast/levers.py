@@ -34,7 +34,10 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
     lowered, timeline, simulator = run.lowered, run.timeline, run.simulator
 
     def again(kernels: KernelTimes) -> float:
-        return simulator.duration(kernels, run.network)
+        return simulator.duration(kernels, run.network) + run.delay
+
+    if run.delay:
+        yield "all devices at the same speed", timeline.duration - run.delay
 
     if timeline.breakdown.exposed_communication > 0:
         # Not less than the busiest channel: groups have one each, unless they are told to share.
@@ -45,7 +48,10 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
         for position, level in enumerate(run.setting.cluster.levels):
             faster = _faster_level(run.setting.cluster, position)
             model = network_model(run.options.network, replace(run.setting, cluster=faster))
-            yield f"twice the {level.name} bandwidth", simulator.duration(run.kernels, OnNetwork(model=model))
+            yield (
+                f"twice the {level.name} bandwidth",
+                simulator.duration(run.kernels, OnNetwork(model=model)) + run.delay,
+            )
     if timeline.breakdown.memory > 0:
         yield "twice the memory bandwidth", again(_rescaled(run.kernels, memory=0.5))
     if timeline.breakdown.compute > 0:

@@ -20,6 +20,7 @@ from meshcast.hardware import Cluster, Device
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.splits import summing_launches
+from meshcast.mixed import speeds_of_kinds
 from meshcast.network import CollectivePlan
 from meshcast.network.arranging import arranged, without_effect
 from meshcast.network.models import NetworkModel, network_model
@@ -81,7 +82,8 @@ class Run:
         return self.lowered.workload
 
     @cached_property
-    def _full_clock(self) -> EstimatedKernels:
+    def full_clock(self) -> EstimatedKernels:
+        """Times of the compute kernels at the full clock."""
         return estimate_kernels(
             self.lowered, self.device, self.estimators, approximate=self.options.approximate,
             first_named=self.options.simulator is not None,
@@ -89,12 +91,12 @@ class Run:
 
     @cached_property
     def _full_clock_timeline(self) -> Timeline:
-        return self._paced(self.simulator.run(self._full_clock, self.network))
+        return self._paced(self.simulator.run(self.full_clock, self.network))
 
     @cached_property
     def clock_share(self) -> float:
         """The clock that the power cap leaves the program, as a share of the full one."""
-        estimated = self._full_clock
+        estimated = self.full_clock
         if estimated.law is None:
             return 1.0
         timeline = self._full_clock_timeline
@@ -108,7 +110,7 @@ class Run:
     @cached_property
     def kernels(self) -> EstimatedKernels:
         """Times of the compute kernels, at the clock that the power cap leaves."""
-        return self._full_clock.at_clock(self.clock_share)
+        return self.full_clock.at_clock(self.clock_share)
 
     @cached_property
     def _arranged(self) -> tuple[Setting, tuple[str, ...]]:
@@ -116,7 +118,10 @@ class Run:
         for kernel, count in self.lowered.schedule.walk():
             if kernel.collective is not None:
                 counts[kernel.collective] += count
-        setting, said = arranged(self.options.arrangement, self.cluster, self.devices, counts)
+        asked = self.options.arrangement
+        speed = {**asked.conditions.speed, **speeds_of_kinds(self)}
+        asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
+        setting, said = arranged(asked, self.cluster, self.devices, counts)
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
         own = Path(self.options.on).suffix != "" and bool(counts)
         return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
@@ -159,7 +164,7 @@ class Run:
             timeline = self._full_clock_timeline
         else:
             timeline = self._paced(self.simulator.run(self.kernels, self.network))
-        return timeline.lasting(timeline.duration + self._delay)
+        return timeline.lasting(timeline.duration + self.delay, "waiting for slower devices")
 
     @cached_property
     def ranks(self) -> ClassRun | None:
@@ -172,7 +177,7 @@ class Run:
         return simulate_classes(self.lowered, self.kernels, self.network.seconds, speed)
 
     @cached_property
-    def _delay(self) -> float:
+    def delay(self) -> float:
         """Seconds that slow devices add to the step."""
         if self.ranks is None:
             return 0.0
@@ -195,7 +200,7 @@ class Run:
         It is not for models that know no launches (the speed of light), and unless told otherwise for programs of a few
         kernels, which are taken for a part of a larger program.
         """
-        launches = self.device.kind == "gpu" and self._full_clock.gap > 0
+        launches = self.device.kind == "gpu" and self.full_clock.gap > 0
         whole = self.options.host == "on" or self.lowered.kernel_count >= WHOLE_PROGRAM_LAUNCHES
         return host_seconds(self.lowered) if launches and whole and self.options.host != "off" else 0.0
 
@@ -321,7 +326,7 @@ class Run:
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             network = OnNetwork(model=self.network_model, factor=factor, start_s=start_s)
             duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
-            duration += self._delay
+            duration += self.delay
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 

@@ -75,7 +75,11 @@ OtherJobs = Annotated[
 ]
 SlowDevices = Annotated[
     list[str] | None,
-    typer.Option("--slow", metavar="DEVICE=SHARE", help="A straggler: 17=0.8 computes at 80 %; 8-15=0.9 for several."),
+    typer.Option(
+        "--slow",
+        metavar="DEVICE=SHARE",
+        help="A straggler: 17=0.8 computes at 80 %; 8-15=a100-sxm-80gb for devices of another kind.",
+    ),
 ]
 LinkConditions = Annotated[
     list[str] | None,

@@ -35,16 +35,18 @@ class Conditions:
         speed: Compute speed of single devices as a share of the healthy one, by device number.
         links: Links that are not at their full rate.
         background: Share of a level's rate that other jobs take, by the level's name.
+        kinds: Devices of another kind than the cluster's, by device number: names of the catalogue.
     """
 
     speed: Mapping[int, float] = field(default_factory=dict)
     links: tuple[LinkCondition, ...] = ()
     background: Mapping[str, float] = field(default_factory=dict)
+    kinds: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def healthy(self) -> bool:
         """Whether nothing is out of the ordinary."""
-        return not (self.speed or self.links or self.background)
+        return not (self.speed or self.links or self.background or self.kinds)
 
 
 HEALTHY = Conditions()
@@ -56,24 +58,31 @@ def parse_conditions(
     """Conditions from the command line's texts.
 
     Args:
-        slow: `DEVICE=SHARE` or `FIRST-LAST=SHARE`: compute speed as a share of the healthy one.
+        slow: `DEVICE=SHARE` or `FIRST-LAST=SHARE`: compute speed as a share of the healthy one; or instead of the share
+            the name of another kind of device.
         links: `LEVEL=SHARE`, `LEVEL:DEVICE=SHARE` or `LEVEL:DEVICExLINKS=SHARE`; a share of 0 is a failed link.
         background: `LEVEL=SHARE`: what others take of the level's rate.
     """
     speed: dict[int, float] = {}
+    kinds: dict[int, str] = {}
     for text in slow:
-        name, share = _share(text, "--slow", "DEVICE=SHARE, e.g. 17=0.8, or 8-15=0.9")
-        for device in _devices(name):
-            if device in speed:
+        place, equals, value = text.partition("=")
+        named = bool(equals) and value[:1].isalpha() and value.lower() not in ("nan", "inf")
+        share = 1.0 if named else _share(text, "--slow", "DEVICE=SHARE, e.g. 17=0.8, or 8-15=a100-sxm-80gb")[1]
+        for device in _devices(place):
+            if device in speed or device in kinds:
                 raise UsageError(f"device {device} is given twice", where="--slow", fix="give each device once")
-            speed[device] = share
+            if named:
+                kinds[device] = value
+            else:
+                speed[device] = share
     taken: dict[str, float] = {}
     for text in background:
         level, share = _share(text, "--background", "LEVEL=SHARE, e.g. infiniband=0.3")
         if level in taken:
             raise UsageError(f"level {level} is given twice", where="--background", fix="give each level once")
         taken[level] = share
-    return Conditions(speed=speed, links=tuple(_link(text) for text in links), background=taken)
+    return Conditions(speed=speed, links=tuple(_link(text) for text in links), background=taken, kinds=kinds)
 
 
 def _share(text: str, flag: str, form: str) -> tuple[str, float]:
@@ -132,6 +141,8 @@ def check_conditions(conditions: Conditions, cluster: Cluster, devices: int) -> 
                 f"background traffic on level {name!r}: no such level", where=cluster.name, fix=nearest(name, levels)
             )
         _check_share(share, f"background traffic on level {name!r}", 0.0, 1.0, below=True)
+    for device in conditions.kinds:
+        _check_device(device, devices, "kind of a device")
     for device, speed in conditions.speed.items():
         _check_device(device, devices, "speed of a device")
         if not 0 < speed < float("inf"):

@@ -139,12 +139,12 @@ class Timeline:
             else:
                 yield from span.body.walk(count * span.trips)
 
-    def lasting(self, seconds: float) -> Timeline:
+    def lasting(self, seconds: float, why: str = "waiting for the host") -> Timeline:
         """The same with idle time at its end, so that it lasts at least so long."""
         idle = seconds - self.duration
         if idle <= 0:
             return self
-        waiting = Segment(kind="idle", what="waiting for the host", seconds=idle)
+        waiting = Segment(kind="idle", what=why, seconds=idle)
         return replace(
             self,
             duration=seconds,

@@ -49,4 +49,5 @@ def capture_torch(
     except Exception as error:  # the user's own module raised while being traced
         raise explained(error, label) from error
     bring_over_shardings(lowered, where=label)
-    return from_module(lowered, name=label, source=f"torch:{label}")
+    note = f" ({tracing.attention.note})" if tracing.attention.note else ""
+    return from_module(lowered, name=label, source=f"torch:{label}{note}")

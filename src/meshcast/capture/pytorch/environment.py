@@ -6,7 +6,7 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,9 @@ from torchax.ops.mappings import TORCH_DTYPE_TO_JAX
 from torchax.tensor import Environment, Tensor
 from torchax.view import View
 
+from meshcast.capture.pytorch.channels_last import images_last
 from meshcast.capture.pytorch.library import named_dimensions_absent
+from meshcast.capture.pytorch.operators import autocast_operands, register
 from meshcast.errors import UnsupportedError, UsageError
 
 # Without 64-bit mode JAX's integers have 32 bits; torch counts and indexes with 64.
@@ -34,6 +36,14 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
         """The JAX arrays of torchax tensors; other tensors become constants."""
         return pytree.tree_map_only(torch.Tensor, self._as_array, torchtensors)
 
+    def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """One operator; under autocast its operands are cast as CUDA's autocast casts them."""
+        if self.param.autocast_dtype is not None:
+            with self:
+                args, kwargs = autocast_operands(func, args, kwargs or {}, self.param.autocast_dtype)
+        image = images_last(func, args, kwargs or {}, lambda other, a, k: self.dispatch(other, types, a, k))
+        return super().dispatch(func, types, args, kwargs) if image is None else image
+
     def _as_array(self, value: Any) -> Any:
         if isinstance(value, (Tensor, View)):
             return value.jax()
@@ -46,11 +56,12 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
             return value.item() if value.dim() == 0 else jnp.asarray(self.t2j_copy(value.detach()))
 
 
-def make_environment() -> Any:
-    """A fresh environment; a random key of its own, so that captures are alike."""
+def make_environment(attention: Callable[..., Any]) -> Any:
+    """A fresh environment with attention as given; a random key of its own, so that captures are alike."""
     with named_dimensions_absent():
         environment = TracingEnvironment()
     environment.manual_seed(0)
+    register(environment, attention)
     return environment
 
 

@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torchax.tensor import Tensor
 
+from meshcast.capture.pytorch.attention import Attention
 from meshcast.capture.pytorch.environment import (
     array_dtype,
     floating_dtype,
@@ -52,7 +53,8 @@ class Tracing:
         self.buffers = dict(self.module.named_buffers()) if self.module is not None else {}
         self.inputs = {place: self._leaves[index] for place, index in self._tensors.items()}
         self.layout = Layout.of(self.module, self.parameters, self.inputs, options, where=label)
-        self.environment = make_environment()
+        self.attention = Attention(options.attention, platform)
+        self.environment = make_environment(self.attention)
         self.compute = None if options.compute_dtype is None else floating_dtype(options.compute_dtype, where=label)
         self._autocast = None
         if options.autocast is not None:

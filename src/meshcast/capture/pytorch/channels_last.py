@@ -10,7 +10,7 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from torchax.tensor import Tensor
 from meshcast.capture.pytorch.normalisation import batch_norm
 
 _IMAGE = 4  # dimensions of a batch of images
-_TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+_TO_LAST, _TO_FIRST, _FILTER = (0, 2, 3, 1), (0, 3, 1, 2), (2, 3, 1, 0)
 _ELEMENTWISE = frozenset(
     {
         torch.relu, torch.Tensor.relu, F.relu, F.relu6, F.gelu, F.silu, F.hardswish, F.hardsigmoid, F.leaky_relu, F.elu,
@@ -40,14 +40,13 @@ _IN_PLACE = {
 }
 
 
-def images_last(function: Any, args: Sequence[Any], kwargs: Any, otherwise: Callable[..., Any]) -> Any:
+def images_last(function: Any, args: Sequence[Any], kwargs: Any) -> Any:
     """The operator's result with channels last, or None where it is not of images or not one of those here.
 
     Args:
         function: torch's function.
         args: Its arguments.
         kwargs: Likewise.
-        otherwise: Runs a function in the usual way.
     """
     first = args[0] if args else None
     if not isinstance(first, Tensor) or first.ndim != _IMAGE:
@@ -60,10 +59,10 @@ def images_last(function: Any, args: Sequence[Any], kwargs: Any, otherwise: Call
     if function is F.max_pool2d and _stored(first) is not None:
         return _max_pool(*args, **kwargs)
     if function in _IN_PLACE:
-        result = _elementwise(_IN_PLACE[function], args, kwargs, otherwise)
+        result = _elementwise(_IN_PLACE[function], args, kwargs)
         return None if result is None else _assigned(first, result)
     if function in _ELEMENTWISE:
-        result = _elementwise(function, args, {k: v for k, v in kwargs.items() if k != "inplace"}, otherwise)
+        result = _elementwise(function, args, {k: v for k, v in kwargs.items() if k != "inplace"})
         return _assigned(first, result) if result is not None and kwargs.get("inplace") else result
     return None
 
@@ -86,14 +85,15 @@ def _assigned(tensor: Any, result: Any) -> Any:
     return tensor
 
 
-def _elementwise(function: Any, args: Sequence[Any], kwargs: Any, otherwise: Callable[..., Any]) -> Any:
+def _elementwise(function: Any, args: Sequence[Any], kwargs: Any) -> Any:
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
     arrays = [_stored(each) if isinstance(each, Tensor) and each.ndim == _IMAGE else None for each in tensors]
     if any(array is None for array in arrays) or len({array.shape for array in arrays}) != 1:
         return None
     environment = tensors[0]._env
     inner = [Tensor(_stored(each), environment) if isinstance(each, torch.Tensor) else each for each in args]
-    return _image(otherwise(function, inner, kwargs).jax(), environment)
+    with environment:  # its modes are off while it handles a call
+        return _image(function(*inner, **kwargs).jax(), environment)
 
 
 def _convolution(
@@ -110,11 +110,11 @@ def _convolution(
     pads = padding.upper() if isinstance(padding, str) else [(pad, pad) for pad in _pair(padding)]
     result = jax.lax.conv_general_dilated(
         array,
-        weight.jax().astype(array.dtype),
+        jnp.transpose(weight.jax().astype(array.dtype), _FILTER),
         _pair(stride),
         pads,
         rhs_dilation=_pair(dilation),
-        dimension_numbers=("NHWC", "OIHW", "NHWC"),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=groups,
     )
     return _image(result if bias is None else result + bias.jax().astype(result.dtype), input._env)

@@ -41,7 +41,7 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
         if self.param.autocast_dtype is not None:
             with self:
                 args, kwargs = autocast_operands(func, args, kwargs or {}, self.param.autocast_dtype)
-        image = images_last(func, args, kwargs or {}, lambda other, a, k: self.dispatch(other, types, a, k))
+        image = images_last(func, args, kwargs or {})
         return super().dispatch(func, types, args, kwargs) if image is None else image
 
     def _as_array(self, value: Any) -> Any:

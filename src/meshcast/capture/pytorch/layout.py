@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,7 @@ class Layout:
         given = {name: _spec(name, t, options.inputs, axes) for name, t in inputs.items() if _is_placed(name, t, options)}
         batch_axes = _batch_axes(module, axes, placed, given, options)
         placement = Placement(mesh=abstract_mesh(axes), batch_axes=batch_axes)
+        placed = {name: _evened(placement, parameters[name].shape, spec) for name, spec in placed.items()}
         for name, tensor in inputs.items():
             given.setdefault(name, placement.batch(tensor.shape))
         sizes = {tensor.shape[0] for tensor in inputs.values() if tensor.ndim}
@@ -79,6 +80,29 @@ def _spec(name: str, tensor: Any, patterns: Mapping[str, Any], axes: Mapping[str
     if is_distributed(tensor):
         return spec_of_placements(tensor.placements, axis_names(tensor.device_mesh), tensor.ndim, where=name)
     return ((),) * tensor.ndim
+
+
+def _evened(placement: Placement, shape: Sequence[int], spec: Spec) -> Spec:
+    """A parameter's axes with those of FSDP on a dimension that they divide.
+
+    FSDP pads a dimension that its axis does not divide, and gathers parameters whole before use: any other dimension
+    gives the same bytes and the same collectives. Where none is divisible the parameter is small, and whole everywhere.
+    """
+    moved = tuple(
+        axis
+        for size, axes in zip(shape, spec, strict=True)
+        if size % placement.shards(axes)
+        for axis in axes
+        if axis in placement.batch_axes
+    )
+    if not moved:
+        return spec
+    dims = [tuple(axis for axis in axes if axis not in moved) for axes in spec]
+    for dim, size in enumerate(shape):
+        if size % placement.shards((*dims[dim], *moved)) == 0:
+            dims[dim] = (*dims[dim], *moved)
+            break
+    return tuple(dims)
 
 
 def _batch_axes(

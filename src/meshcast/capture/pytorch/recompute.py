@@ -29,9 +29,7 @@ def recomputed(module: Any, patterns: Sequence[str], policy: Remat) -> Iterator[
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
             raise UsageError(f"no submodule {pattern!r} to recompute", where="remat", fix=nearest(pattern, known[:200]))
-    chosen = [
-        each for name, each in module.named_modules() if any(fnmatch.fnmatchcase(name, p) for p in patterns) and name
-    ]
+    chosen = [module.get_submodule(name) for name in outermost(known, patterns)]
     for each in chosen:
         each.forward = _checkpointed(each, each.forward, _POLICIES[policy])
     try:
@@ -39,6 +37,16 @@ def recomputed(module: Any, patterns: Sequence[str], policy: Remat) -> Iterator[
     finally:
         for each in chosen:
             del each.forward
+
+
+def outermost(known: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Names that match, without those inside of one that does: `layers.*` means layers, not what they are made of."""
+    found: list[str] = []
+    for name in known:  # parents come first
+        inside = any(name.startswith(f"{parent}.") for parent in found)
+        if not inside and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            found.append(name)
+    return found
 
 
 def _checkpointed(module: Any, forward: Callable[..., Any], policy: Any) -> Callable[..., Any]:

@@ -6,7 +6,6 @@ import linecache
 import re
 import traceback
 from pathlib import Path
-from typing import Any
 
 from meshcast.errors import InfeasibleError, InputError, MeshcastError, UnsupportedError, UsageError
 
@@ -59,6 +58,12 @@ def explained(error: Exception, label: str) -> MeshcastError:
             fix="a program has fixed shapes and one path: use torch.where, masks or a padded size; .item(), bool() "
             "and boolean indexing need values",
         )
+    if "does not require grad" in text:
+        return UsageError(
+            "backward() was called: gradients are not recorded here",
+            where=where,
+            fix="give the module and train=True with a loss; the backward pass and the optimizer are added",
+        )
     if re.search(r"divisible|evenly divide", text) and re.search(r"shard|mesh", text, re.IGNORECASE):
         return InfeasibleError(
             f"the mesh does not divide the program: {first}",
@@ -84,8 +89,3 @@ _DATA_DEPENDENT = frozenset(
     }
 )
 
-
-def described(value: Any) -> str:
-    """A value in a few words, for messages."""
-    shape = getattr(value, "shape", None)
-    return f"{type(value).__name__} of shape {tuple(shape)}" if shape is not None else type(value).__name__

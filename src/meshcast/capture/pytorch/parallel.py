@@ -34,7 +34,8 @@ def gathered(placement: Placement, value: Any, spec: Spec) -> Any:
         lambda value: (placement.constrain(value, used), None),
         lambda _, gradient: (placement.constrain(gradient, spec),),
     )
-    return whole(value)
+    # Pinned as stored first: a recomputed gather reads the parameter behind a barrier, and propagation would gather before it.
+    return whole(placement.constrain(value, spec))
 
 
 @contextmanager

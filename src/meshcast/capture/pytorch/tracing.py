@@ -6,7 +6,6 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -25,9 +24,9 @@ from meshcast.capture.pytorch.environment import (
     wrapped,
 )
 from meshcast.capture.pytorch.layout import Layout
-from meshcast.capture.pytorch.options import TorchOptions, names
+from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.pytorch.parallel import gathered, hooks_as_constraints
-from meshcast.capture.pytorch.recompute import recomputed
+from meshcast.capture.pytorch.recompute import recomputed, units
 from meshcast.capture.pytorch.training import optimizer_of, train_step
 from meshcast.errors import UsageError
 
@@ -53,6 +52,7 @@ class Tracing:
         self.buffers = dict(self.module.named_buffers()) if self.module is not None else {}
         self.inputs = {place: self._leaves[index] for place, index in self._tensors.items()}
         self.layout = Layout.of(self.module, self.parameters, self.inputs, options, where=label)
+        self._units = units(self.module, options)
         self.attention = Attention(options.attention, platform)
         self.environment = make_environment(self.attention)
         self.compute = None if options.compute_dtype is None else floating_dtype(options.compute_dtype, where=label)
@@ -113,8 +113,7 @@ class Tracing:
             with hooks_as_constraints(self.module, self.layout.placement, self.layout.examples):
                 if self.module is None:
                     return self.function(*args, **kwargs), {}
-                patterns = names(self.options.remat)
-                with recomputed(self.module, patterns, self.options.remat_policy) if patterns else nullcontext():
+                with recomputed(self.module, self._units, self._gathered):
                     state = {**wrapped(self.environment, params), **held}
                     output = torch.func.functional_call(self.module, state, args, kwargs)
             if self.options.loss is not None:
@@ -122,7 +121,13 @@ class Tracing:
         return output, {name: tensor.jax() for name, tensor in held.items()}
 
     def _used(self, name: str, value: Any) -> Any:
-        return gathered(self.layout.placement, self._cast(value), self.layout.parameters[name])
+        """A parameter in the compute dtype; gathered, unless a submodule that is recomputed does so itself."""
+        value = self._cast(value)
+        inside = any(name.startswith(f"{unit}.") for unit in self._units)
+        return value if inside else self._gathered(name, value)
+
+    def _gathered(self, name: str, value: Any) -> Any:
+        return gathered(self.layout.placement, value, self.layout.parameters.get(name, ()))
 
     def _cast(self, value: Any) -> Any:
         floating = self.compute is not None and jnp.issubdtype(value.dtype, jnp.floating)

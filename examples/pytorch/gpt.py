@@ -1,7 +1,7 @@
 """GPT-2 in PyTorch: the zoo's own mathematics, as PyTorch users write it.
 
-    meshcast predict examples/pytorch/gpt.py:train --on h200
-    meshcast predict examples/pytorch/gpt.py:tensor_parallel --on dgx-h100
+meshcast predict examples/pytorch/gpt.py:train --on h200
+meshcast predict examples/pytorch/gpt.py:tensor_parallel --on dgx-h100
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ResNet-50 v1.5 in PyTorch, one SGD step.
 
-    meshcast predict examples/pytorch/resnet.py:train --on h200
+meshcast predict examples/pytorch/resnet.py:train --on h200
 """
 
 from __future__ import annotations

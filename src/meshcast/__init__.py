@@ -17,8 +17,8 @@ from meshcast.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from meshcast.capture import Program as Program
-    from meshcast.capture import capture as capture_function  # noqa: F401
     from meshcast.capture import TorchOptions as TorchOptions
+    from meshcast.capture import capture as capture_function  # noqa: F401
     from meshcast.capture import capture_torch as capture_torch
     from meshcast.capture import load as load
     from meshcast.comparison import Comparison as Comparison

@@ -35,11 +35,13 @@ def capture_torch(
     from meshcast.capture.pytorch.mistakes import explained
     from meshcast.capture.pytorch.tracing import Tracing
 
-    label = name or getattr(module, "__name__", type(module).__name__)
+    label = str(name or getattr(module, "__name__", type(module).__name__))
     if not callable(module):
         raise UsageError(f"{type(module).__name__} cannot be called", where=label, fix="give a module or a function")
     if not isinstance(args, (tuple, list)):
-        raise UsageError(f"args is a tuple, not {type(args).__name__}", where=label, fix="write (tensor,) for one tensor")
+        raise UsageError(
+            f"args is a tuple, not {type(args).__name__}", where=label, fix="write (tensor,) for one tensor"
+        )
     chosen = TorchOptions.of(options, where=label)
     try:
         tracing = Tracing(module, tuple(args), chosen, label=label, platform=platform)

@@ -87,7 +87,9 @@ def _assigned(tensor: Any, result: Any) -> Any:
 
 def _elementwise(function: Any, args: Sequence[Any], kwargs: Any) -> Any:
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
-    arrays = [_stored(each) if isinstance(each, Tensor) and each.ndim == _IMAGE else None for each in tensors]
+    arrays: list[Any] = [
+        _stored(each) if isinstance(each, Tensor) and each.ndim == _IMAGE else None for each in tensors
+    ]
     if any(array is None for array in arrays) or len({array.shape for array in arrays}) != 1:
         return None
     environment = tensors[0]._env

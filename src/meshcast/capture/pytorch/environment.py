@@ -103,7 +103,9 @@ def floating_dtype(dtype: Any, *, where: str) -> Any:
     """JAX's dtype for a floating-point dtype given as torch's or by name."""
     found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise UsageError(f"{dtype!r} is not a floating-point dtype", where=where, fix='write "bfloat16" or torch.float16')
+        raise UsageError(
+            f"{dtype!r} is not a floating-point dtype", where=where, fix='write "bfloat16" or torch.float16'
+        )
     return array_dtype(found, where=where)
 
 

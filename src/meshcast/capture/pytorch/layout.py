@@ -54,7 +54,9 @@ class Layout:
         if not axes and (options.plan or options.inputs or options.batch_axes):
             raise UsageError("placements without a mesh", where=where, fix='add mesh={"dp": 2, "tp": 4}')
         placed = {name: _spec(name, p, options.plan, axes) for name, p in parameters.items()}
-        given = {name: _spec(name, t, options.inputs, axes) for name, t in inputs.items() if _is_placed(name, t, options)}
+        given = {
+            name: _spec(name, t, options.inputs, axes) for name, t in inputs.items() if _is_placed(name, t, options)
+        }
         batch_axes = _batch_axes(module, axes, placed, given, options)
         placement = Placement(mesh=abstract_mesh(axes), batch_axes=batch_axes)
         placed = {name: _evened(placement, parameters[name].shape, spec) for name, spec in placed.items()}
@@ -74,12 +76,13 @@ def _is_placed(name: str, tensor: Any, options: TorchOptions) -> bool:
 
 
 def _spec(name: str, tensor: Any, patterns: Mapping[str, Any], axes: Mapping[str, int]) -> Spec:
+    dims = int(tensor.ndim)
     found, entry = matching(patterns, name)
     if found:
-        return spec_of_plan(entry, tuple(axes), tensor.ndim, where=name)
+        return spec_of_plan(entry, tuple(axes), dims, where=name)
     if is_distributed(tensor):
-        return spec_of_placements(tensor.placements, axis_names(tensor.device_mesh), tensor.ndim, where=name)
-    return ((),) * tensor.ndim
+        return spec_of_placements(tensor.placements, axis_names(tensor.device_mesh), dims, where=name)
+    return ((),) * dims
 
 
 def _evened(placement: Placement, shape: Sequence[int], spec: Spec) -> Spec:
@@ -118,7 +121,7 @@ def _batch_axes(
                 raise UsageError(f"the mesh has no axis {axis!r}", where="batch_axes", fix=nearest(axis, axes))
         return tuple(axis for axis in axes if axis in names(options.batch_axes))
     split = {axis for specs in (parameters, inputs) for spec in specs.values() for dim in spec for axis in dim}
-    stated = {axis for spec in inputs.values() for axis in spec[:1] for axis in axis}
+    stated = {axis for spec in inputs.values() for first in spec[:1] for axis in first}
     batch = (set(axes) - split) | set(_fsdp_axes(module)) | stated
     return tuple(axis for axis in axes if axis in batch)
 

@@ -88,4 +88,3 @@ _DATA_DEPENDENT = frozenset(
         "UserError",
     }
 )
-

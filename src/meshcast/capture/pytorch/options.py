@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
-
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from meshcast.errors import UsageError, nearest
 

@@ -87,7 +87,9 @@ def _shards_are_global(placement: Placement, examples: int) -> Iterator[None]:
 
     def pinned(tensor: Any, placements: Sequence[Any] | None, device_mesh: Any) -> Any:
         if not placements or any(each.is_partial() for each in placements):
-            return tensor  # partial sums have no sharding of their own: the next redistribution says what becomes of them
+            return (
+                tensor  # partial sums have no sharding of their own: the next redistribution says what becomes of them
+            )
         axes = axis_names(device_mesh) if device_mesh is not None else seen[-1]
         spec = list(spec_of_placements(placements, axes, tensor.ndim, where="redistribute"))
         if tensor.ndim and tensor.shape[0] % max(examples, 1) == 0 and tensor.ndim > 1:

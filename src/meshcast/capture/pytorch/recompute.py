@@ -76,7 +76,7 @@ def recomputed(module: Any, policies: Mapping[str, Any], gather: Gather) -> Iter
     try:
         yield
     finally:
-        setattr(inner, "__dynamo_disable", before)  # noqa: B010
+        setattr(inner, "__dynamo_disable", before)
         for each in chosen.values():
             del each.forward
 

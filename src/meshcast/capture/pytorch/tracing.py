@@ -36,9 +36,7 @@ Parts = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 class Tracing:
     """One capture: what is passed in, what is fixed, and the function between."""
 
-    def __init__(
-        self, module: Any, args: tuple[Any, ...], options: TorchOptions, *, label: str, platform: str
-    ) -> None:
+    def __init__(self, module: Any, args: tuple[Any, ...], options: TorchOptions, *, label: str, platform: str) -> None:
         self.module = module if isinstance(module, torch.nn.Module) else None
         self.function = module
         self.options = options

@@ -38,10 +38,12 @@ def optimizer_of(options: TorchOptions, *, where: str) -> Optimizer:
 
 def _optimizer(name: str, group: Mapping[str, Any], clip: float | None) -> Optimizer:
     if name == "adamw":
-        settings = {"weight_decay": float(group["weight_decay"])} if "weight_decay" in group else {}
+        if group.get("amsgrad"):
+            raise UnsupportedError("amsgrad is not modelled", where="optimizer", fix="leave it out")
+        decay = float(group.get("weight_decay", 0.1))
         return Optimizer(
             state=lambda params: {"m": _like(params), "v": _like(params), "count": _counter(params)},
-            update=lambda params, grads, state: adamw(params, grads, state, clip=clip, **settings),
+            update=lambda params, grads, state: adamw(params, grads, state, clip=clip, weight_decay=decay),
         )
     momentum = float(group.get("momentum", 0.9))
     decay = float(group.get("weight_decay", 0.0))

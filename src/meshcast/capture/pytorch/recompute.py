@@ -70,7 +70,7 @@ def recomputed(module: Any, policies: Mapping[str, Any], gather: Gather) -> Iter
     # torch keeps the function that `checkpoint` really runs in this attribute, whoever imported `checkpoint` by name.
     inner = torch.utils.checkpoint.checkpoint.__wrapped__
     before = getattr(inner, "__dynamo_disable", None)
-    setattr(inner, "__dynamo_disable", _user_checkpoint(module))  # noqa: B010: a name that the compiler would mangle
+    setattr(inner, "__dynamo_disable", _user_checkpoint(module))  # a class would mangle the name written out
     for name, each in chosen.items():
         each.forward = _recomputed_forward(each, name, policies[name], gather)
     try:

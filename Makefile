@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 PLUGIN := $(VENV)/sample-plugin
 SCALESIM := $(abspath $(VENV))/scalesim
 
-.PHONY: demo test setup lint bench cross-architecture lock clean test-all-pythons
+.PHONY: demo test setup lint bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --mesh fsdp=8,tensor=8 --set batch=64 --set seq=4096
 
 test: $(VENV)/.test-ready $(VENV)/.scalesim-ready
 	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python $(BIN)/python -m pytest
+
+# Tests that need the extra "torch" (2 GB with what torch brings along), which `make test` skips where it is absent.
+test-torch: $(VENV)/.test-ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements-test.lock -e '.[torch]'
+	$(BIN)/python -m pytest tests/capture/test_pytorch.py tests/capture/test_pytorch_parallel.py tests/capture/test_pytorch_absent.py
 
 setup: $(VENV)/.ready
 

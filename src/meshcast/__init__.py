@@ -17,7 +17,9 @@ from meshcast.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from meshcast.capture import Program as Program
+    from meshcast.capture import TorchOptions as TorchOptions
     from meshcast.capture import capture as capture_function  # noqa: F401
+    from meshcast.capture import capture_torch as capture_torch
     from meshcast.capture import load as load
     from meshcast.comparison import Comparison as Comparison
     from meshcast.comparison import compare as compare
@@ -50,7 +52,9 @@ _EXPORTS = {
     "ReadOptions": ("meshcast.workload", "ReadOptions"),
     "Run": ("meshcast.pipeline", "Run"),
     "Workload": ("meshcast.workload", "Workload"),
+    "TorchOptions": ("meshcast.capture", "TorchOptions"),
     "capture_function": ("meshcast.capture", "capture"),
+    "capture_torch": ("meshcast.capture", "capture_torch"),
     "compare": ("meshcast.comparison", "compare"),
     "load": ("meshcast.capture", "load"),
     "lower_workload": ("meshcast.lower", "lower"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meshcast.capture.annotations import bring_over_shardings
@@ -27,19 +27,25 @@ def capture(
         platform: What to lower for: `cuda`, `rocm`, `tpu` or `cpu`.
         options: `jax.jit` options such as `donate_argnums`.
     """
-    import jax
-
     label = str(name or getattr(fn, "__name__", "program"))
     try:
-        jitted: Any = fn if hasattr(fn, "trace") and not options else jax.jit(fn, **dict(options or {}))
-        lowered = jitted.trace(*args).lower(lowering_platforms=(platform,))
-        module = lowered.compiler_ir("stablehlo")
+        module = lowered_module(fn, args, platform=platform, options=options)
     except MeshcastError:
         raise
     except Exception as error:  # the user's own function raised while being traced
         raise _trace_error(error, label) from error
     bring_over_shardings(module, where=label)
     return from_module(module, name=label, source=f"jax:{label}")
+
+
+def lowered_module(
+    fn: Callable[..., Any], args: Sequence[Any], *, platform: str, options: Mapping[str, Any] | None = None
+) -> Any:
+    """The StableHLO module of `jax.jit(fn, **options)` on `args`; raises whatever tracing the function raises."""
+    import jax
+
+    jitted: Any = fn if hasattr(fn, "trace") and not options else jax.jit(fn, **dict(options or {}))
+    return jitted.trace(*args).lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
 
 
 def from_lowered(lowered: Any, *, name: str = "program") -> Program:

@@ -19,7 +19,7 @@ class Role(StrEnum):
 # What the function calls its argument, and, less freely, what fields of a train state are called.
 _ARGUMENT_PATTERNS = (
     (Role.OPTIMIZER_STATE, re.compile(r"\bopt|_opt|adam|moment|\b(mu|nu)\b")),
-    (Role.PARAMETER, re.compile(r"param|weight|variables")),
+    (Role.PARAMETER, re.compile(r"param|weight|variables|buffers")),
     (Role.CACHE, re.compile(r"cache|\bkv\b")),
     (Role.BATCH, re.compile(r"batch|token|input|image|label|target|\bids\b")),
 )

@@ -14,7 +14,10 @@ from meshcast.capture.user_code import import_function, keep_off_accelerators, n
 from meshcast.errors import InputError, MeshcastError, UsageError, nearest
 
 STANDARD_INPUT = "-"
-_RETURNS = "a function without arguments returns a Program, a Lowered, an Exported, (fn, args) or (fn, args, options)"
+_RETURNS = (
+    "a function without arguments returns a Program, a Lowered, an Exported, (fn, args) or (fn, args, options), where "
+    "fn may be a PyTorch module"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,8 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
 
     Args:
         target: What the command line takes, as text or path; or an object: a `Program`, a `jax.stages.Lowered`, a
-            `jax.export.Exported` or its bytes, `(fn, args)` or `(fn, args, jit_options)`.
+            `jax.export.Exported` or its bytes, `(fn, args)` or `(fn, args, jit_options)`, or with tensors of PyTorch
+            `(module, args)` or `(module, args, options)`.
         options: What the target itself cannot say.
     """
     options = options or CaptureOptions()
@@ -136,6 +140,7 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
     from meshcast.capture.exported import from_exported
     from meshcast.capture.files import from_bytes
     from meshcast.capture.jax_function import capture, from_lowered
+    from meshcast.capture.pytorch import capture_torch, holds_torch
 
     if isinstance(made, Program):
         return _without_dims(made, options, where=where)
@@ -152,7 +157,10 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
     if not isinstance(args, (tuple, list)) or not isinstance(jit_options, Mapping):
         kinds = f"(fn, {_described(args)}, {_described(jit_options)})"
         raise UsageError(f"{said} {kinds}", where=where, fix="args is a tuple of pytrees of shapes, options a dict")
-    program = capture(fn, *args, name=name, platform=options.platform, options=jit_options)
+    if holds_torch(fn) or holds_torch((args, jit_options.get("kwargs"))):
+        program = capture_torch(fn, args, jit_options, name=name, platform=options.platform)
+    else:
+        program = capture(fn, *args, name=name, platform=options.platform, options=jit_options)
     return _without_dims(program, options, where=where)
 
 

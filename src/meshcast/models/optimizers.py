@@ -33,12 +33,14 @@ def adamw(
     betas: tuple[float, float] = (0.9, 0.95),
     epsilon: float = 1e-8,
     weight_decay: float = 0.1,
-    clip: float = 1.0,
+    clip: float | None = 1.0,
 ) -> tuple[Any, dict[str, Any]]:
-    """Parameters and state after one step of AdamW (Loshchilov 2019), the gradient clipped to a global norm."""
+    """Parameters and state after one step of AdamW (Loshchilov 2019), the gradient clipped to a global norm, if any."""
     grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
-    norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
-    scale = jnp.minimum(1.0, clip / (norm + 1e-6))
+    scale: Any = 1.0
+    if clip is not None:
+        norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
+        scale = jnp.minimum(1.0, clip / (norm + 1e-6))
     count = opt_state["count"] + 1
     first, second = betas
     m = jax.tree.map(lambda m, g: first * m + (1 - first) * (g * scale), opt_state["m"], grads)

@@ -1,0 +1,120 @@
+"""Where a PyTorch program is traced: torch's operators on JAX's tracers, constants taken in, shapes and dtypes checked.
+
+Imports torch and torchax: only to be imported after `library.require_torch`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+from torch.utils import _mode_utils as mode_utils
+from torch.utils import _pytree as pytree
+from torchax.ops.mappings import TORCH_DTYPE_TO_JAX
+from torchax.tensor import Environment, Tensor
+from torchax.view import View
+
+from meshcast.capture.pytorch.channels_last import images_last
+from meshcast.capture.pytorch.library import named_dimensions_absent
+from meshcast.capture.pytorch.operators import autocast_operands, register
+from meshcast.errors import UnsupportedError, UsageError
+
+# Without 64-bit mode JAX's integers have 32 bits; torch counts and indexes with 64.
+_NARROW = {torch.int64: torch.int32, torch.uint64: torch.uint32}
+_WIDE_FLOATS = (torch.float64, torch.complex128)
+
+
+class TracingEnvironment(Environment):  # type: ignore[misc]
+    """torchax's environment, in which tensors with values that a module holds on to are constants of the program."""
+
+    def t2j_iso(self, torchtensors: Any) -> Any:
+        """The JAX arrays of torchax tensors; other tensors become constants."""
+        return pytree.tree_map_only(torch.Tensor, self._as_array, torchtensors)
+
+    def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """One operator; under autocast its operands are cast as CUDA's autocast casts them."""
+        if self.param.autocast_dtype is not None:
+            with self:
+                args, kwargs = autocast_operands(func, args, kwargs or {}, self.param.autocast_dtype)
+        image = images_last(func, args, kwargs or {})
+        return super().dispatch(func, types, args, kwargs) if image is None else image
+
+    def _as_array(self, value: Any) -> Any:
+        if isinstance(value, (Tensor, View)):
+            return value.jax()
+        if value.device.type == "meta" or type(value).__name__ == "FakeTensor":
+            raise UsageError(
+                f"a tensor of shape {tuple(value.shape)} without values is neither an argument, a parameter nor a buffer",
+                fix="register it with register_buffer, or make it inside forward()",
+            )
+        with mode_utils.no_dispatch(), torch._C.DisableTorchFunction():
+            return value.item() if value.dim() == 0 else jnp.asarray(self.t2j_copy(value.detach()))
+
+
+def make_environment(attention: Callable[..., Any]) -> Any:
+    """A fresh environment with attention as given; a random key of its own, so that captures are alike."""
+    with named_dimensions_absent():
+        environment = TracingEnvironment()
+    environment.manual_seed(0)
+    register(environment, attention)
+    return environment
+
+
+@contextmanager
+def tracing(environment: Any, *, autocast: Any = None) -> Iterator[None]:
+    """While a module's code runs: its operators are JAX's, and what it makes lives where the arguments do."""
+    with (
+        quiet(),
+        environment.override_property(autocast_dtype=autocast, prng=environment.prng_key),
+        environment,
+        torch.device("jax"),
+    ):
+        yield
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """JAX's and torchax's remarks on 64-bit integers, which are expected here, are not shown."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*requested dtype.*is not available")
+        warnings.filterwarnings("ignore", message=".*truncated to dtype.*")
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        yield
+
+
+def array_dtype(dtype: Any, *, where: str) -> Any:
+    """JAX's dtype for torch's."""
+    if dtype in _WIDE_FLOATS:
+        raise UnsupportedError(
+            f"{dtype} is not modelled", where=where, fix="convert with .float(), .half() or .bfloat16() first"
+        )
+    narrow = _NARROW.get(dtype, dtype)
+    if narrow not in TORCH_DTYPE_TO_JAX:
+        raise UnsupportedError(f"{dtype} has no counterpart in StableHLO", where=where, fix="convert it first")
+    return TORCH_DTYPE_TO_JAX[narrow]
+
+
+def floating_dtype(dtype: Any, *, where: str) -> Any:
+    """JAX's dtype for a floating-point dtype given as torch's or by name."""
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UsageError(
+            f"{dtype!r} is not a floating-point dtype", where=where, fix='write "bfloat16" or torch.float16'
+        )
+    return array_dtype(found, where=where)
+
+
+def wrapped(environment: Any, arrays: Any) -> Any:
+    """JAX arrays in a pytree as torch tensors."""
+    return pytree.tree_map_only((jax.Array, jax.core.Tracer), lambda array: Tensor(array, environment), arrays)
+
+
+def unwrapped(environment: Any, tensors: Any) -> Any:
+    """Torch tensors in a pytree of torch's as JAX arrays in a list, which is a pytree of JAX's."""
+    leaves = pytree.tree_leaves(tensors)
+    return [environment.t2j_iso(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]

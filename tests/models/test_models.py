@@ -41,7 +41,7 @@ DONATED = {
 SMALL: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("llama3-tiny", {"fsdp": 4, "tensor": 2}, {"seq": 16}),
     ("llama3-tiny", {"data": 2, "fsdp": 2, "tensor": 2}, {"seq": 16, "remat": "none", "sequence_parallel": True}),
-    ("llama3-tiny", {"fsdp": 8}, {"seq": 16, "batch": 16, "remat": "dots", "microbatches": 2, "tied": True}),
+    ("llama3-tiny", {"fsdp": 8}, {"seq": 16, "batch": 16, "remat": "dots", "accumulate": 2, "tied": True}),
     ("llama3-tiny-forward", {"data": 2, "tensor": 4}, {"seq": 16}),
     ("llama3-tiny-decode", {"data": 2, "tensor": 4}, {"context": 16}),
     ("llama3-tiny-decode", {"tensor": 8}, {"context": 16}),
@@ -162,7 +162,7 @@ def test_microbatches_sum_to_the_batch() -> None:
     settings = {"seq": 16, "batch": 4, "compute_dtype": "float32", "layers": 1}
     fn, args, _ = build("gpt2-tiny", **settings)
     params, opt_state, batch = concrete(args, ["params", "opt_state", "batch"])
-    split, _, _ = build("gpt2-tiny", **settings, microbatches=2)
+    split, _, _ = build("gpt2-tiny", **settings, accumulate=2)
     whole = jax.jit(fn, compiler_options=QUICK)(params, opt_state, batch)
     parts = jax.jit(split, compiler_options=QUICK)(
         params, opt_state, jax.tree.map(lambda x: x.reshape(2, 2, 16), batch)
@@ -188,7 +188,7 @@ def test_mistakes_are_named() -> None:
         build("llama3-8")
     with pytest.raises(UsageError, match=r"(?s)'sequence'.*settings are .*seq.*layers"):
         build("llama3-8b", sequence=1)
-    with pytest.raises(UsageError, match="data, tensor"):
+    with pytest.raises(UsageError, match="data, fsdp, tensor"):
         build("gpt2-small", {"pipeline": 2})
     with pytest.raises(UsageError, match="none, dots, full"):
         lowered(build("llama3-tiny", seq=16, remat="some"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,25 +12,10 @@ from jax.typing import DTypeLike
 from meshcast.models.layers import cast, cross_entropy
 from meshcast.models.optimizers import sgd, sgd_state
 from meshcast.models.program import Program, jit_options
+from meshcast.models.shapes.resnet import Config
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """Blocks per stage, and whether a block is a bottleneck (1x1, 3x3, 1x1) or basic (3x3, 3x3)."""
-
-    blocks: tuple[int, ...]
-    bottleneck: bool
-    width: int = 64
-    image: int = 224
-    classes: int = 1000
-
-
-TINY = Config(blocks=(1, 1), bottleneck=True, width=8, image=32, classes=16)
-RESNET18 = Config(blocks=(2, 2, 2, 2), bottleneck=False)
-RESNET50 = Config(blocks=(3, 4, 6, 3), bottleneck=True)
 
 
 def _unit(kernel: int, inputs: int, outputs: int) -> dict[str, Weight]:

@@ -78,11 +78,12 @@ def block(
         return layer_norm(x, w[f"{name}_scale"], w[f"{name}_bias"], epsilon=epsilon)
 
     def before(x: jax.Array, name: str) -> jax.Array:
-        return x if post_norm else norm(x, name)
+        # Pinned, or the gradient would arrive in FSDP's sharding of the weights and travel to the batch's.
+        return layout.constrain(x if post_norm else norm(x, name), BATCH, None, None)
 
     def after(x: jax.Array, name: str) -> jax.Array:
         x = layout.constrain(x, BATCH, None, None)
-        return norm(x, name) if post_norm else x
+        return layout.constrain(norm(x, name), BATCH, None, None) if post_norm else x
 
     h = self_attention(before(x, "norm1"), w, layout=layout, heads=heads, attend=attend)
     x = after(x + h + w["bo"], "norm1")
@@ -91,7 +92,13 @@ def block(
 
 
 def through_layers(
-    body: Callable[[jax.Array, Any], jax.Array], x: jax.Array, values: Any, weights: Any, *, remat: Remat, layout: Layout
+    body: Callable[[jax.Array, Any], jax.Array],
+    x: jax.Array,
+    values: Any,
+    weights: Any,
+    *,
+    remat: Remat,
+    layout: Layout,
 ) -> jax.Array:
     """Activations after every layer: a scan where the layers are stacked, unrolled where they are a list.
 

@@ -122,11 +122,12 @@ def _through(
     def body(carry: Any, xs: Any) -> tuple[Any, list[jax.Array]]:
         x, caches = carry
         index, layers = xs
+        place = kv_cache.Place(positions=positions, layer=0 if index is None else index)
         losses = []
         caches = list(caches)
         for slot, (w, weights_of, window) in enumerate(zip(layers, trees, stack.windows, strict=True)):
             x, caches[slot], loss = layer(
-                x, layout.gather(w, weights_of), kv_cache.Place(positions=positions, layer=index), caches[slot],
+                x, layout.gather(w, weights_of), place, caches[slot],
                 config=config, layout=layout, residual=residual, window=window, sparse=stack.routed,
             )  # fmt: skip
             losses += [] if loss is None else [loss]

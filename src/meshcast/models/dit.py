@@ -66,17 +66,18 @@ def denoise(params: Any, data: Any, *, config: Config, layout: Layout, remat: Re
 
     def body(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
         parts = jnp.split(condition @ w["modulation"] + w["modulation_bias"], 6, axis=-1)
-        h = modulated(x, parts[0], parts[1])
+        h = layout.constrain(modulated(x, parts[0], parts[1]), BATCH, None, None)
         h = self_attention(h, w, layout=layout, heads=config.heads, attend=attention) + w["bo"]
         x = layout.constrain(x + parts[2][:, None] * h, BATCH, None, None)
-        h = feed_forward(modulated(x, parts[3], parts[4]), w, layout=layout, activation="gelu") + w["b2"]
+        h = layout.constrain(modulated(x, parts[3], parts[4]), BATCH, None, None)
+        h = feed_forward(h, w, layout=layout, activation="gelu") + w["b2"]
         return layout.constrain(x + parts[5][:, None] * h, BATCH, None, None)
 
     x = through_layers(body, x, params["layers"], weights(config)["layers"], remat=remat, layout=layout)
     shift, scale = jnp.split(condition @ params["modulation"] + params["modulation_bias"], 2, axis=-1)
     x = modulated(x, shift, scale) @ params["head"] + params["head_bias"]
     x = x.reshape(-1, side, side, config.patch, config.patch, 2 * config.channels).swapaxes(2, 3)
-    return x.reshape(-1, config.image, config.image, 2 * config.channels)
+    return layout.constrain(x.reshape(-1, config.image, config.image, 2 * config.channels), BATCH, None, None, None)
 
 
 def _start(config: Config, mesh: Mapping[str, int] | None, dtype: DTypeLike) -> tuple[Layout, Any]:

@@ -161,7 +161,11 @@ def _by_indices(
         return jnp.full((slots,), length, jnp.int32).at[slot].set(origin, mode="drop")
 
     source = layout.constrain(jax.vmap(sources)(slot), BATCH, None)
-    taken = jax.vmap(lambda rows, index: jnp.take(rows, index, axis=0, mode="fill", fill_value=0))
+
+    @jax.vmap
+    def taken(rows: jax.Array, index: jax.Array) -> jax.Array:
+        return jnp.take(rows, index, axis=0, mode="fill", fill_value=0)
+
     y = layout.constrain(taken(tokens, source), BATCH, None, None)
     y = y.reshape(groups, config.experts, capacity, dim).swapaxes(0, 1)
     y = _experts(y, w, config, layout).swapaxes(0, 1).reshape(groups, slots, dim)

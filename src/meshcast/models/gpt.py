@@ -79,9 +79,7 @@ def logits(
     params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
 ) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
-    step = partial(
-        block, layout=layout, heads=config.heads, attend=causal_attention, activation=config.activation
-    )
+    step = partial(block, layout=layout, heads=config.heads, attend=causal_attention, activation=config.activation)
     x = _embedded(params, tokens, params["positions"][: tokens.shape[1]], layout)
     x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return _logits(x, params, layout)
@@ -171,7 +169,9 @@ def prefill(
     length = _length(config, seq)
     room = _length(config, context) if context is not None else length
     if room < length:
-        raise UsageError(f"a prompt of seq={length} does not fit context={room}", where="--set", fix=f"context={length}")
+        raise UsageError(
+            f"a prompt of seq={length} does not fit context={room}", where="--set", fix=f"context={length}"
+        )
     return _serving(config, mesh, batch, room, param_dtype, prompt=length)
 
 

@@ -30,10 +30,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a pass stands: the positions it computes, in which layer of a stack (`None` without a cache)."""
+    """Where a pass stands: the positions it computes, in which layer of a stack."""
 
     positions: jax.Array
-    layer: jax.Array | None = None
+    layer: jax.Array | int = 0
 
 
 def append(cache: Cache, new: Cache, place: Place) -> Cache:

@@ -103,7 +103,9 @@ def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, window: int = 
     masks = band & ((jnp.arange(length // window)[:, None, None] > 0) | (t >= window))
     near = partial(attention, cap=cap)
     k, v = with_predecessor(blocks(k)), with_predecessor(blocks(v))
-    return jax.vmap(near, in_axes=(1, 1, 1, 0), out_axes=1)(blocks(q), k, v, masks).reshape(batch, length, q.shape[2], v.shape[-1])
+    return jax.vmap(near, in_axes=(1, 1, 1, 0), out_axes=1)(blocks(q), k, v, masks).reshape(
+        batch, length, q.shape[2], v.shape[-1]
+    )
 
 
 def embed(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array:

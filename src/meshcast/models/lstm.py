@@ -6,6 +6,7 @@ The products with the layer's inputs are one product over the whole sequence; on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -52,9 +53,9 @@ def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout) ->
         inputs = layout.constrain((x @ w["inputs"] + w["bias"]).swapaxes(0, 1), None, BATCH, None)
         start = (jnp.zeros((batch, config.dim), x.dtype), jnp.zeros((batch, config.dim), jnp.float32))
         start = (layout.constrain(start[0], BATCH, None), layout.constrain(start[1], BATCH, None))
-        _, outputs = jax.lax.scan(lambda carry, each, w=w: cell(carry, each, w["state"]), start, inputs)
+        _, outputs = jax.lax.scan(partial(cell, state=w["state"]), start, inputs)
         x = layout.constrain(outputs.swapaxes(0, 1), BATCH, None, None)
-    return x @ params["head"] + params["head_bias"]
+    return layout.constrain(x @ params["head"] + params["head_bias"], BATCH, None, None)
 
 
 def train_step(

@@ -33,7 +33,7 @@ def weights(config: Config) -> dict[str, Any]:
         "gates": Weight((config.dim, channels), ("fsdp", "tensor")),
         "kernel": Weight((config.window, 1, channels), (None, None, "tensor")),
         "kernel_bias": Weight((channels,), ("tensor",)),
-        "select": Weight((channels, rank + 2 * state), ("tensor", "fsdp")),
+        "select": Weight((channels, rank + 2 * state), (("tensor", "fsdp"), None)),
         "step": Weight((rank, channels), (None, "tensor")),
         "step_bias": Weight((channels,), ("tensor",)),
         "decay_log": Weight((channels, state), ("tensor", None)),
@@ -184,7 +184,9 @@ def decode_step(
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
         (x, held), (index, w) = carry, xs
         w = layout.gather(w, one_layer(tree["layers"]))
-        recent, state = (jax.lax.dynamic_index_in_dim(held[name], index, keepdims=False) for name in ("recent", "state"))
+        recent, state = (
+            jax.lax.dynamic_index_in_dim(held[name], index, keepdims=False) for name in ("recent", "state")
+        )
         h = rms_norm(x, w["norm"])
         inputs, gates = (layout.constrain(h @ w[name], BATCH, None, "tensor") for name in ("inputs", "gates"))
         recent = jnp.concatenate([recent[:, 1:], inputs], axis=1)

@@ -164,7 +164,9 @@ def forward(
     layout = Layout.of(mesh, axes=AXES)
 
     def forward(params: Any, batch: Any) -> jax.Array:
-        return network(params, batch["images"], config=config, layout=layout, normalise=fixed_norm)[0]
+        scores: jax.Array
+        scores, _ = network(params, batch["images"], config=config, layout=layout, normalise=fixed_norm)
+        return scores
 
     params = layout.params(_with_statistics(weights(config)), param_dtype)
     data = {"images": layout.struct((batch, config.image, config.image, 3), param_dtype, "data")}

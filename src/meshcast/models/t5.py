@@ -106,19 +106,22 @@ def stack(
     bias = jnp.take(side["distances"], near, axis=0, mode="clip").transpose(2, 0, 1).astype(jnp.float32)
     bias = bias if memory is None else jnp.where(causal_mask(length), bias, jnp.float32(-1e30))
 
+    def norm(x: jax.Array, scale: jax.Array) -> jax.Array:
+        return layout.constrain(rms_norm(x, scale), BATCH, None, None)
+
     def half(x: jax.Array, y: jax.Array) -> jax.Array:
         return layout.constrain(x + y, BATCH, None, None)
 
     def body(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
-        h = rms_norm(x, w["self_norm"])
+        h = norm(x, w["self_norm"])
         x = half(x, attend(h, h, w, "self_", bias, config=config, layout=layout))
         if memory is not None:
-            h = rms_norm(x, w["cross_norm"])
+            h = norm(x, w["cross_norm"])
             x = half(x, attend(h, memory, w, "cross_", None, config=config, layout=layout))
-        return half(x, feed_forward(rms_norm(x, w["ffn_norm"]), w, config=config, layout=layout))
+        return half(x, feed_forward(norm(x, w["ffn_norm"]), w, config=config, layout=layout))
 
     x = through_layers(body, x, side["layers"], tree[name]["layers"], remat=remat, layout=layout)
-    return rms_norm(x, side["norm"])
+    return norm(x, side["norm"])
 
 
 def logits(params: Any, data: Any, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:

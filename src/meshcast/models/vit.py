@@ -51,7 +51,7 @@ def logits(params: Any, images: jax.Array, *, config: Config, layout: Layout, re
     step = partial(block, layout=layout, heads=config.heads, epsilon=1e-6)
     x = through_layers(step, x, params["layers"], weights(config)["layers"], remat=remat, layout=layout)
     x = layer_norm(x[:, 0], params["norm_scale"], params["norm_bias"], epsilon=1e-6)
-    return x @ params["head"] + params["head_bias"]
+    return layout.constrain(x @ params["head"] + params["head_bias"], BATCH, None)
 
 
 def _start(config: Config, mesh: Mapping[str, int] | None, dtype: DTypeLike) -> tuple[Layout, Any]:

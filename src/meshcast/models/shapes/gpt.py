@@ -57,7 +57,9 @@ SHAPES = {
         for name, sizes in _GPT3.items()
     },
     **{
-        f"megatron-{name}": Shape(config=_gpt(*sizes, vocab=51200, positions=2048), summary=f"Megatron's GPT {name.upper()}")
+        f"megatron-{name}": Shape(
+            config=_gpt(*sizes, vocab=51200, positions=2048), summary=f"Megatron's GPT {name.upper()}"
+        )
         for name, sizes in _MEGATRON.items()
     },
 }

@@ -8,11 +8,15 @@ import sys
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from meshcast.errors import InfeasibleError, UsageError
 from meshcast.models import build, models, num_parameters, zoo
+from meshcast.models.layers import attention, causal_attention
 from tests.models.arrays import QUICK, concrete
 
 # Sums over the published weights: a checkpoint's index (decoders, T5, Mamba, BERT with its pooler), torchvision's tables
@@ -134,7 +138,7 @@ LEARNING: list[tuple[str, dict[str, Any]]] = [
     ("llama3-tiny", {"seq": 16, "batch": 4, "layers": 1}),
     ("gpt2-tiny", {"seq": 16, "batch": 4, "layers": 1}),
     ("mixtral-tiny", {"seq": 16, "batch": 4, "layers": 1}),
-    ("deepseek-tiny", {"seq": 16, "batch": 4, "layers": 2}),
+    ("deepseek-tiny", {"seq": 16, "batch": 4, "layers": 1, "dense_layers": 0}),
     ("gemma2-tiny", {"seq": 24, "batch": 2, "layers": 2}),
     ("bert-tiny", {"seq": 16, "batch": 4, "layers": 1}),
     ("t5-tiny", {"seq": 16, "target": 8, "batch": 4, "layers": 1}),
@@ -245,6 +249,10 @@ def test_mistakes_are_named() -> None:
         build("llama3-8")
     with pytest.raises(UsageError, match=r"(?s)'sequence'.*settings are .*seq.*layers"):
         build("llama3-8b", sequence=1)
+    with pytest.raises(UsageError, match="no setting 'context' in mode train"):
+        build("llama3-8b", context=1)
+    with pytest.raises(UsageError, match="no mode 'decode'"):
+        build("resnet50", mode="decode")
     with pytest.raises(UsageError, match="data, fsdp, tensor"):
         build("gpt2-small", {"pipeline": 2})
     with pytest.raises(UsageError, match="none, dots, full"):
@@ -253,3 +261,69 @@ def test_mistakes_are_named() -> None:
         build("gpt2-small", {"tensor": 8})
     with pytest.raises(InfeasibleError, match="8 is not divisible by data=3"):
         build("resnet50", {"data": 3}, batch=8)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("llama3-8b", {"kv_heads": 5}, "heads=32 is not divisible by kv_heads=5"),
+        ("llama3-8b", {"head_dim": 127}, "head_dim=127 is odd"),
+        ("llama3-8b", {"layers": 0}, "layers is a positive integer, not 0"),
+        ("llama3-8b", {"window": -1}, "window is a positive integer or zero"),
+        ("llama3-8b", {"tied": 1}, "tied is true or false"),
+        ("llama3-8b", {"rope_theta": "high"}, "rope_theta is a number of zero or more"),
+        ("llama3-8b", {"activation": "tanh"}, "activation='tanh' is not one of silu, gelu"),
+        ("llama3-8b", {"dense_layers": 2}, "dense_layers=2 needs experts"),
+        ("llama3-8b", {"global_every": 2}, "global_every needs a window"),
+        ("llama3-8b", {"latent_rank": 64}, "latent attention needs rope_dim and value_dim"),
+        ("mixtral-8x7b", {"active": 9}, "active=9 of experts=8"),
+        ("deepseek-v3", {"dense_layers": 61}, "dense_layers=61 leaves none of layers=61"),
+        ("deepseek-v3", {"window": 8}, "latent attention has neither windows"),
+        ("gpt2-small", {"heads": 7}, "dim=768 is not divisible by heads=7"),
+        ("gpt2-small", {"seq": "long"}, "seq is a positive integer, not 'long'"),
+        ("vit-b16", {"patch": 15}, "image=224 is not divisible by patch=15"),
+        ("resnet50", {"blocks": "deep"}, "blocks is a list of positive integers"),
+        ("unet-sd15", {"attention": "11"}, "not one digit, 0 or 1, for each of 4 resolutions"),
+        ("unet-sd15", {"image": 60}, "image=60 cannot be halved 3 times"),
+        ("dlrm-tiny", {"dim": 8}, "end in another width than the tables' dim=8"),
+        ("t5-base", {"buckets": 6}, "no multiple of four"),
+        ("bert-base", {"seq": 1024}, "seq=1024 is longer than the model's 512 positions"),
+        ("mamba-130m", {"seq": 1000}, "seq=1000 is no multiple of chunk=256"),
+    ],
+)
+def test_sizes_that_cannot_be(name: str, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        build(name, **settings)
+    assert said in refused.value.message
+
+
+def test_a_setting_of_zero_leaves_a_part_out() -> None:
+    dense = build("mixtral-8x7b", experts=0)
+    assert "router" not in dense[1][0]["layers"]
+    plain = build("deepseek-v3", query_rank=0)
+    assert "wq" in plain[1][0]["layers"]
+
+
+def test_a_mode_is_a_setting_too() -> None:
+    assert build("llama3-tiny", mode="decode", context=16)[0].__name__ == "decode_step"
+    assert build("llama3-tiny-decode", mode="train", seq=16)[0].__name__ == "train_step"
+
+
+@given(length=st.integers(1, 40), window=st.integers(1, 12))
+@settings(max_examples=20, deadline=None)
+def test_local_attention_is_masked_attention(length: int, window: int) -> None:
+    rng = np.random.default_rng(length)
+    q, k, v = (jnp.asarray(rng.normal(size=(1, length, heads, 4)), jnp.float32) for heads in (2, 1, 1))
+    mask = np.tril(np.ones((length, length), bool)) & ~np.tril(np.ones((length, length), bool), -window)
+    expected = attention(q, k, v, jnp.asarray(mask), cap=5.0)
+    np.testing.assert_allclose(causal_attention(q, k, v, window=window, cap=5.0), expected, atol=1e-5)
+
+
+def test_both_dispatches_are_the_same_function() -> None:
+    """Even where tokens are dropped: the same ones are."""
+    settings: dict[str, Any] = {"batch": 2, "seq": 32, "layers": 1, "capacity_factor": 0.5, "param_dtype": "float32"}
+    outputs = []
+    for dispatch in ("einsum", "gather"):
+        fn, args, _ = build("mixtral-tiny-forward", dispatch=dispatch, **settings)
+        outputs.append(jax.jit(fn, compiler_options=QUICK)(*concrete(args, ["params", "batch"])))
+    np.testing.assert_allclose(outputs[0], outputs[1], atol=1e-4)

@@ -35,15 +35,22 @@ def builder(family: Family, name: str, config: Any, summary: str) -> Builder:
     )
 
 
+def programs(model: Builder) -> list[Builder]:
+    """A model in each of its modes: its own name trains it, `NAME-decode` and its like are the others."""
+    return [
+        replace(
+            model,
+            name=model.name if mode == model.mode else f"{model.name}-{mode}",
+            mode=mode,
+            summary=f"{model.summary}: {MODES[mode][1]}",
+        )
+        for mode in model.modes
+    ]
+
+
 def zoo() -> dict[str, Builder]:
-    """Every program by name: a model's own name trains it, `NAME-decode` and its like are its other modes."""
-    found = {}
-    for name, model in models().items():
-        for mode in model.modes:
-            label = name if mode == model.mode else f"{name}-{mode}"
-            summary = f"{model.summary}: {MODES[mode][1]}"
-            found[label] = replace(model, name=label, mode=mode, summary=summary)
-    return found
+    """Every program by name."""
+    return {program.name: program for model in models().values() for program in programs(model)}
 
 
 def build(name: str, mesh: Mapping[str, int] | None = None, **overrides: Any) -> Program:

@@ -75,7 +75,7 @@ def test_megatrons_formula() -> None:
 @pytest.mark.parametrize(
     ("name", "giga_multiply_adds"),
     [
-        # torchvision's tables of weights, and Peebles 2023, table 9.
+        # torchvision's tables of weights, and Peebles 2023, appendix.
         ("vit-b16", 17.56), ("vit-l16", 61.55),
         ("dit-s2", 6.06), ("dit-b2", 23.01), ("dit-xl2", 118.64), ("dit-xl8", 7.39),
     ],

@@ -138,12 +138,9 @@ LEARNING: list[tuple[str, dict[str, Any]]] = [
     ("gpt2-tiny", {"seq": 16, "batch": 4, "layers": 1}),
     ("mixtral-tiny", {"seq": 16, "batch": 4, "layers": 1}),
     ("deepseek-tiny", {"seq": 16, "batch": 4, "layers": 1, "dense_layers": 0}),
-    ("gemma2-tiny", {"seq": 24, "batch": 2, "layers": 2}),
-    ("bert-tiny", {"seq": 16, "batch": 4, "layers": 1}),
     ("t5-tiny", {"seq": 16, "target": 8, "batch": 4, "layers": 1}),
     ("mamba-tiny", {"seq": 16, "batch": 4, "layers": 1}),
     ("lstm-tiny", {"seq": 8, "batch": 4}),
-    ("dit-tiny", {"batch": 4, "layers": 1}),
     ("resnet-tiny", {"batch": 8, "blocks": (1,)}),
     ("dlrm-tiny", {"batch": 16}),
     ("mlp-tiny", {"batch": 16}),
@@ -221,6 +218,13 @@ def test_loss_falls(name: str, settings: dict[str, Any]) -> None:
         losses.append(float(loss))
     assert np.all(np.isfinite(losses))
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("name", ["bert-tiny-forward", "dit-tiny-forward", "resnet-tiny-forward"])
+def test_forward_passes_are_finite(name: str) -> None:
+    fn, args, _ = build(name, batch=2)
+    outputs = jax.jit(fn, compiler_options=QUICK)(*concrete(args, ["params", "batch"]))
+    assert all(np.isfinite(np.asarray(leaf, np.float32)).all() for leaf in jax.tree.leaves(outputs))
 
 
 def test_microbatches_sum_to_the_batch() -> None:

@@ -98,6 +98,9 @@ def _from_zoo(name: str, options: CaptureOptions) -> Program:
 
 
 def _huggingface_config(path: Path) -> Path | None:
+    """The configuration that a path may name; programs of other kinds pay nothing for asking."""
+    if not path.is_dir() and path.suffix != ".json":
+        return None
     from meshcast.models.huggingface import config_path
 
     return config_path(path)

@@ -1,4 +1,7 @@
-"""TARGET, as the command line takes it: a file, `module:function`, `path.py:function`, or a model of the zoo."""
+"""TARGET, as the command line takes it.
+
+A file, `module:function`, `path.py:function`, a Hugging Face `config.json` or its folder, or a model of the zoo.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshcast.capture.program import Program
 from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
 from meshcast.errors import InputError, MeshcastError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from meshcast.models import Builder
 
 STANDARD_INPUT = "-"
 _RETURNS = (
@@ -47,6 +53,8 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
     path = Path(text)
     if text == STANDARD_INPUT:
         return _from_standard_input(options)
+    if path.exists() and (config := _huggingface_config(path)) is not None:
+        return _from_huggingface(config, options)
     if path.exists() and not path.is_dir():
         if path.suffix == ".py":
             raise UsageError("a Python file needs a function", where=text, fix=f"write {text}:FUNCTION")
@@ -55,7 +63,7 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
     if colon and function.isidentifier():
         return _from_function(head, function, text, options)
     if path.is_dir():
-        raise InputError("is a folder, not a program", where=text, fix="name a file in it")
+        raise InputError("is a folder, not a program, and has no config.json", where=text, fix="name a file in it")
     if "/" in text or path.suffix in {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}:
         raise InputError("no such file", where=text, fix="check the path")
     return _from_zoo(text, options)
@@ -84,26 +92,53 @@ def _refuse_settings(options: CaptureOptions, kind: str, *, where: str) -> None:
 def _from_zoo(name: str, options: CaptureOptions) -> Program:
     keep_off_accelerators()
     from meshcast import models
-    from meshcast.capture.jax_function import capture
 
     names = models.zoo()
     if name not in names:
         raise UsageError(
             f"{name!r} is neither a file, a module:function nor a model", where="TARGET", fix=nearest(name, names)
         )
+    return _from_builder(names[name], options)
+
+
+def _huggingface_config(path: Path) -> Path | None:
+    """The configuration that a path may name; programs of other kinds pay nothing for asking."""
+    if not path.is_dir() and path.suffix != ".json":
+        return None
+    from meshcast.models.huggingface import config_path
+
+    return config_path(path)
+
+
+def _from_huggingface(path: Path, options: CaptureOptions) -> Program:
+    """The model that a Hugging Face configuration describes."""
+    keep_off_accelerators()
+    from meshcast.models.huggingface import read_builder
+
+    return _from_builder(read_builder(path), options)
+
+
+def _from_builder(builder: Builder, options: CaptureOptions) -> Program:
+    """A model of the zoo with its settings, over the mesh."""
+    from meshcast.capture.jax_function import capture
+
     settings = {key: _value(value) for key, value in options.settings.items()}
     try:
-        fn, args, jit_options = models.build(name, mesh=options.mesh, **settings)
+        fn, args, jit_options = builder(options.mesh, **settings)
     except (TypeError, ValueError) as error:
         if not settings:
             raise
         said = ", ".join(f"{key}={value}" for key, value in options.settings.items())
-        raise UsageError(f"{name} cannot be built with {said}: {error}", where="--set") from error
-    program = capture(fn, *args, name=name, platform=options.platform, options=jit_options)
-    return _without_dims(program, options, where=name)
+        raise UsageError(f"{builder.name} cannot be built with {said}: {error}", where="--set") from error
+    program = capture(fn, *args, name=builder.name, platform=options.platform, options=jit_options)
+    return _without_dims(program, options, where=builder.name)
 
 
 def _value(text: str) -> Any:
+    """A number, a truth, a list of numbers (`3,4,6,3`) or the text itself."""
+    if "," in text:
+        parts = tuple(_value(part) for part in text.split(",") if part)
+        return parts if all(isinstance(part, int) for part in parts) else text
     for convert in (int, float):
         try:
             return convert(text)

@@ -1,25 +1,101 @@
-"""`meshcast models`: the zoo."""
+"""`meshcast models`: the zoo, and one model's settings."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
 from meshcast.cli import arguments as flags
 
+if TYPE_CHECKING:
+    from meshcast.models import Builder
 
-def models_command(json: flags.Json = False) -> None:
-    """Lists the reference models that can be targets."""
-    from meshcast import models
+Name = Annotated[
+    str | None,
+    typer.Argument(help="A model, or a Hugging Face config.json or its folder: shows its settings.", metavar="[MODEL]"),
+]
+
+
+def models_command(name: Name = None, json: flags.Json = False) -> None:
+    """Lists the reference models that can be targets, or the settings of one."""
     from meshcast.cli.app import emit_json
 
-    zoo = models.zoo()
-    if json:
-        emit_json(
-            {"schema": "meshcast.models/1", "models": [{"name": b.name, "summary": b.summary} for b in zoo.values()]}
-        )
+    if name is not None:
+        found = _builder(name)
+        if json:
+            emit_json(_described(found))
+        else:
+            _print_settings(found)
         return
+    from meshcast import models
+
+    counts = {model: builder.parameters() for model, builder in models.models().items()}
+    if json:
+        listed = [
+            {"name": b.name, "summary": b.summary, "model": model, "mode": b.mode, "parameters": counts[model]}
+            for model, builder in models.models().items()
+            for b in models.programs(builder)
+        ]
+        emit_json({"schema": "meshcast.models/1", "models": listed})
+        return
+    _print_models(models.models(), counts)
+
+
+def _builder(name: str) -> Builder:
+    """The model or program of that name, or the model of a configuration file."""
+    from meshcast.errors import UsageError, nearest
+    from meshcast.models import zoo
+    from meshcast.models.huggingface import config_path, read_builder
+
+    path = Path(name)
+    config = config_path(path) if path.exists() else None
+    if config is not None:
+        return read_builder(config)
+    builders = zoo()
+    if name not in builders:
+        raise UsageError(f"no model {name!r} in the zoo", where="MODEL", fix=nearest(name, builders))
+    return builders[name]
+
+
+def _described(builder: Builder) -> dict[str, Any]:
+    return {
+        "schema": "meshcast.model/1",
+        "name": builder.name,
+        "summary": builder.summary,
+        "parameters": builder.parameters(),
+        "mode": builder.mode,
+        "modes": list(builder.modes),
+        "settings": builder.overrides(),
+    }
+
+
+def _print_models(builders: dict[str, Builder], counts: dict[str, int]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("model", "what it is", box=None, pad_edge=False)
-    for builder in zoo.values():
-        table.add_row(builder.name, builder.summary)
-    Console().print(table)
+    table = Table("model", "parameters", "what it is", "modes", box=None, pad_edge=False)
+    table.columns[1].justify = "right"
+    for name, builder in builders.items():
+        table.add_row(name, f"{counts[name]:,}", builder.summary, " ".join(builder.modes))
+    console = Console()
+    console.print(table)
+    console.print(
+        "A model's name is its training step, NAME-forward and so on its other modes; "
+        "`meshcast models NAME` shows what --set may change."
+    )
+
+
+def _print_settings(builder: Builder) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"{builder.name}: {builder.summary}, {builder.parameters():,} parameters")
+    table = Table("setting", "value", box=None, pad_edge=False)
+    for name, value in builder.overrides().items():
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        table.add_row(name, text.lower() if isinstance(value, bool) else "by the model" if value is None else text)
+    console.print(table)
+    console.print("modes: " + ", ".join(builder.modes))

@@ -8,7 +8,6 @@ reduce-scattered. Either way the tables are updated by the rows touched, never b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -20,35 +19,14 @@ from jax.typing import DTypeLike
 from meshcast.errors import UsageError
 from meshcast.models.optimizers import sgd, sgd_state
 from meshcast.models.program import Program, jit_options
+from meshcast.models.shapes.dlrm import Config
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data",)
 Placement = Literal["table", "row"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """Equal tables of `rows` by `dim`, `hots` indices pooled per table, and the widths of the dense layers."""
-
-    tables: int
-    rows: int
-    dim: int
-    hots: int
-    bottom: tuple[int, ...]
-    top: tuple[int, ...]
-    dense: int = 13
-
-
-TINY = Config(tables=8, rows=512, dim=16, hots=4, bottom=(32, 16), top=(32, 1))
-# The random-data benchmark published with the model (dlrm_s_benchmark.sh).
-SMALL = Config(tables=8, rows=1_000_000, dim=64, hots=100, bottom=(512, 512, 64), top=(1024, 1024, 1024, 1), dense=512)
-# MLPerf's Criteo model, its 204 M rows (at most 40 M a table) spread evenly over the 26 tables.
-CRITEO = Config(
-    tables=26, rows=7_853_056, dim=128, hots=1, bottom=(512, 256, 128), top=(1024, 1024, 512, 256, 1), dense=13
-)
-
-
-def weights(config: Config, placement: Placement) -> dict[str, Any]:
+def weights(config: Config, placement: Placement = "table") -> dict[str, Any]:
     """Every parameter's shape and storage; dense layers are replicated."""
     features = config.tables + 1
     widths = {
@@ -128,8 +106,6 @@ def train_step(
     """One step, SGD with momentum for the dense layers and plain for the tables: `-> (params, opt_state, loss)`."""
     if placement not in ("table", "row"):
         raise UsageError(f"placement {placement!r} is not one", fix="choose table or row")
-    if config.bottom[-1] != config.dim:
-        raise UsageError(f"the bottom layers end in {config.bottom[-1]} features, the tables have {config.dim}")
     layout = Layout.of(mesh, axes=AXES)
     by_row = placement == "row" and layout.size("data") > 1
     at_tables, at_home = (None, "data", None), ("data", None, None)

@@ -1,9 +1,11 @@
-"""GPT-2 (Radford 2019) with data and Megatron-style tensor parallelism, as a scan over layers or unrolled."""
+"""GPT (Radford 2019): learned positions, layer norms, biases; training step, forward pass, prefill, decoding step.
+
+Data and FSDP parallel, and Megatron-style tensor parallelism; a scan over layers, or unrolled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,61 +14,75 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
+from meshcast.models import kv_cache
+from meshcast.models.blocks import block, block_weights, through_layers
 from meshcast.models.layers import (
     BATCH,
     Remat,
-    block,
-    block_weights,
+    attention,
     cast,
-    causal_mask,
-    checkpointed,
+    causal_attention,
     cross_entropy,
     embed,
     layer_norm,
+    one_layer,
+    stacked,
 )
-from meshcast.models.program import Program, adamw_program, token_batch
+from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.shapes.gpt import Config
 from meshcast.models.sharding import Layout, Weight
 
-AXES = ("data", "tensor")
+AXES = ("data", "fsdp", "tensor")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The sizes of a model; the feed-forward width is four times the model's."""
-
-    layers: int
-    dim: int
-    heads: int
-    vocab: int = 50257
-    positions: int = 1024
-
-
-TINY = Config(layers=2, dim=64, heads=4, vocab=257, positions=128)
-SMALL = Config(layers=12, dim=768, heads=12)
-MEDIUM = Config(layers=24, dim=1024, heads=16)
-LARGE = Config(layers=36, dim=1280, heads=20)
-XL = Config(layers=48, dim=1600, heads=25)
-
-
-def weights(config: Config, layout: Layout, *, scan: bool) -> dict[str, Any]:
+def weights(config: Config, layout: Layout | None = None, *, scan: bool = True) -> dict[str, Any]:
     """Every parameter's shape and storage; layers are stacked for a scan, separate where unrolled.
 
     Over "tensor" the vocabulary is padded to a multiple of 128 per shard, as Megatron pads it: 50257 is odd.
     """
+    layout = layout or Layout()
     layout.require(config.heads, "tensor", "attention heads")
     shards = layout.size("tensor")
     vocab = config.vocab if shards == 1 else -(-config.vocab // (128 * shards)) * 128 * shards
-    layer = block_weights(config.dim, 4 * config.dim)
-    layers: Any = [layer] * config.layers
-    if scan:
-        layers = {name: weight.stacked(config.layers) for name, weight in layer.items()}
+    layer = block_weights(config.dim, config.hidden)
     return {
         "tokens": Weight((vocab, config.dim), ("tensor", None)),
         "positions": Weight((config.positions, config.dim)),
-        "layers": layers,
+        "layers": stacked(layer, config.layers) if scan else [layer] * config.layers,
         "norm_scale": Weight((config.dim,)),
         "norm_bias": Weight((config.dim,)),
     }
+
+
+def _length(config: Config, seq: int | None) -> int:
+    """The sequence asked for, the longest by default."""
+    length = config.positions if seq is None else seq
+    if length > config.positions:
+        raise UsageError(
+            f"seq={length} is longer than the model's {config.positions} positions",
+            where="--set",
+            fix=f"set positions={length} too",
+        )
+    return length
+
+
+def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: Layout) -> jax.Array:
+    return layout.constrain(embed(params["tokens"], tokens, layout), BATCH, None, None) + positions
+
+
+def _logits(x: jax.Array, params: Any, layout: Layout) -> jax.Array:
+    x = layer_norm(x, params["norm_scale"], params["norm_bias"])
+    return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, None, "tensor")
+
+
+def logits(
+    params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
+) -> jax.Array:
+    """Logits (B, S, vocabulary) of every position."""
+    step = partial(block, layout=layout, heads=config.heads, attend=causal_attention, activation=config.activation)
+    x = _embedded(params, tokens, params["positions"][: tokens.shape[1]], layout)
+    x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
+    return _logits(x, params, layout)
 
 
 def train_step(
@@ -75,7 +91,7 @@ def train_step(
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
     seq: int | None = None,
-    microbatches: int = 1,
+    accumulate: int = 1,
     scan: bool = True,
     remat: Remat = "none",
     param_dtype: DTypeLike = "float32",
@@ -83,29 +99,115 @@ def train_step(
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`; `seq` defaults to the longest."""
     layout = Layout.of(mesh, axes=AXES)
-    length = config.positions if seq is None else seq
-    if length > config.positions:
-        raise UsageError(f"seq={length} is longer than the model's {config.positions} positions")
+    length, tree = _length(config, seq), weights(config, layout, scan=scan)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         params = cast(params, compute_dtype)
-        step = partial(block, layout=layout, heads=config.heads, mask=causal_mask(length), approximate_gelu=True)
+        predicted = logits(params, batch["tokens"], tree, config=config, layout=layout, remat=remat)
+        return cross_entropy(predicted, batch["targets"])
 
-        def body(x: jax.Array, w: dict[str, jax.Array]) -> tuple[jax.Array, None]:
-            return step(x, w), None
+    data = token_batch(layout, batch, length, accumulate=accumulate)
+    return adamw_program(layout, loss, layout.params(tree, param_dtype), data, accumulate=accumulate)
 
-        layer = checkpointed(body, remat, layout)
-        x = layout.constrain(embed(params["tokens"], batch["tokens"], layout), BATCH, None, None)
-        x = x + params["positions"][:length]
-        if scan:
-            x, _ = jax.lax.scan(layer, x, params["layers"])
-        else:
-            for w in params["layers"]:
-                x, _ = layer(x, w)
-        x = layer_norm(x, params["norm_scale"], params["norm_bias"])
-        logits = jnp.einsum("bsd,vd->bsv", x, params["tokens"])
-        return cross_entropy(layout.constrain(logits, BATCH, None, "tensor"), batch["targets"])
 
-    params = layout.params(weights(config, layout, scan=scan), param_dtype)
-    data = token_batch(layout, batch, length, microbatches=microbatches)
-    return adamw_program(layout, loss, params, data, microbatches=microbatches)
+def forward(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int | None = None,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """Scoring: `(params, batch) -> logits` of every position."""
+    layout = Layout.of(mesh, axes=AXES)
+    length, tree = _length(config, seq), weights(config, layout)
+
+    def forward(params: Any, batch: Any) -> jax.Array:
+        return logits(params, batch["tokens"], tree, config=config, layout=layout, remat="none")
+
+    data = {"tokens": layout.struct((batch, length), jnp.int32, BATCH, None)}
+    result = layout.struct((batch, length, tree["tokens"].shape[0]), param_dtype, BATCH, None, "tensor")
+    return forward, (layout.params(tree, param_dtype), data), jit_options(layout, donate=(), results=result)
+
+
+def _cached(
+    params: Any, cache: Any, tokens: jax.Array, positions: jax.Array, *, config: Config, layout: Layout, tree: Any
+) -> tuple[Any, jax.Array]:
+    """The cache with new positions, and the likeliest token after the last of them."""
+
+    def body(carry: Any, xs: Any) -> tuple[Any, None]:
+        (x, held), (index, w) = carry, xs
+        place = kv_cache.Place(positions=positions, layer=index)
+        updated = {}
+
+        def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+            updated.update(kv_cache.append(held, {"k": k, "v": v}, place))
+            if q.shape[1] > 1:
+                return causal_attention(q, k, v)
+            seen = kv_cache.of_layer(updated, place)
+            return attention(q, seen["k"], seen["v"], kv_cache.visible(seen["k"].shape[1], place))
+
+        w = layout.gather(w, one_layer(tree["layers"]))
+        x = block(x, w, layout=layout, heads=config.heads, attend=attend, activation=config.activation)
+        return (x, updated), None
+
+    x = _embedded(params, tokens, jnp.take(params["positions"], positions, axis=0, mode="clip"), layout)
+    (x, cache), _ = jax.lax.scan(body, (x, cache), (jnp.arange(config.layers), params["layers"]))
+    return cache, jnp.argmax(_logits(x[:, -1:], params, layout)[:, 0], axis=-1).astype(jnp.int32)
+
+
+def prefill(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int | None = None,
+    context: int | None = None,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place."""
+    length = _length(config, seq)
+    room = _length(config, context) if context is not None else length
+    if room < length:
+        raise UsageError(
+            f"a prompt of seq={length} does not fit context={room}", where="--set", fix=f"context={length}"
+        )
+    return _serving(config, mesh, batch, room, param_dtype, prompt=length)
+
+
+def decode_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    context: int | None = None,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`, the cache updated in place."""
+    return _serving(config, mesh, batch, _length(config, context), param_dtype, prompt=None)
+
+
+def _serving(
+    config: Config, mesh: Mapping[str, int] | None, batch: int, room: int, dtype: DTypeLike, *, prompt: int | None
+) -> Program:
+    """The program of a prompt, or of a single step, over a cache of `room` positions."""
+    layout = Layout.of(mesh, axes=AXES)
+    tree = weights(config, layout)
+    entry = kv_cache.Entry(
+        shape=(batch, room, config.heads, config.dim // config.heads), axes=(BATCH, None, "tensor", None)
+    )
+    cache = {name: entry.struct(config.layers, layout, dtype) for name in ("k", "v")}
+    step = partial(_cached, config=config, layout=layout, tree=tree)
+
+    def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        return step(params, cache, batch["tokens"], jnp.arange(batch["tokens"].shape[1]))
+
+    def decode_step(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        return step(params, cache, batch["tokens"][:, None], batch["position"][None])
+
+    tokens = layout.struct((batch,), jnp.int32, BATCH)
+    options = jit_options(layout, donate=(1,), results=(cache, tokens))
+    params = layout.params(tree, dtype)
+    if prompt is None:
+        return decode_step, (params, cache, {"tokens": tokens, "position": layout.struct((), jnp.int32)}), options
+    return prefill, (params, cache, {"tokens": layout.struct((batch, prompt), jnp.int32, BATCH)}), options

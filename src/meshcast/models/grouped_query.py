@@ -1,32 +1,17 @@
-"""Self-attention as Llama and Mixtral have it: RMS norm, rotary positions, fewer key heads than query heads."""
+"""Self-attention with rotary positions and fewer key heads than query heads, over a KV cache where there is one."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
-from meshcast.models.layers import BATCH, attention, rms_norm, rotary
+from meshcast.models import kv_cache
+from meshcast.models.layers import BATCH, attention, causal_attention, rms_norm, rotary
+from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
 
-class Decoder(Protocol):
-    """The part of a decoder's configuration that its attention reads."""
-
-    @property
-    def dim(self) -> int: ...  # noqa: D102
-    @property
-    def heads(self) -> int: ...  # noqa: D102
-    @property
-    def kv_heads(self) -> int: ...  # noqa: D102
-    @property
-    def head_dim(self) -> int: ...  # noqa: D102
-    @property
-    def rope_theta(self) -> float: ...  # noqa: D102
-
-
-def key_copies(config: Decoder, layout: Layout) -> int:
+def key_copies(config: Config, layout: Layout) -> int:
     """How often each key head is repeated, so that every tensor shard has one of its own."""
     layout.require(config.heads, "tensor", "attention heads")
     shards = layout.size("tensor")
@@ -36,20 +21,33 @@ def key_copies(config: Decoder, layout: Layout) -> int:
     return 1
 
 
-def attention_weights(config: Decoder, layout: Layout) -> dict[str, Weight]:
+def attention_weights(config: Config) -> dict[str, Weight]:
     """The weights of one layer's attention, stored over "fsdp" and split by head over "tensor"."""
     width, narrow = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    return {
-        "attention_norm": Weight((config.dim,)),
+    found = {
         "wq": Weight((config.dim, width), ("fsdp", "tensor")),
         "wk": Weight((config.dim, narrow), ("fsdp", "tensor")),
         "wv": Weight((config.dim, narrow), ("fsdp", "tensor")),
         "wo": Weight((width, config.dim), ("tensor", "fsdp")),
     }
+    if config.qkv_bias:
+        found |= {name: Weight((size,), ("tensor",)) for name, size in (("bq", width), ("bk", narrow), ("bv", narrow))}
+    if config.qk_norm:
+        found |= {name: Weight((config.head_dim,)) for name in ("q_norm", "k_norm")}
+    return found
+
+
+def cache_shapes(config: Config, layout: Layout, batch: int, length: int) -> dict[str, kv_cache.Entry]:
+    """What one layer keeps of every position: its keys and values."""
+    entry = kv_cache.Entry(
+        shape=(batch, length, config.kv_heads * key_copies(config, layout), config.head_dim),
+        axes=(BATCH, None, "tensor", None),
+    )
+    return {"k": entry, "v": entry}
 
 
 def project(
-    x: jax.Array, w: dict[str, jax.Array], positions: jax.Array, *, config: Decoder, layout: Layout
+    x: jax.Array, w: dict[str, jax.Array], positions: jax.Array, *, config: Config, layout: Layout, theta: float
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Queries, keys and values (B, S, heads, width) of normalised activations; queries and keys rotated."""
     copies = key_copies(config, layout)
@@ -57,25 +55,40 @@ def project(
     def heads(h: jax.Array) -> jax.Array:
         return layout.constrain(h, BATCH, None, "tensor", None)
 
-    def split(weight: jax.Array) -> jax.Array:
-        return (x @ weight).reshape(*x.shape[:2], -1, config.head_dim)
+    def split(name: str) -> jax.Array:
+        h = x @ w[f"w{name}"]
+        h = h + w[f"b{name}"] if config.qkv_bias else h
+        h = h.reshape(*x.shape[:2], -1, config.head_dim)
+        return rms_norm(h, w[f"{name}_norm"]) if config.qk_norm and name != "v" else h
 
-    q = heads(split(w["wq"]))
-    k, v = (heads(jnp.repeat(split(w[name]), copies, axis=2)) for name in ("wk", "wv"))
-    q, k = (heads(rotary(h, positions, theta=config.rope_theta)) for h in (q, k))
+    q = heads(split("q"))
+    k, v = (heads(jnp.repeat(split(name), copies, axis=2)) for name in ("k", "v"))
+    q, k = (heads(rotary(h, positions, theta=theta)) for h in (q, k))
     return q, k, v
 
 
-def attend(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array, layout: Layout) -> jax.Array:
-    """The heads' outputs (B, S, width), side by side and split by head over "tensor"."""
-    h = attention(q, k, v, mask)
-    return layout.constrain(h.reshape(*q.shape[:2], -1), BATCH, None, "tensor")
-
-
 def self_attention(
-    x: jax.Array, w: dict[str, jax.Array], mask: jax.Array, *, config: Decoder, layout: Layout
-) -> jax.Array:
-    """The attention half of a layer, without its residual sum: a partial sum over "tensor" until constrained."""
-    h = layout.constrain(rms_norm(x, w["attention_norm"]), BATCH, None, None)
-    q, k, v = project(h, w, jnp.arange(x.shape[1]), config=config, layout=layout)
-    return attend(q, k, v, mask, layout) @ w["wo"]
+    h: jax.Array,
+    w: dict[str, jax.Array],
+    place: kv_cache.Place,
+    cache: kv_cache.Cache | None,
+    *,
+    config: Config,
+    layout: Layout,
+    window: int,
+) -> tuple[jax.Array, kv_cache.Cache | None]:
+    """The attention half of a layer on normalised activations, a partial sum over "tensor", and the cache after it.
+
+    One new position attends to the cache, several attend to themselves: a prompt is the whole of what there is.
+    """
+    q, k, v = project(h, w, place.positions, config=config, layout=layout, theta=config.theta(window))
+    if cache is not None:
+        cache = kv_cache.append(cache, {"k": k, "v": v}, place)
+    if cache is not None and h.shape[1] == 1:
+        seen = kv_cache.of_layer(cache, place)
+        mask = kv_cache.visible(seen["k"].shape[1], place)
+        y = attention(q, seen["k"], seen["v"], mask, cap=config.attention_cap)
+    else:
+        y = causal_attention(q, k, v, window=window, cap=config.attention_cap)
+    y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, None, "tensor")
+    return y @ w["wo"], cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -15,6 +16,13 @@ BATCH: Axes = ("data", "fsdp", "expert")
 """The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
 
 Remat = Literal["none", "dots", "full"]
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=True),
+    "exact_gelu": partial(jax.nn.gelu, approximate=False),
+    "relu": jax.nn.relu,
+}
 
 
 def cast(params: Any, dtype: Any) -> Any:
@@ -47,20 +55,57 @@ def rotary(x: jax.Array, positions: jax.Array, *, theta: float) -> jax.Array:
     return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1).astype(x.dtype)
 
 
-def attention(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Attention of q (B, S, H, D) over k, v (B, T, K, D): H/K query heads share a key head, softmax in fp32."""
+def attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None, *, cap: float = 0.0
+) -> jax.Array:
+    """Attention of q (B, S, H, D) over k, v (B, T, K, D): H/K query heads share a key head, softmax in fp32.
+
+    With a `cap` the scores are squashed to +-cap by `cap * tanh(score / cap)` (Gemma 2).
+    """
     batch, length, heads, width = q.shape
     q = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
     scores = jnp.einsum("bskgd,btkd->bkgst", q, k).astype(jnp.float32) * width**-0.5
+    scores = soft_cap(scores, cap)
     if mask is not None:
         scores = jnp.where(mask, scores, jnp.float32(-1e30))
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
-    return jnp.einsum("bkgst,btkd->bskgd", weights, v).reshape(batch, length, heads, width)
+    return jnp.einsum("bkgst,btkd->bskgd", weights, v).reshape(batch, length, heads, v.shape[-1])
 
 
-def causal_mask(length: int) -> jax.Array:
-    """Whether position t (last axis) is visible from position s."""
-    return jnp.arange(length)[:, None] >= jnp.arange(length)[None, :]
+def causal_mask(length: int, window: int = 0) -> jax.Array:
+    """Whether position t (last axis) is visible from position s: not later, and within the window where there is one."""
+    s, t = jnp.arange(length)[:, None], jnp.arange(length)[None, :]
+    return (s >= t) & (s < t + window) if window else s >= t
+
+
+def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, window: int = 0, cap: float = 0.0) -> jax.Array:
+    """Attention to earlier positions, of the last `window` ones where there is a window.
+
+    Where the window divides a longer sequence, blocks of it see themselves and their predecessor: S * 2W scores
+    instead of S * S. Otherwise scores are computed for all pairs and masked.
+    """
+    batch, length = q.shape[:2]
+    if not window or length <= window:
+        return attention(q, k, v, causal_mask(length), cap=cap)
+    if length % window or length < 3 * window:
+        return attention(q, k, v, causal_mask(length, window), cap=cap)
+
+    def blocks(x: jax.Array) -> jax.Array:
+        return x.reshape(batch, length // window, window, *x.shape[2:])
+
+    def with_predecessor(x: jax.Array) -> jax.Array:
+        earlier = jnp.pad(x[:, :-1], ((0, 0), (1, 0)) + ((0, 0),) * (x.ndim - 2))
+        return jnp.concatenate([earlier, x], axis=2)
+
+    s, t = jnp.arange(window)[:, None], jnp.arange(2 * window)[None, :]
+    band = (t > s) & (t <= s + window)
+    # The first block has no predecessor.
+    masks = band & ((jnp.arange(length // window)[:, None, None] > 0) | (t >= window))
+    near = partial(attention, cap=cap)
+    k, v = with_predecessor(blocks(k)), with_predecessor(blocks(v))
+    return jax.vmap(near, in_axes=(1, 1, 1, 0), out_axes=1)(blocks(q), k, v, masks).reshape(
+        batch, length, q.shape[2], v.shape[-1]
+    )
 
 
 def embed(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array:
@@ -104,46 +149,16 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
     return jax.checkpoint(body, prevent_cse=False, policy=policies[remat])
 
 
-def block_weights(dim: int, ffn: int) -> dict[str, Weight]:
-    """The weights of a pre-norm block with biases (GPT-2, ViT), split over "tensor" as Megatron does.
-
-    The fused projection is (dim, 3, dim), so that a slice of q, k or v never crosses a shard.
-    """
-    return {
-        "norm1_scale": Weight((dim,)),
-        "norm1_bias": Weight((dim,)),
-        "wqkv": Weight((dim, 3, dim), (None, None, "tensor")),
-        "bqkv": Weight((3, dim), (None, "tensor")),
-        "wo": Weight((dim, dim), ("tensor", None)),
-        "bo": Weight((dim,)),
-        "norm2_scale": Weight((dim,)),
-        "norm2_bias": Weight((dim,)),
-        "w1": Weight((dim, ffn), (None, "tensor")),
-        "b1": Weight((ffn,), ("tensor",)),
-        "w2": Weight((ffn, dim), ("tensor", None)),
-        "b2": Weight((dim,)),
-    }
+def one_layer(stacked: Any) -> Any:
+    """The weights of one layer of a stack, as a scan's body sees them."""
+    return jax.tree.map(lambda weight: Weight(weight.shape[1:], weight.axes[1:]), stacked)
 
 
-def block(
-    x: jax.Array,
-    w: dict[str, jax.Array],
-    *,
-    layout: Layout,
-    heads: int,
-    mask: jax.Array | None = None,
-    approximate_gelu: bool = False,
-    epsilon: float = 1e-5,
-) -> jax.Array:
-    """A pre-norm transformer block (B, S, dim): one all-reduce over "tensor" after each of its two halves."""
-    batch, length, dim = x.shape
-    h = layer_norm(x, w["norm1_scale"], w["norm1_bias"], epsilon=epsilon)
-    qkv = jnp.einsum("bsd,dce->bsce", h, w["wqkv"]) + w["bqkv"]
-    qkv = layout.constrain(qkv, BATCH, None, None, "tensor")
-    q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
-    h = attention(q, k, v, mask).reshape(batch, length, dim)
-    x = layout.constrain(x + h @ w["wo"] + w["bo"], BATCH, None, None)
-    h = layer_norm(x, w["norm2_scale"], w["norm2_bias"], epsilon=epsilon)
-    h = jax.nn.gelu(h @ w["w1"] + w["b1"], approximate=approximate_gelu)
-    h = layout.constrain(h, BATCH, None, "tensor")
-    return layout.constrain(x + h @ w["w2"] + w["b2"], BATCH, None, None)
+def stacked(layer: Any, layers: int) -> Any:
+    """The weights of one layer, for every layer of a stack."""
+    return jax.tree.map(lambda weight: weight.stacked(layers), layer)
+
+
+def soft_cap(x: jax.Array, cap: float) -> jax.Array:
+    """Values squashed to +-cap; unchanged where the cap is zero."""
+    return cap * jnp.tanh(x / cap) if cap else x

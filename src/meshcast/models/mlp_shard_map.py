@@ -10,7 +10,6 @@ Three ways to the same function, by the collectives around its two products:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -20,23 +19,11 @@ from jax.typing import DTypeLike
 from meshcast.errors import UsageError
 from meshcast.models.layers import cast
 from meshcast.models.program import Program, adamw_program
+from meshcast.models.shapes.mlp import Config
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data", "tensor")
 Scheme = Literal["psum", "scatter", "ring"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The sizes of a stack of two-product blocks."""
-
-    layers: int
-    dim: int
-    ffn: int
-
-
-TINY = Config(layers=2, dim=32, ffn=64)
-LARGE = Config(layers=8, dim=8192, ffn=28672)
 
 
 def weights(config: Config) -> dict[str, Weight]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,25 +13,11 @@ from jax.typing import DTypeLike
 from meshcast.models.layers import cast, cross_entropy
 from meshcast.models.optimizers import sgd, sgd_state
 from meshcast.models.program import Program, jit_options
+from meshcast.models.shapes.resnet import Config
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """Blocks per stage, and whether a block is a bottleneck (1x1, 3x3, 1x1) or basic (3x3, 3x3)."""
-
-    blocks: tuple[int, ...]
-    bottleneck: bool
-    width: int = 64
-    image: int = 224
-    classes: int = 1000
-
-
-TINY = Config(blocks=(1, 1), bottleneck=True, width=8, image=32, classes=16)
-RESNET18 = Config(blocks=(2, 2, 2, 2), bottleneck=False)
-RESNET50 = Config(blocks=(3, 4, 6, 3), bottleneck=True)
+Normalise = Callable[[jax.Array, dict[str, jax.Array]], tuple[jax.Array, Any]]
 
 
 def _unit(kernel: int, inputs: int, outputs: int) -> dict[str, Weight]:
@@ -84,14 +70,30 @@ def batch_norm(x: jax.Array, w: dict[str, jax.Array], groups: int) -> tuple[jax.
     return scaled, {"mean": jnp.mean(mean, axis=(0, 1, 2, 3)), "variance": jnp.mean(variance, axis=(0, 1, 2, 3))}
 
 
+def fixed_norm(x: jax.Array, w: dict[str, jax.Array]) -> tuple[jax.Array, None]:
+    """Activations normalised by running statistics."""
+    scale = w["scale"] * jax.lax.rsqrt(w["variance"] + jnp.asarray(1e-5, w["variance"].dtype))
+    return (x - w["mean"]) * scale + w["bias"], None
+
+
+def _with_statistics(tree: Any) -> Any:
+    """The weights, and the running statistics of every normalisation beside its scale."""
+    if isinstance(tree, list):
+        return [_with_statistics(each) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    found = {name: _with_statistics(each) for name, each in tree.items()}
+    return found | ({name: tree["scale"] for name in ("mean", "variance")} if "scale" in tree else {})
+
+
 def network(
-    params: dict[str, Any], images: jax.Array, *, config: Config, layout: Layout, groups: int
+    params: dict[str, Any], images: jax.Array, *, config: Config, layout: Layout, normalise: Normalise
 ) -> tuple[Any, Any]:
-    """Logits, and the batch statistics of every normalisation in order."""
+    """Logits, and what every normalisation saw, in order."""
     statistics = []
 
     def unit(x: jax.Array, w: dict[str, jax.Array], stride: int) -> jax.Array:
-        x, seen = batch_norm(layout.constrain(convolution(x, w, stride), "data"), w, groups)
+        x, seen = normalise(layout.constrain(convolution(x, w, stride), "data"), w)
         statistics.append(seen)
         return x
 
@@ -129,7 +131,8 @@ def train_step(
 
     def loss(params: Any, batch: Any) -> tuple[jax.Array, Any]:
         images = batch["images"].astype(compute_dtype)
-        logits, seen = network(cast(params, compute_dtype), images, config=config, layout=layout, groups=groups)
+        norm = partial(batch_norm, groups=groups)
+        logits, seen = network(cast(params, compute_dtype), images, config=config, layout=layout, normalise=norm)
         return cross_entropy(logits, batch["labels"]), seen
 
     def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
@@ -148,3 +151,24 @@ def train_step(
     opt_state = {"momentum": sgd_state(params), "statistics": replicated}
     results = (params, opt_state, layout.struct((), jnp.float32))
     return train_step, (params, opt_state, data), jit_options(layout, donate=(0, 1), results=results)
+
+
+def forward(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 64,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """Classification: `(params, batch) -> class scores`, normalised by running statistics that are parameters here."""
+    layout = Layout.of(mesh, axes=AXES)
+
+    def forward(params: Any, batch: Any) -> jax.Array:
+        scores: jax.Array
+        scores, _ = network(params, batch["images"], config=config, layout=layout, normalise=fixed_norm)
+        return scores
+
+    params = layout.params(_with_statistics(weights(config)), param_dtype)
+    data = {"images": layout.struct((batch, config.image, config.image, 3), param_dtype, "data")}
+    result = layout.struct((batch, config.classes), param_dtype, "data")
+    return forward, (params, data), jit_options(layout, donate=(), results=result)

@@ -1,0 +1,124 @@
+"""The transformer block with layer norms and biases (GPT, ViT, BERT): its weights, its halves, and a stack of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from meshcast.models.layers import (
+    ACTIVATIONS,
+    BATCH,
+    Remat,
+    attention,
+    checkpointed,
+    layer_norm,
+    one_layer,
+)
+from meshcast.models.sharding import Layout, Weight
+
+Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+def block_weights(dim: int, ffn: int) -> dict[str, Weight]:
+    """The weights of a block, stored over "fsdp" and split over "tensor" as Megatron does.
+
+    The fused projection is (dim, 3, dim), so that a slice of q, k or v never crosses a shard.
+    """
+    return {
+        "norm1_scale": Weight((dim,)),
+        "norm1_bias": Weight((dim,)),
+        "wqkv": Weight((dim, 3, dim), ("fsdp", None, "tensor")),
+        "bqkv": Weight((3, dim), (None, "tensor")),
+        "wo": Weight((dim, dim), ("tensor", "fsdp")),
+        "bo": Weight((dim,)),
+        "norm2_scale": Weight((dim,)),
+        "norm2_bias": Weight((dim,)),
+        "w1": Weight((dim, ffn), ("fsdp", "tensor")),
+        "b1": Weight((ffn,), ("tensor",)),
+        "w2": Weight((ffn, dim), ("tensor", "fsdp")),
+        "b2": Weight((dim,)),
+    }
+
+
+def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, heads: int, attend: Attend) -> jax.Array:
+    """The attention half on normalised activations (B, S, dim), without its residual sum."""
+    batch, length, dim = h.shape
+    qkv = jnp.einsum("bsd,dce->bsce", h, w["wqkv"]) + w["bqkv"]
+    qkv = layout.constrain(qkv, BATCH, None, None, "tensor")
+    q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
+    return attend(q, k, v).reshape(batch, length, dim) @ w["wo"]
+
+
+def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
+    """The feed-forward half on normalised activations, without its residual sum."""
+    h = ACTIVATIONS[activation](h @ w["w1"] + w["b1"])
+    return layout.constrain(h, BATCH, None, "tensor") @ w["w2"]
+
+
+def block(
+    x: jax.Array,
+    w: dict[str, jax.Array],
+    *,
+    layout: Layout,
+    heads: int,
+    attend: Attend = attention,
+    activation: str = "exact_gelu",
+    epsilon: float = 1e-5,
+    post_norm: bool = False,
+) -> jax.Array:
+    """A transformer block (B, S, dim): one all-reduce over "tensor" after each of its two halves.
+
+    Pre-norm: x + f(norm(x)), as GPT-2 has it. Post-norm: norm(x + f(x)), as BERT has it.
+    """
+
+    def norm(x: jax.Array, name: str) -> jax.Array:
+        return layer_norm(x, w[f"{name}_scale"], w[f"{name}_bias"], epsilon=epsilon)
+
+    def before(x: jax.Array, name: str) -> jax.Array:
+        # Pinned, or the gradient would arrive in FSDP's sharding of the weights and travel to the batch's.
+        return layout.constrain(x if post_norm else norm(x, name), BATCH, None, None)
+
+    def after(x: jax.Array, name: str) -> jax.Array:
+        x = layout.constrain(x, BATCH, None, None)
+        return layout.constrain(norm(x, name), BATCH, None, None) if post_norm else x
+
+    h = self_attention(before(x, "norm1"), w, layout=layout, heads=heads, attend=attend)
+    x = after(x + h + w["bo"], "norm1")
+    h = feed_forward(before(x, "norm2"), w, layout=layout, activation=activation)
+    return after(x + h + w["b2"], "norm2")
+
+
+def through_layers(
+    body: Callable[[jax.Array, Any], jax.Array],
+    x: jax.Array,
+    values: Any,
+    weights: Any,
+    *,
+    remat: Remat,
+    layout: Layout,
+) -> jax.Array:
+    """Activations after every layer: a scan where the layers are stacked, unrolled where they are a list.
+
+    Args:
+        body: One layer, on its weights as they are used.
+        x: What goes in.
+        values: The layers' weights, as stored.
+        weights: The same tree of `Weight`.
+        remat: What the backward pass keeps of a layer.
+        layout: The mesh.
+    """
+    unrolled = isinstance(values, list)
+    tree = weights[0] if unrolled else one_layer(weights)
+
+    def step(x: jax.Array, w: Any) -> tuple[jax.Array, None]:
+        return body(x, layout.gather(w, tree)), None
+
+    step = checkpointed(step, remat, layout)
+    if not unrolled:
+        return jax.lax.scan(step, x, values)[0]
+    for w in values:
+        x, _ = step(x, w)
+    return x

@@ -1,0 +1,300 @@
+"""A decoder of any of the families in `shapes.decoders`: training step, forward pass, prefill, one decoding step.
+
+FSDP x tensor parallel: weights are stored over "fsdp" and gathered layer by layer, heads and the feed-forward width
+are split over "tensor", the batch over "data" and "fsdp", experts over "expert".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.errors import UsageError
+from meshcast.models import grouped_query, kv_cache, latent_attention
+from meshcast.models.experts import gated, gated_weights, routed, routed_weights
+from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
+from meshcast.models.layers import one_layer as unstacked
+from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.shapes.decoder import Config, Stack
+from meshcast.models.sharding import Axes, Layout, Weight
+
+Residual = tuple[Axes, ...]
+_WHOLE: Residual = (BATCH, None, None)
+
+
+def layout_of(config: Config, mesh: Mapping[str, int] | None) -> Layout:
+    """The mesh; experts may be split only where there are some."""
+    layout = Layout.of(mesh, axes=("data", "fsdp", *(("expert",) if config.experts else ()), "tensor"))
+    if config.experts:
+        layout.require(config.experts, "expert", "experts")
+    return layout
+
+
+def _layer_weights(config: Config, stack: Stack) -> dict[str, Weight]:
+    """The weights of one layer of a stack."""
+    attention = latent_attention if config.latent_rank else grouped_query
+    found = {"attention_norm": Weight((config.dim,)), **attention.attention_weights(config)}
+    found["ffn_norm"] = Weight((config.dim,))
+    found |= routed_weights(config) if stack.routed else gated_weights(config.dim, config.ffn)
+    if config.post_norms:
+        found |= {name: Weight((config.dim,)) for name in ("attention_post_norm", "ffn_post_norm")}
+    return found
+
+
+def weights(config: Config) -> dict[str, Any]:
+    """Every parameter's shape and storage; per-layer weights are stacked on a leading axis.
+
+    A stack whose layers alternate (local, global) has one tree for each of them.
+    """
+    tree: dict[str, Any] = {"embedding": Weight((config.vocab, config.dim), ("tensor", "fsdp"))}
+    for stack in config.stacks():
+        each = [stacked(_layer_weights(config, stack), stack.count) for _ in stack.windows]
+        tree[stack.name] = each[0] if len(each) == 1 else each
+    tree["norm"] = Weight((config.dim,))
+    if not config.tied:
+        tree["head"] = Weight((config.dim, config.vocab), ("fsdp", "tensor"))
+    return tree
+
+
+def _each(tree: Any) -> list[Any]:
+    """The trees of a stack's layers, one for every entry of its windows."""
+    return tree if isinstance(tree, list) else [tree]
+
+
+def layer(
+    x: jax.Array, w: dict[str, jax.Array], place: kv_cache.Place, cache: kv_cache.Cache | None,
+    *, config: Config, layout: Layout, residual: Residual, window: int, sparse: bool,
+) -> tuple[jax.Array, kv_cache.Cache | None, jax.Array | None]:  # fmt: skip
+    """One layer: activations, the cache after it, and the loss that balances its experts, where it has any."""
+    h = layout.constrain(rms_norm(x, w["attention_norm"]), *_WHOLE)
+    if config.latent_rank:
+        y, cache = latent_attention.self_attention(h, w, place, cache, config=config, layout=layout)
+    else:
+        y, cache = grouped_query.self_attention(h, w, place, cache, config=config, layout=layout, window=window)
+    x = x + _finished(y, w, "attention_post_norm", layout, residual)
+    h = layout.constrain(rms_norm(x, w["ffn_norm"]), *_WHOLE)
+    balance = None
+    if sparse:
+        y, balance = routed(h, w, config=config, layout=layout)
+    else:
+        y = gated(h, w, activation=config.activation, layout=layout)
+    return x + _finished(y, w, "ffn_post_norm", layout, residual), cache, balance
+
+
+def _finished(y: jax.Array, w: dict[str, jax.Array], norm: str, layout: Layout, residual: Residual) -> jax.Array:
+    y = layout.constrain(y, *residual)
+    return rms_norm(y, w[norm]) if norm in w else y
+
+
+def hidden(
+    params: dict[str, Any], tokens: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
+    *, config: Config, layout: Layout, remat: Remat = "none", residual: Residual = _WHOLE,
+) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
+    """Activations (B, S, dim) after the last layer, the cache with their keys, and the balance losses of its stacks."""
+    tree = weights(config)
+    x = embed(layout.gather(params["embedding"], tree["embedding"]), tokens, layout)
+    x = layout.constrain(x * config.dim**0.5 if config.scaled_embedding else x, *residual)
+    kept: dict[str, Any] | None = None if cache is None else {}
+    losses = []
+    for stack in config.stacks():
+        x, held, loss = _through(
+            x, params[stack.name], tree[stack.name], cache and cache[stack.name], positions,
+            stack=stack, config=config, layout=layout, remat=remat, residual=residual,
+        )  # fmt: skip
+        losses += [] if loss is None else [loss]
+        if kept is not None:
+            kept[stack.name] = held
+    return x, kept, losses
+
+
+def _through(
+    x: jax.Array, values: Any, tree: Any, cache: Any, positions: jax.Array,
+    *, stack: Stack, config: Config, layout: Layout, remat: Remat, residual: Residual,
+) -> tuple[jax.Array, Any, jax.Array | None]:  # fmt: skip
+    """One stack: its scan carries the activations and the stack's whole cache, so that it is updated in place."""
+    trees = [unstacked(each) for each in _each(tree)]
+
+    def body(carry: Any, xs: Any) -> tuple[Any, list[jax.Array]]:
+        x, caches = carry
+        index, layers = xs
+        place = kv_cache.Place(positions=positions, layer=0 if index is None else index)
+        losses = []
+        caches = list(caches)
+        for slot, (w, weights_of, window) in enumerate(zip(layers, trees, stack.windows, strict=True)):
+            x, caches[slot], loss = layer(
+                x, layout.gather(w, weights_of), place, caches[slot],
+                config=config, layout=layout, residual=residual, window=window, sparse=stack.routed,
+            )  # fmt: skip
+            losses += [] if loss is None else [loss]
+        return (x, caches), losses
+
+    caches = [None] * len(trees) if cache is None else _each(cache)
+    layers = (None if cache is None else jnp.arange(stack.count), _each(values))
+    (x, caches), losses = jax.lax.scan(checkpointed(body, remat, layout), (x, caches), layers)
+    return x, None if cache is None else caches, jnp.concatenate(losses) if losses else None
+
+
+def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: Layout) -> jax.Array:
+    """Logits (B, S, vocabulary split over "tensor"), in the compute dtype so that its backward products are too."""
+    name, equation = ("embedding", "bsd,vd->bsv") if config.tied else ("head", "bsd,dv->bsv")
+    table = layout.gather(params[name], weights(config)[name])
+    x = layout.constrain(rms_norm(x, params["norm"]), *_WHOLE)
+    logits = layout.constrain(jnp.einsum(equation, x, table), BATCH, None, "tensor")
+    return soft_cap(logits, config.logit_cap)
+
+
+def cache_structs(config: Config, layout: Layout, batch: int, context: int, dtype: DTypeLike) -> dict[str, Any]:
+    """The abstract cache of every stack; a local layer keeps no more than its window."""
+    found: dict[str, Any] = {}
+    for stack in config.stacks():
+        found[stack.name] = []
+        for window in stack.windows:
+            length = min(window or context, context)
+            if config.latent_rank:
+                entries = latent_attention.cache_shapes(config, batch, length)
+            else:
+                entries = grouped_query.cache_shapes(config, layout, batch, length)
+            found[stack.name].append({name: e.struct(stack.count, layout, dtype) for name, e in entries.items()})
+    return found
+
+
+def train_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int = 2048,
+    accumulate: int = 1,
+    remat: Remat = "full",
+    sequence_parallel: bool = False,
+    param_dtype: DTypeLike = "float32",
+    compute_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`.
+
+    With `sequence_parallel` the residual stream is split by position over "tensor".
+    """
+    layout = layout_of(config, mesh)
+    residual = (BATCH, "tensor" if sequence_parallel else None, None)
+
+    def loss(params: Any, batch: Any) -> jax.Array:
+        params = cast(params, compute_dtype)
+        x, _, balance = hidden(
+            params, batch["tokens"], jnp.arange(seq), None,
+            config=config, layout=layout, remat=remat, residual=residual,
+        )  # fmt: skip
+        value = cross_entropy(project_out(x, params, config, layout), batch["targets"])
+        return value + config.balance * jnp.mean(jnp.concatenate(balance)) if balance else value
+
+    params = _params(config, layout, param_dtype)
+    data = token_batch(layout, batch, seq, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+
+
+def _serving(config: Config) -> Config:
+    """The configuration without what only training needs: no loss balances its experts."""
+    return replace(config, balance=0.0)
+
+
+def _params(config: Config, layout: Layout, dtype: DTypeLike) -> Any:
+    if not config.latent_rank:
+        grouped_query.key_copies(config, layout)  # names the heads that the mesh does not divide
+    return layout.params(weights(config), dtype)
+
+
+def forward(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int = 2048,
+    sequence_parallel: bool = False,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """Scoring: `(params, batch) -> logits` of every position, nothing kept."""
+    config = _serving(config)
+    layout = layout_of(config, mesh)
+    residual = (BATCH, "tensor" if sequence_parallel else None, None)
+
+    def forward(params: Any, batch: Any) -> jax.Array:
+        x, _, _ = hidden(
+            params, batch["tokens"], jnp.arange(seq), None, config=config, layout=layout, residual=residual
+        )
+        return project_out(x, params, config, layout)
+
+    params = _params(config, layout, param_dtype)
+    data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH, None)}
+    result = layout.struct((batch, seq, config.vocab), param_dtype, BATCH, None, "tensor")
+    return forward, (params, data), jit_options(layout, donate=(), results=result)
+
+
+def prefill(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int = 2048,
+    context: int | None = None,
+    sequence_parallel: bool = False,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place.
+
+    The cache has room for `context` positions, the prompt's length by default.
+    """
+    length = seq if context is None else context
+    if length < seq:
+        raise UsageError(f"a prompt of seq={seq} does not fit context={length}", where="--set", fix=f"context={seq}")
+    config = _serving(config)
+    layout = layout_of(config, mesh)
+    residual = (BATCH, "tensor" if sequence_parallel else None, None)
+
+    def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        x, cache, _ = hidden(
+            params, batch["tokens"], jnp.arange(seq), cache, config=config, layout=layout, residual=residual
+        )
+        return cache, _sampled(x[:, -1:], params, config, layout)
+
+    cache = cache_structs(config, layout, batch, length, param_dtype)
+    data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH, None)}
+    return _cached_program(prefill, config, layout, cache, data, batch, param_dtype)
+
+
+def decode_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    context: int = 2048,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`, the cache updated in place."""
+    config = _serving(config)
+    layout = layout_of(config, mesh)
+
+    def decode_step(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        tokens, positions = batch["tokens"][:, None], batch["position"][None]
+        x, cache, _ = hidden(params, tokens, positions, cache, config=config, layout=layout)
+        return cache, _sampled(x, params, config, layout)
+
+    cache = cache_structs(config, layout, batch, context, param_dtype)
+    data = {"tokens": layout.struct((batch,), jnp.int32, BATCH), "position": layout.struct((), jnp.int32)}
+    return _cached_program(decode_step, config, layout, cache, data, batch, param_dtype)
+
+
+def _sampled(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
+    """The likeliest token after each sequence, of its last activations (B, 1, dim)."""
+    return jnp.argmax(project_out(x, params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
+
+
+def _cached_program(
+    function: Any, config: Config, layout: Layout, cache: Any, data: Any, batch: int, dtype: DTypeLike
+) -> Program:
+    tokens = layout.struct((batch,), jnp.int32, BATCH)
+    args = (_params(config, layout, dtype), cache, data)
+    return function, args, jit_options(layout, donate=(1,), results=(cache, tokens))

@@ -1,0 +1,188 @@
+"""Feed-forward layers: gated, and of routed experts with a fixed capacity beside experts that every token passes.
+
+Dispatch "einsum" moves tokens to experts and back by products with one-hot matrices (GShard, Lepikhin 2020), "gather" by
+the indices themselves, which many small experts need: the one-hot products grow with experts x capacity. The batch is
+split over "data", "fsdp" and "expert", the experts over "expert": moving tokens to them and back is the all-to-all
+that two constraints imply.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from meshcast.errors import UsageError
+from meshcast.models.layers import ACTIVATIONS, BATCH
+from meshcast.models.shapes.decoder import Config
+from meshcast.models.sharding import Layout, Weight
+
+HOME = ("data", "fsdp")
+"""The axes that still split the tokens once they are at their experts."""
+
+
+def gated_weights(dim: int, ffn: int, *, prefix: str = "") -> dict[str, Weight]:
+    """The weights of a gated feed-forward layer, its width split over "tensor"."""
+    return {
+        f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor")),
+        f"{prefix}up": Weight((dim, ffn), ("fsdp", "tensor")),
+        f"{prefix}down": Weight((ffn, dim), ("tensor", "fsdp")),
+    }
+
+
+def routed_weights(config: Config) -> dict[str, Weight]:
+    """The router's, the experts' and the shared experts' weights of one layer."""
+    dim, ffn = config.dim, config.routed_ffn
+    found = {
+        "router": Weight((dim, config.experts)),
+        "gate": Weight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
+        "up": Weight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
+        "down": Weight((config.experts, ffn, dim), ("expert", "tensor", "fsdp")),
+    }
+    if config.biased_router:
+        found["router_bias"] = Weight((config.experts,))
+    if config.shared_ffn:
+        found |= gated_weights(dim, config.shared_ffn, prefix="shared_")
+    if config.shared_gate:
+        found["shared_weight"] = Weight((dim, 1))
+    return found
+
+
+def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
+    """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
+    gate, up = (layout.constrain(h @ w[f"{prefix}{name}"], BATCH, None, "tensor") for name in ("gate", "up"))
+    return (ACTIVATIONS[activation](gate) * up) @ w[f"{prefix}down"]
+
+
+def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Gates (G, S, K) and experts (G, S, K) of router logits (G, S, E), and their probabilities.
+
+    With a bias, scores are sigmoids and the bias takes part in choosing only (DeepSeek-V3).
+    """
+    if bias is None:
+        probabilities = jax.nn.softmax(logits, axis=-1)
+        gates, chosen = jax.lax.top_k(probabilities, active)
+    else:
+        probabilities = jax.nn.sigmoid(logits)
+        _, chosen = jax.lax.top_k(probabilities + bias, active)
+        gates = jnp.take_along_axis(probabilities, chosen, axis=-1)
+    return gates / jnp.sum(gates, axis=-1, keepdims=True), chosen, probabilities
+
+
+def ranks(choice: jax.Array) -> jax.Array:
+    """The slot (G, S, K) of each choice, one-hot (G, S, K, E): its rank among the group's tokens that chose the expert.
+
+    First choices come before second ones.
+    """
+    groups, length, active, experts = choice.shape
+    ordered = choice.swapaxes(1, 2).reshape(groups, active * length, experts)
+    rank = (jnp.cumsum(ordered, axis=1) - ordered).reshape(groups, active, length, experts).swapaxes(1, 2)
+    return jnp.sum(rank * choice, axis=-1).astype(jnp.int32)
+
+
+def balance_loss(choice: jax.Array, probabilities: jax.Array) -> jax.Array:
+    """Switch's loss: E * sum_e (share of tokens) * (mean probability)."""
+    share = jnp.mean(choice, axis=(0, 1, 2))
+    return choice.shape[-1] * jnp.sum(share * jnp.mean(probabilities, axis=(0, 1)))
+
+
+def grouped(h: jax.Array, config: Config, layout: Layout) -> jax.Array:
+    """Tokens (G, S, dim) that compete with each other: neighbours of a sequence, or one step's tokens of a shard."""
+    batch, length, dim = h.shape
+    if length > 1:
+        size = min(config.group, length)
+        if length % size:
+            raise UsageError(
+                f"seq={length} is no multiple of the routing group of {size} tokens", where="--set", fix="set group"
+            )
+    else:
+        size = batch // layout.size(BATCH)
+    return layout.constrain(h.reshape(-1, size, dim), BATCH, None, None)
+
+
+def routed(
+    h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout
+) -> tuple[jax.Array, jax.Array | None]:
+    """The routed feed-forward half of a layer (B, S, dim), without its residual sum, and its balance loss if it has one."""
+    tokens = grouped(h, config, layout)
+    logits = (tokens @ w["router"]).astype(jnp.float32)
+    gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
+    choice = jax.nn.one_hot(chosen, config.experts, dtype=jnp.float32)
+    few = tokens.shape[0] * tokens.shape[1] * config.active < config.experts
+    if few and layout.size("expert") == 1:
+        y = _by_token(tokens, w, gates, chosen, config)
+    else:
+        capacity = math.ceil(config.active * tokens.shape[1] * config.capacity_factor / config.experts)
+        move = {"einsum": _by_products, "gather": _by_indices}[config.dispatch]
+        y = move(tokens, w, gates, chosen, choice, capacity, config, layout)
+    y = y.reshape(h.shape)
+    if config.shared_ffn:
+        shared = gated(h, w, activation=config.activation, layout=layout, prefix="shared_")
+        y = y + (jax.nn.sigmoid(h @ w["shared_weight"]) * shared if config.shared_gate else shared)
+    return y, balance_loss(choice, probabilities) if config.balance else None
+
+
+def _by_token(
+    tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: Config
+) -> jax.Array:
+    """Each token with the weights of its own experts: fewer bytes than all experts when there are few tokens."""
+    gate, up, down = (jnp.take(w[name], chosen, axis=0, mode="clip") for name in ("gate", "up", "down"))
+    y = ACTIVATIONS[config.activation](jnp.einsum("gsd,gskdf->gskf", tokens, gate))
+    y = y * jnp.einsum("gsd,gskdf->gskf", tokens, up)
+    return jnp.einsum("gskf,gskfd,gsk->gsd", y, down, gates.astype(y.dtype))
+
+
+def _by_products(
+    tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, choice: jax.Array,
+    capacity: int, config: Config, layout: Layout,
+) -> jax.Array:  # fmt: skip
+    """Dispatch and combine by one-hot products; what is past an expert's capacity is dropped."""
+    slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
+    combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
+    combine = layout.constrain(combine.astype(tokens.dtype), BATCH, None, None, None)
+    dispatch = (combine > 0).astype(tokens.dtype)
+    y = _experts(jnp.einsum("gsec,gsd->egcd", dispatch, tokens), w, config, layout)
+    return jnp.einsum("gsec,egcd->gsd", combine, y)
+
+
+def _by_indices(
+    tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, choice: jax.Array,
+    capacity: int, config: Config, layout: Layout,
+) -> jax.Array:  # fmt: skip
+    """Dispatch and combine by gathers within each group; what is past an expert's capacity is dropped."""
+    groups, length, dim = tokens.shape
+    slots = config.experts * capacity
+    rank = ranks(choice)
+    slot = jnp.where(rank < capacity, chosen * capacity + rank, slots)
+
+    def sources(slot: jax.Array) -> jax.Array:
+        origin = jnp.broadcast_to(jnp.arange(length)[:, None], slot.shape)
+        return jnp.full((slots,), length, jnp.int32).at[slot].set(origin, mode="drop")
+
+    source = layout.constrain(jax.vmap(sources)(slot), BATCH, None)
+
+    @jax.vmap
+    def taken(rows: jax.Array, index: jax.Array) -> jax.Array:
+        return jnp.take(rows, index, axis=0, mode="fill", fill_value=0)
+
+    y = layout.constrain(taken(tokens, source), BATCH, None, None)
+    y = y.reshape(groups, config.experts, capacity, dim).swapaxes(0, 1)
+    y = _experts(y, w, config, layout).swapaxes(0, 1).reshape(groups, slots, dim)
+    y = taken(layout.constrain(y, BATCH, None, None), slot)
+    return jnp.einsum("gskd,gsk->gsd", layout.constrain(y, BATCH, None, None, None), gates.astype(y.dtype))
+
+
+def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> jax.Array:
+    """Every expert on its slots (E, G, C, dim), at the experts' devices and back home."""
+
+    def exchange(y: jax.Array, *, out: bool) -> jax.Array:
+        home, away = (None, BATCH, None, None), ("expert", HOME, None, None)
+        first, last = (home, away) if out else (away, home)
+        return layout.constrain(layout.constrain(y, *first), *last)
+
+    y = exchange(y, out=True)
+    activation = ACTIVATIONS[config.activation]
+    y = activation(jnp.einsum("egcd,edf->egcf", y, w["gate"])) * jnp.einsum("egcd,edf->egcf", y, w["up"])
+    y = layout.constrain(y, "expert", HOME, None, "tensor")
+    return exchange(jnp.einsum("egcf,efd->egcd", y, w["down"]), out=False)

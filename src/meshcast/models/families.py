@@ -1,0 +1,40 @@
+"""The families of the zoo: which module builds their programs, in which modes, and their published sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshcast.models.shapes import bert, decoders, dit, dlrm, gpt, lstm, mamba, mlp, resnet, t5, unet, vit
+from meshcast.models.shapes.shape import Shape
+
+_LANGUAGE = ("train", "forward", "prefill", "decode")
+_PLAIN = ("train", "forward")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Models that differ in their configuration alone."""
+
+    module: str
+    modes: tuple[str, ...]
+    shapes: Mapping[str, Shape]
+
+
+FAMILIES = {
+    family.module: family
+    for family in (
+        Family(module="decoder", modes=_LANGUAGE, shapes=decoders.SHAPES),
+        Family(module="gpt", modes=_LANGUAGE, shapes=gpt.SHAPES),
+        Family(module="bert", modes=_PLAIN, shapes=bert.SHAPES),
+        Family(module="t5", modes=_PLAIN, shapes=t5.SHAPES),
+        Family(module="mamba", modes=("train", "forward", "decode"), shapes=mamba.SHAPES),
+        Family(module="lstm", modes=_PLAIN, shapes=lstm.SHAPES),
+        Family(module="vit", modes=_PLAIN, shapes=vit.SHAPES),
+        Family(module="resnet", modes=_PLAIN, shapes=resnet.SHAPES),
+        Family(module="dit", modes=_PLAIN, shapes=dit.SHAPES),
+        Family(module="unet", modes=_PLAIN, shapes=unet.SHAPES),
+        Family(module="dlrm", modes=("train",), shapes=dlrm.SHAPES),
+        Family(module="mlp_shard_map", modes=("train",), shapes=mlp.SHAPES),
+    )
+}

@@ -1,0 +1,61 @@
+"""The keys and values of earlier positions: arrays (layers, B, T, ...) that a step updates in place.
+
+A layer with a window keeps as many positions as it sees, written round and round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.models.sharding import Axes, Layout
+
+Cache = dict[str, jax.Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one layer keeps under one name: its shape (B, T, ...), and the mesh axes of every dimension."""
+
+    shape: tuple[int, ...]
+    axes: tuple[Axes, ...]
+
+    def struct(self, layers: int, layout: Layout, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
+        """The abstract array of a stack of layers."""
+        return layout.struct((layers, *self.shape), dtype, None, *self.axes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a pass stands: the positions it computes, in which layer of a stack."""
+
+    positions: jax.Array
+    layer: jax.Array | int = 0
+
+
+def append(cache: Cache, new: Cache, place: Place) -> Cache:
+    """The cache with the values (B, S, ...) of new positions in one layer; of a prompt too long for it, the last."""
+
+    def written(held: jax.Array, values: jax.Array) -> jax.Array:
+        room, length = held.shape[2], values.shape[1]
+        start = place.positions[0] % room if length == 1 else jnp.int32(0)
+        if length > room:
+            # Position p lies at p % room, as single steps will write it.
+            values = jnp.roll(values[:, -room:], length % room, axis=1)
+        where = (place.layer, 0, start, *(0,) * (values.ndim - 2))
+        return jax.lax.dynamic_update_slice(held, values[None].astype(held.dtype), where)
+
+    return {name: written(held, new[name]) for name, held in cache.items()}
+
+
+def of_layer(cache: Cache, place: Place) -> Cache:
+    """What one layer has kept, (B, T, ...)."""
+    return {name: jax.lax.dynamic_index_in_dim(held, place.layer, keepdims=False) for name, held in cache.items()}
+
+
+def visible(length: int, place: Place) -> jax.Array:
+    """Which slots of a cache hold anything; once it is written round, all do."""
+    return jnp.arange(length) <= place.positions[0]

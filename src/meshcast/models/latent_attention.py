@@ -1,0 +1,89 @@
+"""Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads come from one narrow latent vector.
+
+The cache holds the latent and one rotated key for all heads. A prompt expands the latent into keys and values; a single
+step instead moves the expansion to the query and to the output, and attends in the latent space ("absorbed").
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from meshcast.models import kv_cache
+from meshcast.models.layers import BATCH, causal_attention, rms_norm, rotary
+from meshcast.models.shapes.decoder import Config
+from meshcast.models.sharding import Layout, Weight
+
+
+def attention_weights(config: Config) -> dict[str, Weight]:
+    """The weights of one layer's attention: projections to latents stored over "fsdp", heads split over "tensor"."""
+    query = config.heads * (config.head_dim + config.rope_dim)
+    found = {
+        "wkv_down": Weight((config.dim, config.latent_rank + config.rope_dim), ("fsdp", None)),
+        "kv_norm": Weight((config.latent_rank,)),
+        "wk_up": Weight((config.latent_rank, config.heads, config.head_dim), ("fsdp", "tensor", None)),
+        "wv_up": Weight((config.latent_rank, config.heads, config.value_dim), ("fsdp", "tensor", None)),
+        "wo": Weight((config.heads * config.value_dim, config.dim), ("tensor", "fsdp")),
+    }
+    if not config.query_rank:
+        return found | {"wq": Weight((config.dim, query), ("fsdp", "tensor"))}
+    return found | {
+        "wq_down": Weight((config.dim, config.query_rank), ("fsdp", None)),
+        "q_norm": Weight((config.query_rank,)),
+        "wq_up": Weight((config.query_rank, query), ("fsdp", "tensor")),
+    }
+
+
+def cache_shapes(config: Config, batch: int, length: int) -> dict[str, kv_cache.Entry]:
+    """What one layer keeps of every position: the latent, and the key that all heads share."""
+    return {
+        "latent": kv_cache.Entry(shape=(batch, length, config.latent_rank), axes=(BATCH, None, None)),
+        "rotated": kv_cache.Entry(shape=(batch, length, config.rope_dim), axes=(BATCH, None, None)),
+    }
+
+
+def self_attention(
+    h: jax.Array,
+    w: dict[str, jax.Array],
+    place: kv_cache.Place,
+    cache: kv_cache.Cache | None,
+    *,
+    config: Config,
+    layout: Layout,
+) -> tuple[jax.Array, kv_cache.Cache | None]:
+    """The attention half of a layer on normalised activations, a partial sum over "tensor", and the cache after it."""
+    layout.require(config.heads, "tensor", "attention heads")
+    theta, width = config.rope_theta, config.head_dim
+    q = rms_norm(h @ w["wq_down"], w["q_norm"]) @ w["wq_up"] if config.query_rank else h @ w["wq"]
+    q = layout.constrain(q.reshape(*h.shape[:2], config.heads, -1), BATCH, None, "tensor", None)
+    plain, turned = q[..., :width], rotary(q[..., width:], place.positions, theta=theta)
+    down = h @ w["wkv_down"]
+    latent = rms_norm(down[..., : config.latent_rank], w["kv_norm"])
+    rotated = rotary(down[..., None, config.latent_rank :], place.positions, theta=theta)[:, :, 0]
+    if cache is not None:
+        cache = kv_cache.append(cache, {"latent": latent, "rotated": rotated}, place)
+    if cache is not None and h.shape[1] == 1:
+        y = _absorbed(plain, turned, w, kv_cache.of_layer(cache, place), place)
+    else:
+        k = jnp.einsum("btr,rhd->bthd", latent, w["wk_up"])
+        v = layout.constrain(jnp.einsum("btr,rhd->bthd", latent, w["wv_up"]), BATCH, None, "tensor", None)
+        shared = jnp.broadcast_to(rotated[:, :, None], (*k.shape[:3], config.rope_dim))
+        k = layout.constrain(jnp.concatenate([k, shared], axis=-1), BATCH, None, "tensor", None)
+        y = causal_attention(jnp.concatenate([plain, turned], axis=-1), k, v)
+    y = layout.constrain(y.reshape(*h.shape[:2], -1), BATCH, None, "tensor")
+    return y @ w["wo"], cache
+
+
+def _absorbed(
+    plain: jax.Array, turned: jax.Array, w: dict[str, jax.Array], seen: kv_cache.Cache, place: kv_cache.Place
+) -> jax.Array:
+    """Attention in the latent space: q k = q (W_k c) = (q W_k) c, and the values likewise."""
+    scale = (plain.shape[-1] + turned.shape[-1]) ** -0.5
+    query = jnp.einsum("bshd,rhd->bshr", plain, w["wk_up"])
+    scores = jnp.einsum("bshr,btr->bhst", query, seen["latent"])
+    scores = scores + jnp.einsum("bshd,btd->bhst", turned, seen["rotated"])
+    mask = kv_cache.visible(scores.shape[-1], place)
+    scores = jnp.where(mask, scores.astype(jnp.float32) * scale, jnp.float32(-1e30))
+    weights = jax.nn.softmax(scores, axis=-1).astype(plain.dtype)
+    context = jnp.einsum("bhst,btr->bshr", weights, seen["latent"])
+    return jnp.einsum("bshr,rhd->bshd", context, w["wv_up"])

@@ -1,0 +1,216 @@
+"""Mamba (Gu & Dao 2023): a selective state-space model; data and FSDP parallel, channels split over "tensor".
+
+Every channel c keeps a state h of N numbers: h_t = exp(d_t A_c) h_(t-1) + d_t B_t x_t, y_t = C_t h_t + D_c x_t. The
+recurrence h_t = a_t h_(t-1) + b_t is associative, (a, b) then (a', b') = (a' a, a' b + b'), so a chunk is one associative
+scan; chunks pass on their last state, which bounds what is held at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.errors import UsageError
+from meshcast.models.blocks import through_layers
+from meshcast.models.layers import BATCH, Remat, cast, cross_entropy, embed, one_layer, rms_norm, stacked
+from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.shapes.mamba import Config
+from meshcast.models.sharding import Layout, Weight
+
+AXES = ("data", "fsdp", "tensor")
+
+
+def weights(config: Config) -> dict[str, Any]:
+    """Every parameter's shape and storage; per-layer weights are stacked on a leading axis."""
+    channels, rank, state = config.channels, config.rank, config.state
+    layer = {
+        "norm": Weight((config.dim,)),
+        "inputs": Weight((config.dim, channels), ("fsdp", "tensor")),
+        "gates": Weight((config.dim, channels), ("fsdp", "tensor")),
+        "kernel": Weight((config.window, 1, channels), (None, None, "tensor")),
+        "kernel_bias": Weight((channels,), ("tensor",)),
+        "select": Weight((channels, rank + 2 * state), (("tensor", "fsdp"), None)),
+        "step": Weight((rank, channels), (None, "tensor")),
+        "step_bias": Weight((channels,), ("tensor",)),
+        "decay_log": Weight((channels, state), ("tensor", None)),
+        "skip": Weight((channels,), ("tensor",)),
+        "outputs": Weight((channels, config.dim), ("tensor", "fsdp")),
+    }
+    return {
+        "embedding": Weight((config.vocab, config.dim), ("tensor", "fsdp")),
+        "layers": stacked(layer, config.layers),
+        "norm": Weight((config.dim,)),
+    }
+
+
+def convolve(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
+    """Each channel over its last positions (B, S, channels)."""
+    window, _, channels = w["kernel"].shape
+    y = jax.lax.conv_general_dilated(
+        x, w["kernel"], (1,), [(window - 1, 0)], dimension_numbers=("NWC", "WIO", "NWC"), feature_group_count=channels
+    )
+    return y + w["kernel_bias"]
+
+
+def selection(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> tuple[jax.Array, ...]:
+    """Decay (B, S, channels, state), input (same) and read-out (B, S, state) of convolved inputs."""
+    chosen = layout.constrain(x @ w["select"], BATCH, None, None)
+    step, b, c = jnp.split(chosen, [config.rank, config.rank + config.state], axis=-1)
+    step = jax.nn.softplus((step @ w["step"] + w["step_bias"]).astype(jnp.float32))
+    decay = jnp.exp(step[..., None] * -jnp.exp(w["decay_log"].astype(jnp.float32)))
+    added = (step * x)[..., None] * b[:, :, None].astype(jnp.float32)
+    return decay, added, c
+
+
+def _then(first: Any, second: Any) -> Any:
+    """Two steps of the recurrence as one."""
+    return second[0] * first[0], second[0] * first[1] + second[1]
+
+
+def scan_chunks(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> jax.Array:
+    """The recurrence over convolved inputs (B, S, channels), a chunk at a time."""
+    batch, length, channels = x.shape
+    size = min(config.chunk, length)
+
+    def chunk(state: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        decay, added, readout = selection(x, w, config, layout)
+        decays, states = jax.lax.associative_scan(_then, (decay, added), axis=1)
+        states = layout.constrain(states + decays * state[:, None], BATCH, None, "tensor", None)
+        return states[:, -1], jnp.einsum("bscn,bsn->bsc", states, readout.astype(jnp.float32)).astype(x.dtype)
+
+    start = layout.constrain(jnp.zeros((batch, channels, config.state), jnp.float32), BATCH, "tensor", None)
+    chunks = x.reshape(batch, length // size, size, channels).swapaxes(0, 1)
+    _, y = jax.lax.scan(chunk, start, layout.constrain(chunks, None, BATCH, None, "tensor"))
+    return layout.constrain(y.swapaxes(0, 1).reshape(x.shape), BATCH, None, "tensor")
+
+
+def layer(x: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
+    """One layer with its residual sum."""
+    h = layout.constrain(rms_norm(x, w["norm"]), BATCH, None, None)
+    inputs, gates = (layout.constrain(h @ w[name], BATCH, None, "tensor") for name in ("inputs", "gates"))
+    inputs = jax.nn.silu(convolve(inputs, w))
+    y = (scan_chunks(inputs, w, config, layout) + inputs * w["skip"]) * jax.nn.silu(gates)
+    return x + layout.constrain(y @ w["outputs"], BATCH, None, None)
+
+
+def project_out(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
+    """Logits (B, S, vocabulary); the projection is the embedding."""
+    table = layout.gather(params["embedding"], weights(config)["embedding"])
+    return layout.constrain(jnp.einsum("bsd,vd->bsv", rms_norm(x, params["norm"]), table), BATCH, None, "tensor")
+
+
+def embedded(params: Any, tokens: jax.Array, config: Config, layout: Layout) -> jax.Array:
+    """Activations (B, S, dim) of tokens."""
+    table = layout.gather(params["embedding"], weights(config)["embedding"])
+    return layout.constrain(embed(table, tokens, layout), BATCH, None, None)
+
+
+def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
+    """Logits of every position."""
+
+    def body(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
+        return layer(x, w, config=config, layout=layout)
+
+    x = embedded(params, tokens, config, layout)
+    x = through_layers(body, x, params["layers"], weights(config)["layers"], remat=remat, layout=layout)
+    return project_out(x, params, config, layout)
+
+
+def _check_length(config: Config, seq: int) -> None:
+    if seq % min(config.chunk, seq):
+        raise UsageError(f"seq={seq} is no multiple of chunk={config.chunk}", where="--set", fix="change one of them")
+
+
+def train_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int = 2048,
+    accumulate: int = 1,
+    remat: Remat = "full",
+    param_dtype: DTypeLike = "float32",
+    compute_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
+    _check_length(config, seq)
+    layout = Layout.of(mesh, axes=AXES)
+
+    def loss(params: Any, batch: Any) -> jax.Array:
+        predicted = logits(cast(params, compute_dtype), batch["tokens"], config=config, layout=layout, remat=remat)
+        return cross_entropy(predicted, batch["targets"])
+
+    params = layout.params(weights(config), param_dtype)
+    data = token_batch(layout, batch, seq, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+
+
+def forward(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int = 2048,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """Scoring: `(params, batch) -> logits` of every position."""
+    _check_length(config, seq)
+    layout = Layout.of(mesh, axes=AXES)
+
+    def forward(params: Any, batch: Any) -> jax.Array:
+        return logits(params, batch["tokens"], config=config, layout=layout, remat="none")
+
+    params = layout.params(weights(config), param_dtype)
+    data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH)}
+    result = layout.struct((batch, seq, config.vocab), param_dtype, BATCH, None, "tensor")
+    return forward, (params, data), jit_options(layout, donate=(), results=result)
+
+
+def decode_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`; the state has no length."""
+    layout = Layout.of(mesh, axes=AXES)
+    tree = weights(config)
+
+    def body(carry: Any, xs: Any) -> tuple[Any, None]:
+        (x, held), (index, w) = carry, xs
+        w = layout.gather(w, one_layer(tree["layers"]))
+        recent, state = (
+            jax.lax.dynamic_index_in_dim(held[name], index, keepdims=False) for name in ("recent", "state")
+        )
+        h = rms_norm(x, w["norm"])
+        inputs, gates = (layout.constrain(h @ w[name], BATCH, None, "tensor") for name in ("inputs", "gates"))
+        recent = jnp.concatenate([recent[:, 1:], inputs], axis=1)
+        inputs = jax.nn.silu(jnp.einsum("bwc,wc->bc", recent, w["kernel"][:, 0]) + w["kernel_bias"])[:, None]
+        decay, added, readout = selection(inputs, w, config, layout)
+        state = decay[:, 0] * state + added[:, 0]
+        y = jnp.einsum("bcn,bn->bc", state, readout[:, 0].astype(jnp.float32)).astype(x.dtype)[:, None]
+        y = (y + inputs * w["skip"]) * jax.nn.silu(gates)
+        x = x + layout.constrain(y @ w["outputs"], BATCH, None, None)
+        new = {"recent": recent, "state": state}
+        held = {name: jax.lax.dynamic_update_index_in_dim(held[name], new[name], index, 0) for name in new}
+        return (x, held), None
+
+    def decode_step(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        x = embedded(params, batch["tokens"][:, None], config, layout)
+        (x, cache), _ = jax.lax.scan(body, (x, cache), (jnp.arange(config.layers), params["layers"]))
+        return cache, jnp.argmax(project_out(x, params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
+
+    recent = (config.layers, batch, config.window, config.channels)
+    state = (config.layers, batch, config.channels, config.state)
+    cache = {
+        "recent": layout.struct(recent, param_dtype, None, BATCH, None, "tensor"),
+        "state": layout.struct(state, jnp.float32, None, BATCH, "tensor", None),
+    }
+    tokens = layout.struct((batch,), jnp.int32, BATCH)
+    args = (layout.params(tree, param_dtype), cache, {"tokens": tokens})
+    return decode_step, args, jit_options(layout, donate=(1,), results=(cache, tokens))

@@ -1,0 +1,70 @@
+"""`meshcast models`, and a Hugging Face configuration on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Meshcast
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "huggingface"
+
+
+def test_models_are_listed_with_their_parameters(meshcast: Meshcast) -> None:
+    listed = meshcast("models", "--json").lines[0]["models"]
+    found = {each["name"]: each for each in listed}
+    assert found["llama3-8b"]["parameters"] == found["llama3-8b-decode"]["parameters"] == 8_030_261_248
+    assert (found["llama3-8b-decode"]["model"], found["llama3-8b-decode"]["mode"]) == ("llama3-8b", "decode")
+    table = meshcast("models").out
+    assert "671,026,419,200" in table
+
+
+def test_a_models_settings(meshcast: Meshcast) -> None:
+    answer = meshcast("models", "llama3-8b-decode", "--json").lines[0]
+    assert answer["settings"]["context"] == 2048
+    assert answer["settings"]["kv_heads"] == 8
+    assert "seq" not in answer["settings"]
+    text = meshcast("models", "resnet50").out
+    assert "3,4,6,3" in text
+    assert "modes: train, forward" in text
+    answer = meshcast("models", str(FIXTURES / "gpt2.json"), "--json").lines[0]
+    assert (answer["name"], answer["parameters"]) == ("gpt2", 124_439_808)
+
+
+def test_an_unknown_model(meshcast: Meshcast) -> None:
+    answer = meshcast("models", "lama3-8b")
+    assert answer.code == 2
+    assert "did you mean 'llama3-8b'" in answer.err
+
+
+@pytest.mark.parametrize("mode", ["train", "forward", "prefill", "decode"])
+def test_a_configuration_is_predicted_as_the_zoos_model(meshcast: Meshcast, mode: str) -> None:
+    length = "context=64" if mode == "decode" else "seq=64"
+    settings = ["--set", "batch=2", "--set", length, "--set", "layers=2"]
+    common = ["--on", "h200", "--fidelity", "roofline", "--json"]
+    config = meshcast("predict", str(FIXTURES / "gpt2.json"), "--set", f"mode={mode}", *settings, *common)
+    name = "gpt2-small" if mode == "train" else f"gpt2-small-{mode}"
+    zoo = meshcast("predict", name, *settings, *common)
+    assert (config.code, zoo.code) == (0, 0), config.err
+    for key in ("step_time_s", "flops", "memory_bytes"):
+        assert config.lines[0][key] == zoo.lines[0][key]
+
+
+def test_lists_of_sizes(meshcast: Meshcast) -> None:
+    settings = ["--set", "blocks=1,1,1,1", "--set", "batch=1", "--fidelity", "roofline", "--json"]
+    small = meshcast("predict", "resnet50-forward", *settings)
+    whole = meshcast("predict", "resnet50-forward", *settings[2:])
+    assert small.lines[0]["flops"] < whole.lines[0]["flops"]
+
+
+def test_a_configuration_that_is_not_understood(meshcast: Meshcast) -> None:
+    Path("config.json").write_text('{"model_type": "falcon"}')
+    answer = meshcast("predict", "config.json", "--on", "h200")
+    assert answer.code == 4
+    assert "'falcon'" in answer.err
+    assert "qwen3_moe" in answer.err
+    Path("config.json").write_text('{"model_type": "llama"}')
+    answer = meshcast("predict", ".", "--on", "h200", "--json")
+    assert answer.code == 2
+    assert "needs the key" in answer.lines[0]["error"]["message"]

@@ -1,0 +1,137 @@
+"""Hugging Face configurations: the numbers of published files, and mistakes in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast.capture import CaptureOptions, load
+from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.models import models, num_parameters
+from meshcast.models.huggingface import builder_of, read_builder
+from meshcast.models.huggingface.translations import TRANSLATIONS
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "huggingface"
+# The sums over the weights published with each configuration; a model of the zoo where it is the same.
+PUBLISHED: dict[str, tuple[int, str | None]] = {
+    "DeepSeek-V2-Lite": (15_706_484_224, "deepseek-v2-lite"),
+    "DeepSeek-V3": (671_026_419_200, None),  # the file balances its experts more
+    "Llama-2-7b": (6_738_415_616, "llama2-7b"),
+    "Llama-3.1-405B": (405_853_388_800, "llama3-405b"),
+    "Llama-3.1-8B": (8_030_261_248, "llama3-8b"),
+    "Llama-3.2-1B": (1_235_814_400, "llama3.2-1b"),
+    "Mistral-7B-v0.1": (7_241_732_096, "mistral-7b"),
+    "Mixtral-8x7B-v0.1": (46_702_792_704, "mixtral-8x7b"),
+    "Phi-3-mini-4k-instruct": (3_821_079_552, None),  # the zoo's has no window
+    "Qwen1.5-MoE-A2.7B": (14_315_784_192, "qwen1.5-moe-a2.7b"),
+    "Qwen2.5-7B": (7_615_616_512, "qwen2.5-7b"),
+    "Qwen3-30B-A3B": (30_532_122_624, "qwen3-30b-a3b"),
+    "Qwen3-8B": (8_190_735_360, "qwen3-8b"),
+    "bert-base-uncased": (109_482_240, None),
+    "gemma-2-9b": (9_241_705_984, "gemma2-9b"),
+    "gemma-2b": (2_506_172_416, "gemma-2b"),
+    "gemma-3-1b-pt": (999_885_952, "gemma3-1b"),
+    "gpt2": (124_439_808, "gpt2-small"),
+    "mamba-130m-hf": (129_135_360, None),
+    "opt-125m": (125_239_296, None),
+    "resnet-50": (25_557_032, "resnet50"),
+    "t5-base": (222_903_552, "t5-base"),
+    "t5-v1_1-base": (247_577_856, None),
+    "vit-base-patch16-224": (86_567_656, None),
+}
+
+
+def values(name: str, **changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found | changes
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.json")))
+def test_published_configurations(name: str) -> None:
+    count, same = PUBLISHED[name]
+    builder = read_builder(FOLDER / f"{name}.json")
+    assert builder.parameters() == count
+    if same:
+        assert builder.config == models()[same].config
+    _, args, _ = builder(mode="forward")
+    if builder.module not in ("bert", "resnet"):  # their forward passes have other parts: a pooler, running statistics
+        assert num_parameters(args[0]) == count
+
+
+def test_every_understood_kind_has_a_published_file() -> None:
+    kinds = {values(path.stem)["model_type"] for path in FOLDER.glob("*.json")}
+    assert kinds == set(TRANSLATIONS) - {"gemma3"}
+
+
+def test_the_language_model_of_a_multimodal_one() -> None:
+    text = values("gemma-3-1b-pt")
+    inner = builder_of({"model_type": "gemma3", "text_config": text}, name="x", where="x")
+    assert inner.config == builder_of(text, name="x", where="x").config
+
+
+def test_a_file_and_its_folder_are_the_same_target(tmp_path: Path) -> None:
+    folder = tmp_path / "my-gpt"
+    folder.mkdir()
+    shutil.copy(FOLDER / "gpt2.json", folder / "config.json")
+    settings = {"batch": "2", "seq": "64", "layers": "2"}
+    programs = [load(target, CaptureOptions(settings=settings)) for target in (folder, folder / "config.json")]
+    assert [program.name for program in programs] == ["my-gpt", "my-gpt"]
+    assert programs[0].text == programs[1].text
+    decode = load(folder, CaptureOptions(settings={"mode": "decode", "context": "64", "layers": "2"}))
+    assert decode.text != programs[0].text
+
+
+def test_settings_and_a_mesh_apply() -> None:
+    target = FOLDER / "Qwen3-8B.json"
+    options = CaptureOptions(settings={"mode": "prefill", "seq": "64", "layers": "1"}, mesh={"data": 2, "tensor": 4})
+    assert load(target, options).devices == 8
+    with pytest.raises(UsageError, match="no setting 'sequence'"):
+        load(target, CaptureOptions(settings={"sequence": "64"}))
+    with pytest.raises(UsageError, match="no mode 'sample'"):
+        load(target, CaptureOptions(settings={"mode": "sample"}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "said"),
+    [
+        ({"model_type": "falcon"}, UnsupportedError, r"(?s)'falcon'.*supported: .*llama.*vit"),
+        ({"model_type": "lama"}, UnsupportedError, r"did you mean 'llama'"),
+        ({"model_type": None}, InputError, "no model_type"),
+        ({"num_hidden_layers": None}, InputError, "needs the key 'num_hidden_layers'"),
+        ({"num_hidden_layers": "many"}, InputError, "num_hidden_layers is 'many'"),
+        ({"attention_bias": True}, UnsupportedError, "attention_bias=True of llama is not modelled"),
+        ({"hidden_act": "relu2"}, UnsupportedError, "hidden_act='relu2'"),
+        ({"num_key_value_heads": 5}, InputError, "heads=32 is not divisible by kv_heads=5"),
+        ({"tie_word_embeddings": "no"}, InputError, "neither true nor false"),
+        ({"rope_theta": "big"}, InputError, "rope_theta is 'big'"),
+    ],
+)
+def test_mistakes_are_named(changed: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        builder_of(values("Llama-3.1-8B", **changed), name="x", where="config.json")
+
+
+def test_other_shapes_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="hidden_sizes"):
+        builder_of(values("resnet-50", hidden_sizes=[64, 128, 256, 512]), name="x", where="x")
+    with pytest.raises(InputError, match="not a list of positive whole numbers"):
+        builder_of(values("resnet-50", depths=50), name="x", where="x")
+    with pytest.raises(InputError, match="text_config is 3"):
+        builder_of({"model_type": "gemma3", "text_config": 3}, name="x", where="x")
+
+
+def test_what_is_no_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": \n oops}')
+    with pytest.raises(InputError, match=r"config.json:2:\d+: is not JSON"):
+        load(path)
+    path.write_text("[1, 2]")
+    with pytest.raises(InputError, match="no Hugging Face configuration"):
+        load(tmp_path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"folder, not a program, and has no config\.json"):
+        load(tmp_path)

@@ -1,0 +1,94 @@
+"""A prompt and single steps over a cache say what the forward pass says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from meshcast.errors import UsageError
+from meshcast.models import build
+from tests.models.arrays import QUICK, concrete
+
+WIDE = {"param_dtype": "float32"}
+# Experts with room for every token: what is dropped depends on who else is in the group.
+ROOM = {"capacity_factor": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "prompt", "length"),
+    [
+        ("llama3-tiny", {}, 3, 6),
+        ("llama3-tiny", {"qkv_bias": True, "qk_norm": True, "tied": True, "layers": 1}, 3, 6),
+        # Two windows of eight and more: blocks in the prompt, and a cache that is written round.
+        ("gemma2-tiny", {}, 24, 27),
+        ("gemma2-tiny", {"layers": 3}, 10, 12),
+        ("mixtral-tiny", {**ROOM, "layers": 1}, 4, 6),
+        ("mixtral-tiny", {**ROOM, "layers": 1, "dispatch": "gather"}, 4, 6),
+        ("deepseek-tiny", ROOM, 4, 6),
+        ("deepseek-tiny", {**ROOM, "query_rank": 0, "dispatch": "einsum", "shared_gate": True}, 4, 6),
+        ("gpt2-tiny", {}, 4, 6),
+    ],
+)
+@pytest.mark.parametrize("batch", [2])
+def test_prefill_and_decoding_agree_with_forward(
+    name: str, settings: dict[str, Any], prompt: int, length: int, batch: int
+) -> None:
+    forward, args, _ = build(f"{name}-forward", batch=batch, seq=length, **WIDE, **settings)
+    params, data = concrete(args, ["params", "batch"])
+    expected = jnp.argmax(jax.jit(forward, compiler_options=QUICK)(params, data), axis=-1)
+    prefill, args, options = build(f"{name}-prefill", batch=batch, seq=prompt, context=length, **WIDE, **settings)
+    _, cache, _ = concrete(args, ["params", "cache", "batch"])
+    start = jax.jit(prefill, compiler_options=QUICK, **options)
+    cache, following = start(params, cache, {"tokens": data["tokens"][:, :prompt]})
+    np.testing.assert_array_equal(following, expected[:, prompt - 1])
+    decode, _, options = build(f"{name}-decode", batch=batch, context=length, **WIDE, **settings)
+    step = jax.jit(decode, compiler_options=QUICK, **options)
+    for position in range(prompt, length):
+        inputs = {"tokens": data["tokens"][:, position], "position": jnp.int32(position)}
+        cache, following = step(params, cache, inputs)
+        np.testing.assert_array_equal(following, expected[:, position])
+
+
+def test_many_tokens_of_one_step_share_the_experts() -> None:
+    """Eight tokens and more go to experts by capacity; fewer read the weights of their own experts."""
+    settings: dict[str, Any] = {**ROOM, **WIDE, "context": 2}
+    decode, args, _ = build("mixtral-tiny-decode", batch=8, **settings)
+    params, cache, data = concrete(args, ["params", "cache", "batch"])
+    data["position"] = jnp.int32(0)
+    _, together = jax.jit(decode, compiler_options=QUICK)(params, cache, data)
+    decode, args, _ = build("mixtral-tiny-decode", batch=2, **settings)
+    _, cache, _ = concrete(args, ["params", "cache", "batch"])
+    few = {"tokens": data["tokens"][:2], "position": data["position"]}
+    _, alone = jax.jit(decode, compiler_options=QUICK)(params, cache, few)
+    np.testing.assert_array_equal(together[:2], alone)
+
+
+def test_a_state_space_model_decodes_as_it_scans() -> None:
+    forward, args, _ = build("mamba-tiny-forward", batch=2, seq=6, chunk=3, **WIDE)
+    params, data = concrete(args, ["params", "batch"])
+    expected = jnp.argmax(jax.jit(forward, compiler_options=QUICK)(params, data), axis=-1)
+    decode, args, options = build("mamba-tiny-decode", batch=2, **WIDE)
+    _, cache, _ = concrete(args, ["params", "cache", "batch"])
+    step = jax.jit(decode, compiler_options=QUICK, **options)
+    for position in range(6):
+        cache, following = step(params, cache, {"tokens": data["tokens"][:, position]})
+        np.testing.assert_array_equal(following, expected[:, position])
+
+
+def test_local_layers_keep_their_window_and_latents_are_narrow() -> None:
+    _, (_, cache, _), _ = build("gemma2-2b-decode", batch=1, context=8192)
+    assert [layer["k"].shape[2] for layer in cache["layers"]] == [4096, 8192]
+    _, (_, cache, _), _ = build("deepseek-v3-decode", batch=1, context=4096)
+    per_position = sum(leaf.size for leaf in jax.tree.leaves(cache)) / 4096
+    assert per_position == 61 * (512 + 64)  # DeepSeek-V2, section 2.1.4: a latent and one rotated key a layer
+
+
+def test_a_prompt_longer_than_its_cache_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"seq=64 does not fit context=32"):
+        build("llama3-tiny-prefill", seq=64, context=32)
+    with pytest.raises(UsageError, match="2048 is longer than the model's 1024 positions"):
+        build("gpt2-small-decode", context=2048)

@@ -143,10 +143,13 @@ def make():
 """)
     code = """
 import json, resource
+# A process starts with the peak of the one that it was forked from: only what comes on top is its own.
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 from meshcast.pipeline import predict
 prediction = predict("huge.py:make", on="h200")
 from jax._src import xla_bridge
-print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, list(xla_bridge._backends), prediction.feasible]))
+own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(json.dumps([own, list(xla_bridge._backends), prediction.feasible]))
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path,

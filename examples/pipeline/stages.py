@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from meshcast.models.layers import block, block_weights, causal_mask, cross_entropy, embed, layer_norm
+from meshcast.models.blocks import block, block_weights
+from meshcast.models.layers import causal_attention, cross_entropy, embed, layer_norm
 from meshcast.models.optimizers import adamw, adamw_state
 from meshcast.models.program import jit_options
 from meshcast.models.sharding import Layout, Weight
@@ -50,8 +51,7 @@ def part(size: Size, *, first: bool = False, last: bool = False) -> Programs:
     layout = Layout.of({"tensor": size.tensor}, axes=("data", "tensor"))
 
     def layer(x: jax.Array, w: Any) -> jax.Array:
-        mask = causal_mask(size.seq)  # while tracing: outside, JAX would start a device to compute it
-        return block(x, w, layout=layout, heads=size.heads, mask=mask, approximate_gelu=True)
+        return block(x, w, layout=layout, heads=size.heads, attend=causal_attention, activation="gelu")
 
     shape = (size.microbatch, size.seq, size.dim)
     hidden = layout.struct(shape, jnp.bfloat16, None, None, None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.errors import UsageError
-from meshcast.hardware import Cluster, resolve
+from meshcast.hardware import HEALTHY, Cluster, resolve
 from meshcast.mesh import Group, Mesh
 from meshcast.network.arranging import Arrangement, arranged, without_effect
 from meshcast.network.benchmark import bus_factor, collective_of, kind_named, parse_sizes
@@ -31,14 +31,14 @@ class CollectiveQuestion:
     axes: tuple[str, ...] = ()
     algorithm: str | None = None
     protocol: str | None = None
-    beside: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveAnswer:
     """A collective's time, and how it was carried out.
 
-    `seconds` counts what else runs and the state of the links; `alone_s` is the plan's own time on healthy, free ones.
+    `seconds` counts what else runs and the state of the links; `alone_s` is the time on healthy links that are free.
     """
 
     collective: Collective
@@ -48,14 +48,10 @@ class CollectiveAnswer:
     network: str
     plan: CollectivePlan
     seconds: float
-    beside: tuple[CollectiveAnswer, ...] = ()
+    alone_s: float
+    together: tuple[CollectiveAnswer, ...] = ()
     links: tuple[LevelUse, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def alone_s(self) -> float:
-        """Seconds when nothing else runs."""
-        return self.plan.seconds
 
     @property
     def algbw(self) -> float:
@@ -108,7 +104,7 @@ class CollectiveAnswer:
                 for stage in plan.stages
             ],
             "links": [{"level": use.level, "sent_bytes": use.sent, "mean": use.mean, "most": use.most} for use in self.links],
-            "beside": [other.to_json() for other in self.beside],
+            "with": [other.to_json() for other in self.together],
             "notes": list(self.notes),
         }  # fmt: skip
 
@@ -122,13 +118,18 @@ def answer(question: CollectiveQuestion) -> list[CollectiveAnswer]:
     kind = kind_named(question.kind)
     cluster, mesh = _hardware(question)
     group = _group(mesh, question.axes, "--axes")
-    beside = [_other(text, mesh) for text in question.beside]
-    if beside and question.arrangement.network != "flow":
+    others = [_other(text, mesh) for text in question.together]
+    if others and question.arrangement.network != "flow":
         raise UsageError(
-            f"{question.arrangement.network} times one collective at a time", where="--beside", fix="use --network flow"
+            f"{question.arrangement.network} times one collective at a time", where="--with", fix="use --network flow"
         )
+    if others and question.arrangement.beside:
+        raise UsageError(
+            "collectives that start together and jobs that never end are not timed at once", where="--with",
+            fix="leave out --with or --beside",
+        )  # fmt: skip
     asked = [(collective_of(kind, size, group), size) for size in question.sizes]
-    return [_answer(question, [one, *beside], cluster, mesh.size) for one in asked]
+    return [_answer(question, [one, *others], cluster, mesh.size) for one in asked]
 
 
 def _answer(
@@ -141,20 +142,21 @@ def _answer(
     # Others are carried out as their library would: what was asked for by name is the first one's.
     setting = replace(free, algorithm=question.algorithm, protocol=question.protocol)
     models = [network_model(network, setting), *(network_model(network, free) for _ in sized[1:])]
+    quiet = network_model(network, replace(setting, conditions=HEALTHY, beside=()))
     answers = [
         CollectiveAnswer(
             collective=collective, size=size, cluster=cluster.name, devices=ranks, network=network,
-            plan=model.plan(collective), seconds=model.seconds(collective),
+            plan=model.plan(collective), seconds=model.seconds(collective), alone_s=quiet.seconds(collective),
         )
         for model, (collective, size) in zip(models, sized, strict=True)
     ]  # fmt: skip
     first, others = answers[0], answers[1:]
-    if isinstance(models[0], Flow):
+    if isinstance(models[0], Flow) and not setting.beside:
         result = models[0].together([(one.collective, one.plan) for one in answers])
         others = [replace(other, seconds=job.seconds) for other, job in zip(others, result.jobs[1:], strict=True)]
         first = replace(first, seconds=result.jobs[0].seconds, links=result.levels)
     silent = without_effect(network, setting, {sized[0][0]: 1}, levels=True)
-    return replace(first, beside=tuple(others), notes=(*notes, *silent))
+    return replace(first, together=tuple(others), notes=(*notes, *silent))
 
 
 def _hardware(question: CollectiveQuestion) -> tuple[Cluster, Mesh]:
@@ -193,9 +195,7 @@ def _other(text: str, mesh: Mesh) -> tuple[Collective, int]:
     kind, colon, rest = text.partition(":")
     size, _, axes = rest.partition(":")
     if not colon:
-        raise UsageError(
-            f"{text!r} is not KIND:BYTES[:AXES]", where="--beside", fix="write --beside all_reduce:1GiB:data"
-        )
-    (bytes_,) = parse_sizes(size, "--beside", several=False)
-    group = _group(mesh, axes.replace("*", ",").split(",") if axes else (), "--beside")
+        raise UsageError(f"{text!r} is not KIND:BYTES[:AXES]", where="--with", fix="write --with all_reduce:1GiB:data")
+    (bytes_,) = parse_sizes(size, "--with", several=False)
+    group = _group(mesh, axes.replace("*", ",").split(",") if axes else (), "--with")
     return collective_of(kind_named(kind), bytes_, group), bytes_

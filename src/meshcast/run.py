@@ -344,10 +344,11 @@ class Run:
         return total - recomputed, total, peak
 
     def _provenance(self) -> Provenance:
-        """Shares of busy time by origin; communication comes from a closed form."""
+        """Shares of busy time by origin."""
         seconds: defaultdict[str, float] = defaultdict(float)
         for span, count in self.timeline.walk():
-            origin = "analytical" if span.kernel.collective is not None else self.kernels[span.kernel].origin.value
+            collective = span.kernel.collective is not None
+            origin = self.network_model.origin if collective else self.kernels[span.kernel].origin.value
             seconds[origin] += count * (span.end - span.start)
         total = sum(seconds.values())
         return Provenance(**{k: v / total for k, v in seconds.items()}) if total else Provenance(analytical=1.0)

@@ -58,9 +58,9 @@ def test_the_library_can_be_overruled() -> None:
 def test_another_collective_beside_ours() -> None:
     mesh = ("--on", "dgx-h100", "--mesh", "data=8,model=8", "--axes", "data", "--network", "flow")
     (alone,) = asked("all_reduce", "--bytes", "1GiB", *mesh)
-    (beside,) = asked("all_reduce", "--bytes", "1GiB", *mesh, "--beside", "all_gather:1GiB:data")
+    (beside,) = asked("all_reduce", "--bytes", "1GiB", *mesh, "--with", "all_gather:1GiB:data")
     assert beside["time_s"] > 1.2 * alone["time_s"]  # type: ignore[operator]
-    assert len(beside["beside"]) == 1  # type: ignore[arg-type]
+    assert len(beside["with"]) == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_another_collective_beside_ours() -> None:
         (("all_reduce", "--bytes", "0"), "whole number of bytes"),
         (("all_reduce", "--bytes", "1MiB", "--devices", "1"), "moves nothing"),
         (("all_reduce", "--bytes", "1MiB", "--mesh", "a=8", "--axes", "b"), "no axis 'b'"),
-        (("all_reduce", "--bytes", "1MiB", "--beside", "all_gather:1MiB"), "use --network flow"),
+        (("all_reduce", "--bytes", "1MiB", "--with", "all_gather:1MiB"), "use --network flow"),
         (("all_reduce", "--bytes", "1MiB", "--algorithm", "magic"), "does not apply"),
         (("all_reduce", "--bytes", "1MiB", "--network", "pigeon"), "no network model"),
         (("all_reduce", "--bytes", "1MiB", "--link", "nvlnk=0.5"), "no such level"),

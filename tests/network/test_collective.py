@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meshcast.errors import UnsupportedError
 from meshcast.hardware import TEXTBOOK, Cluster, load_cluster
 from meshcast.mesh import Group
-from meshcast.network import CollectivePlan, collective_time, plan_collective, spread_over_levels
+from meshcast.network import CollectivePlan, plan_collective, spread_over_levels
 from meshcast.network.ports import mean_hops
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
@@ -26,12 +26,12 @@ def collective(kind: str, *dims: tuple[int, int], size: float = S) -> Collective
 
 
 def seconds(kind: str, *dims: tuple[int, int], on: Cluster = TWO_LEVELS, size: float = S) -> float:
-    return collective_time(collective(kind, *dims, size=size), on).seconds
+    return plan_collective(collective(kind, *dims, size=size), on).seconds
 
 
 def test_all_gather_of_four_inside_a_node() -> None:
     """3/4 of the buffer through a port of 100 GB/s, then one step and three messages to post."""
-    answer = collective_time(collective("all_gather", (4, 1)), TWO_LEVELS)
+    answer = plan_collective(collective("all_gather", (4, 1)), TWO_LEVELS)
     assert answer.bandwidth_s == pytest.approx(0.75 * S / 100e9)
     assert answer.latency_s == pytest.approx(1e-6 + 3 * TEXTBOOK.post_s)
     assert (answer.algorithm, answer.level) == ("direct", "node")
@@ -42,7 +42,7 @@ def test_a_ring_has_its_steps() -> None:
     answer = plan_collective(collective("all_gather", (4, 1)), ring, algorithm="hierarchical")
     assert answer.latency_s == pytest.approx(3e-6)
     assert answer.bandwidth_s == pytest.approx(0.75 * S / 200e9)
-    both_ways = collective_time(collective("all_gather", (4, 1)), ring)
+    both_ways = plan_collective(collective("all_gather", (4, 1)), ring)
     assert both_ways.algorithm == "bidirectional-ring"
     assert both_ways.latency_s == pytest.approx(2e-6)
     assert both_ways.bandwidth_s == pytest.approx(answer.bandwidth_s)
@@ -56,20 +56,20 @@ def test_all_reduce_is_two_all_gathers() -> None:
 
 def test_across_nodes_the_slowest_level_bounds() -> None:
     """16 devices in 2 nodes: inside 7/8 S / 100 GB/s, outside S/8 * 1/2 / 10 GB/s; the first is longer."""
-    answer = collective_time(collective("all_gather", (16, 1)), TWO_LEVELS)
+    answer = plan_collective(collective("all_gather", (16, 1)), TWO_LEVELS)
     assert answer.bandwidth_s == pytest.approx(max(7 / 8 * S / 100e9, S / 8 / 2 / 10e9))
     assert answer.level == "node"
-    assert collective_time(collective("all_gather", (16, 8)), TWO_LEVELS).bandwidth_s == pytest.approx(
+    assert plan_collective(collective("all_gather", (16, 8)), TWO_LEVELS).bandwidth_s == pytest.approx(
         15 / 16 * S / 10e9
     )
 
 
 def test_all_to_all_sends_its_share_to_every_member() -> None:
     """16 devices in 2 nodes: half the buffer leaves the node at 10 GB/s, 7/16 stay inside."""
-    answer = collective_time(collective("all_to_all", (16, 1)), TWO_LEVELS)
+    answer = plan_collective(collective("all_to_all", (16, 1)), TWO_LEVELS)
     assert answer.bandwidth_s == pytest.approx(0.5 * S / 10e9)
     assert answer.level == "fabric"
-    assert collective_time(collective("all_to_all", (4, 1)), TWO_LEVELS).bandwidth_s == pytest.approx(0.75 * S / 100e9)
+    assert plan_collective(collective("all_to_all", (4, 1)), TWO_LEVELS).bandwidth_s == pytest.approx(0.75 * S / 100e9)
 
 
 def test_a_permutation_sends_all_of_it_once() -> None:
@@ -83,9 +83,9 @@ def test_a_broadcast_goes_down_a_tree() -> None:
 
 def test_a_torus_uses_both_directions_of_each_dimension_it_spans() -> None:
     torus = cluster(TORUS)
-    row = collective_time(collective("all_gather", (16, 1)), torus)
+    row = plan_collective(collective("all_gather", (16, 1)), torus)
     assert row.bandwidth_s == pytest.approx(15 / 16 * S / 100e9)
-    whole = collective_time(collective("all_gather", (256, 1)), torus)
+    whole = plan_collective(collective("all_gather", (256, 1)), torus)
     assert whole.bandwidth_s == pytest.approx(255 / 256 * S / 200e9)
 
 
@@ -144,7 +144,7 @@ def test_no_collective_beats_its_bandwidth_bound(kind: str, dim: tuple[int, int]
     """What a device must send, over all its ports at once."""
     op = collective(kind, dim, size=size)
     ports = sum(at.level.bandwidth for at in spread_over_levels(op.group, TWO_LEVELS))
-    assert collective_time(op, TWO_LEVELS).seconds >= op.sent_bytes / ports
+    assert plan_collective(op, TWO_LEVELS).seconds >= op.sent_bytes / ports
 
 
 @settings(deadline=None, max_examples=60)
@@ -161,7 +161,7 @@ def test_levels_join_the_whole_group(dim: tuple[int, int]) -> None:
 
 def placed(kind: str, size: int, devices: int) -> CollectivePlan:
     group = Group(dims=((size, 1),), devices=devices)
-    return collective_time(Collective(kind=kind, group=group, input_bytes=int(S), output_bytes=int(S)), TWO_LEVELS)
+    return plan_collective(Collective(kind=kind, group=group, input_bytes=int(S), output_bytes=int(S)), TWO_LEVELS)
 
 
 def test_the_group_that_lies_worst_counts() -> None:
@@ -180,7 +180,7 @@ def test_the_group_that_lies_worst_counts() -> None:
 
 def test_a_member_alone_in_its_node_has_one_port() -> None:
     """9 devices, 8 of them in a node: the ninth receives 8/9 of the buffer over its own port."""
-    answer = collective_time(collective("all_gather", (9, 1)), TWO_LEVELS)
+    answer = plan_collective(collective("all_gather", (9, 1)), TWO_LEVELS)
     assert answer.bandwidth_s == pytest.approx(S * 8 / 9 / 10e9)
 
 
@@ -189,10 +189,10 @@ def test_a_member_alone_in_its_node_has_one_port() -> None:
 def test_no_group_is_slower_than_all_of_them(kind: str, size: int, groups: int, stride: int) -> None:
     """Every group timed at its own place, as if it were the only one."""
     group = Group(dims=((size, stride),), devices=size * groups * stride)
-    together = collective_time(replace(collective(kind, (1, 1)), group=group), TWO_LEVELS).seconds
+    together = plan_collective(replace(collective(kind, (1, 1)), group=group), TWO_LEVELS).seconds
     alone = [replace(group, first=int(start), devices=0) for start in group.starts()]
     assert len(alone) == groups * stride
-    times = [collective_time(replace(collective(kind, (1, 1)), group=one), TWO_LEVELS).seconds for one in alone]
+    times = [plan_collective(replace(collective(kind, (1, 1)), group=one), TWO_LEVELS).seconds for one in alone]
     assert together >= max(times) * (1 - 1e-12)
 
 
@@ -223,7 +223,7 @@ def test_a_torus_exchanges_no_faster_than_its_bisection(shape: tuple[int, ...]) 
     """Across the narrowest halving, a cut through the longest side in two places, each half sends its messages."""
     devices = math.prod(shape)
     torus = cluster(replace(TORUS, size=devices, dims=shape, links=2 * len(shape)))
-    answer = collective_time(collective("all_to_all", (devices, 1)), torus)
+    answer = plan_collective(collective("all_to_all", (devices, 1)), torus)
     for side in shape:
         left, right = side // 2 * devices // side, (side - side // 2) * devices // side
         links = (2 if side > 2 else 1) * devices // side
@@ -237,7 +237,7 @@ def test_a_torus_exchanges_no_faster_than_its_bisection(shape: tuple[int, ...]) 
 def test_an_exchange_over_a_whole_pod(name: str, devices: int, milliseconds: float) -> None:
     """Sides of 16, 50 GB/s a link: 1 GB * 16 / 8 / 50 GB/s, of which links reach their share."""
     machine = load_cluster(name).for_devices(devices)
-    answer = collective_time(collective("all_to_all", (devices, 1)), machine)
+    answer = plan_collective(collective("all_to_all", (devices, 1)), machine)
     assert answer.bandwidth_s * 1e3 * machine.levels[0].link.share == pytest.approx(milliseconds)
 
 
@@ -249,9 +249,9 @@ def test_mean_hops_are_those_of_a_ring(side: int) -> None:
 def test_several_rings_side_by_side() -> None:
     """Six links a device, as in a DGX-1: three rings both ways; an exchange takes 2 hops of 8 devices on average."""
     rings = cluster(replace(NODE, topology="ring", links=6, link_bandwidth=25e9))
-    gather = collective_time(collective("all_gather", (8, 1)), rings)
+    gather = plan_collective(collective("all_gather", (8, 1)), rings)
     assert gather.bandwidth_s == pytest.approx(7 / 8 * S / 150e9)
-    exchange = collective_time(collective("all_to_all", (8, 1)), rings)
+    exchange = plan_collective(collective("all_to_all", (8, 1)), rings)
     assert exchange.bandwidth_s == pytest.approx(S * 2 / 150e9)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meshcast.errors import InputError, UsageError
 from meshcast.mesh import Group, Mesh
-from meshcast.network import collective_time, spread_over_levels
+from meshcast.network import plan_collective, spread_over_levels
 from meshcast.network.placement import Placement, optimise_placement, read_placement
 from meshcast.network.spread import spread_of_devices
 from meshcast.workload.graph import Collective
@@ -26,7 +26,7 @@ def all_reduce(*axes: str, size: int = 10**9, mesh: Mesh = MESH) -> Collective:
 
 
 def seconds(collective: Collective) -> float:
-    return collective_time(collective, TWO_LEVELS).seconds
+    return plan_collective(collective, TWO_LEVELS).seconds
 
 
 def test_the_busier_axis_moves_inside_the_nodes() -> None:

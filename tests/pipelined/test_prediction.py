@@ -14,7 +14,7 @@ from meshcast.errors import UsageError
 from meshcast.hardware import resolve
 from meshcast.hardware.conditions import Conditions
 from meshcast.mesh import Group
-from meshcast.network import collective_time
+from meshcast.network import plan_collective
 from meshcast.pipelined import Wiring
 from meshcast.results import Prediction
 from meshcast.workload.graph import Collective
@@ -102,7 +102,7 @@ def test_a_bubble_and_messages_by_hand() -> None:
         input_bytes=BATCH * DIM * 4,
         output_bytes=BATCH * DIM * 4,
     )
-    send_s = collective_time(pair, resolve("dgx-h100").for_devices(4)).seconds
+    send_s = plan_collective(pair, resolve("dgx-h100").for_devices(4)).seconds
     found = answer(stages(4, schedule="gpipe", microbatches=1))
     assert found.step_time_s == pytest.approx(4 * (forward_s + backward_s) + 6 * send_s + update_s)
     assert found.pipeline is not None
@@ -138,7 +138,7 @@ def test_reduction_over_replicas() -> None:
     without, found = answer(stages(2, mesh={"data": 16})), answer(stages(2, mesh={"data": 16}, reduce_over=["data"]))
     group = Group(dims=((16, 1),), axes=("data",), devices=16)
     reduce = Collective(kind="all_reduce", group=group, input_bytes=DIM * DIM * 4, output_bytes=DIM * DIM * 4)
-    seconds = collective_time(reduce, resolve("dgx-h100").for_devices(32)).seconds
+    seconds = plan_collective(reduce, resolve("dgx-h100").for_devices(32)).seconds
     assert without.step_time_s is not None
     assert found.step_time_s == pytest.approx(without.step_time_s + seconds)
     in_buckets = answer(stages(2, mesh={"data": 16}, reduce_over=["data"], buckets=4))

@@ -13,7 +13,7 @@ from meshcast.estimate import estimate_kernels
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import load_device
 from meshcast.lower import BranchStep, Kernel, Schedule
-from meshcast.network import collective_time
+from meshcast.network import plan_collective
 from meshcast.simulate import Simulator, simulate
 from meshcast.simulate.timeline import COMMUNICATION
 from tests.lower.programs import all_reduce_text, lower_text
@@ -156,7 +156,7 @@ def test_real_programs_overlap_what_their_data_allows() -> None:
         (reduce,) = [k for k, _ in lowered.schedule.walk() if k.collective]
         product = next(estimates[k].time for k, _ in lowered.schedule.walk() if not k.collective)
         assert reduce.collective is not None
-        wire = collective_time(reduce.collective, machine).seconds
+        wire = plan_collective(reduce.collective, machine).seconds
         timeline = simulate(lowered, estimates, lambda _, wire=wire: wire)
         assert timeline.duration == pytest.approx(max(product, wire) + product)
 

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from meshcast.cli.app import app
 from meshcast.errors import InputError
+from meshcast.network.benchmark import bus_factor
 from meshcast.validate.collectives.comparison import validate_collectives
 from meshcast.validate.collectives.page import CollectivesSummary, collectives_page
-from meshcast.validate.collectives.rows import LARGE, bus_factor, read_collective_rows
+from meshcast.validate.collectives.rows import LARGE, read_collective_rows
 
 HEADER = "id,source_url,hardware,devices,nodes,collective,dtype,bytes,time_us,busbw_GBps,notes\n"
 ROWS = HEADER + (

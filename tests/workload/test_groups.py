@@ -8,7 +8,7 @@ import pytest
 from meshcast.capture.mlir import ir
 from meshcast.hardware import load_cluster
 from meshcast.mesh import Group, Mesh, SubAxis
-from meshcast.network import collective_time
+from meshcast.network import plan_collective
 from meshcast.workload.graph import Collective
 from meshcast.workload.groups import group_of_ids, permute_group, replica_group
 
@@ -90,7 +90,7 @@ def test_the_slowest_of_uneven_groups_counts() -> None:
 
     def seconds(rows: list[list[int]]) -> float:
         group = groups(rows, SIXTEEN)
-        return collective_time(
+        return plan_collective(
             Collective(kind="all_reduce", group=group, input_bytes=2**20, output_bytes=2**20), cluster
         ).seconds
 
@@ -133,7 +133,7 @@ def test_a_permutation_is_as_slow_as_its_slowest_pair(
     assert (group.dims, group.first, group.devices) == (dims, first, 16)
     size = 4 * 2**20
     op = Collective(kind="collective_permute", group=group, input_bytes=size, output_bytes=size)
-    answer = collective_time(op, load_cluster("dgx-h100").for_devices(16))
+    answer = plan_collective(op, load_cluster("dgx-h100").for_devices(16))
     assert answer.level == level
     slowest = 50e9 if level == "infiniband" else 450e9
     assert answer.seconds >= size / slowest

@@ -49,8 +49,8 @@ Network = Annotated[
     str,
     typer.Option(
         "--network",
-        help="Model of the network: alpha-beta (closed form), flow (links shared max-min fairly), astra (our model with "
-        "ASTRA-sim's conventions) or astra-sim (its binary).",
+        help="Model of the network: alpha-beta (closed form), flow (links shared max-min fairly), astra or astra-aware "
+        "(ASTRA-sim's conventions in our own code), astra-sim or astra-sim-aware (its own program).",
     ),
 ]
 PlacementFlag = Annotated[

@@ -46,14 +46,15 @@ def collective_command(
     links: flags.LinkConditions = None,
     background: flags.Background = None,
     fabric: flags.FabricFlag = None,
-    beside: Annotated[
+    together: Annotated[
         list[str] | None,
         typer.Option(
-            "--beside",
+            "--with",
             metavar="KIND:BYTES[:AXES]",
-            help="Another collective that starts at the same time on the same fabric; may be repeated.",
+            help="Another collective of the job that starts at the same time; may be repeated.",
         ),
     ] = None,
+    beside: flags.OtherJobs = None,
     json: flags.Json = False,
 ) -> None:
     """Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why."""
@@ -78,8 +79,9 @@ def collective_command(
             conditions=parse_conditions(links=links or (), background=background or ()),
             placement=placement,
             graph=fabric,
+            beside=tuple(beside or ()),
         ),
-        beside=tuple(beside or ()),
+        together=tuple(together or ()),
     )
     with patience(f"timing {kind}"):
         answers = answer(question)
@@ -109,8 +111,8 @@ def _print_one(answer: CollectiveAnswer) -> None:
         rows.add_row("why", answer.plan.why)
     if answer.plan.others:
         rows.add_row("instead of", ", ".join(f"{name} {format_time(s)}" for name, s in answer.plan.others))
-    for other in answer.beside:
-        rows.add_row("beside", f"{other.title}: {format_time(other.seconds)}, alone {format_time(other.alone_s)}")
+    for other in answer.together:
+        rows.add_row("with", f"{other.title}: {format_time(other.seconds)}, alone {format_time(other.alone_s)}")
     console.print(rows)
     if answer.plan.stages:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

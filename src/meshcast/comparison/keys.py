@@ -27,7 +27,7 @@ def cell_key(program: Program, cluster: Cluster, options: Options) -> str:
         repr(cluster),
         # A mapping's order has no meaning.
         repr([(name, sorted(value.items()) if hasattr(value, "items") else value) for name, value in settings]),
-        _file_digest(options.profile),
+        *(_file_digest(path) for path in (options.profile, options.fabric, options.placement)),
         # A rule of the user's own shows its address: it can change without changing its name, so nothing is reused.
         repr(registered_rules()),
         repr([os.environ.get(variable) for variable in FLAG_VARIABLES]),

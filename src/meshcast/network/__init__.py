@@ -1,6 +1,5 @@
 """Time on the wire: how groups spread over a cluster, and collectives in closed form."""
 
-from meshcast.network.collective import collective_time as collective_time
 from meshcast.network.collective import plan_collective as plan_collective
 from meshcast.network.plan import CollectivePlan as CollectivePlan
 from meshcast.network.plan import Stage as Stage

@@ -65,8 +65,8 @@ def arranged(
     placement = None
     if asked.placement is not None and asked.placement != OPTIMISE:
         placement = read_placement(Path(asked.placement), ranks, cluster.max_devices)
-    span = max([ranks, *(placement.devices if placement else ()), *(_last(other) for other in beside)])
-    span = max(ranks, span + (span != ranks))
+    far = (*(placement.devices if placement else ()), *(_last(other) for other in beside))
+    span = max(ranks, 1 + max(far, default=0))
     if asked.graph is not None:
         found = read_fabric(Path(asked.graph), cluster)
         if found.fabric.devices < span:
@@ -90,7 +90,7 @@ def arranged(
 def without_effect(
     network: str, setting: Setting, collectives: Mapping[Collective, int], *, levels: bool
 ) -> tuple[str, ...]:
-    """What of the state of links, and of the cluster's own settings where `levels` says so, changes no collective's time."""
+    """What changes no collective's time: of the state of links, and of the cluster's own settings where `levels` says so."""
 
     def seconds(cluster: Cluster, conditions: Conditions) -> tuple[float, ...]:
         model = network_model(network, replace(setting, cluster=cluster, conditions=conditions))

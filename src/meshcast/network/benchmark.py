@@ -16,34 +16,41 @@ from meshcast.mesh import Group
 from meshcast.units import Dimension, parse
 from meshcast.workload.graph import Collective
 
-# Spellings of nccl-tests, MPI and StableHLO beside our own.
+# Spellings of nccl-tests, JAX, MPI and StableHLO beside our own.
 KINDS: dict[str, str] = {
     "all_reduce": "all_reduce",
+    "psum": "all_reduce",
     "all_gather": "all_gather",
     "reduce_scatter": "reduce_scatter",
+    "psum_scatter": "reduce_scatter",
     "all_to_all": "all_to_all",
-    "alltoall": "all_to_all",
     "collective_permute": "collective_permute",
     "permute": "collective_permute",
+    "ppermute": "collective_permute",
     "send_recv": "collective_permute",
-    "sendrecv": "collective_permute",
     "broadcast": "collective_broadcast",
     "collective_broadcast": "collective_broadcast",
     "reduce": "collective_reduce",
     "collective_reduce": "collective_reduce",
 }
+_SPELLED = {name.replace("_", ""): kind for name, kind in KINDS.items()}
 
 
 def kind_named(text: str) -> str:
-    """The collective that a name means, with hyphens or underscores.
+    """The collective that a name means, with hyphens, underscores or neither.
 
     Raises:
         UsageError: No collective has that name.
     """
-    kind = KINDS.get(text.strip().lower().replace("-", "_"))
+    kind = known_kind(text)
     if kind is None:
         raise UsageError(f"no collective {text!r}", where="KIND", fix=nearest(text, tuple(KINDS)))
     return kind
+
+
+def known_kind(text: str) -> str | None:
+    """The same; None where no collective has that name."""
+    return _SPELLED.get(re.sub(r"[^a-z]", "", text.lower()))
 
 
 def collective_of(kind: str, size: int, group: Group) -> Collective:

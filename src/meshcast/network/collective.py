@@ -21,11 +21,6 @@ from meshcast.units import format_time
 from meshcast.workload.graph import Collective
 
 
-def collective_time(collective: Collective, cluster: Cluster) -> CollectivePlan:
-    """The plan of one collective on its own, with the library's choice of algorithm and protocol."""
-    return plan_collective(collective, cluster)
-
-
 def plan_collective(
     collective: Collective,
     cluster: Cluster,

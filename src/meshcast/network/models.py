@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from meshcast.network.setting import Setting
 from meshcast.network.spread import Ints, spread_of_devices
 from meshcast.workload.graph import Collective
 
+Origin = Literal["analytical", "simulated"]
+
 
 class NetworkModel(Protocol):
     """Answers for collectives."""
@@ -32,6 +35,10 @@ class NetworkModel(Protocol):
     @property
     def name(self) -> str:
         """What it is asked for by."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where its seconds come from, as a prediction's provenance calls it."""
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """How a collective is carried out."""
@@ -43,7 +50,6 @@ class NetworkModel(Protocol):
         """The speed of each of several collectives under way at once, as a share of its speed alone; at most 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlphaBeta:
     """The closed form: plans added up. Under way at once, collectives share the levels in proportion.
 
@@ -51,9 +57,12 @@ class AlphaBeta:
     equal amounts.
     """
 
-    setting: Setting
-    name: str = "alpha-beta"
-    _plans: dict[Collective, CollectivePlan] = field(default_factory=dict, repr=False)
+    name = "alpha-beta"
+    origin: Origin = "analytical"
+
+    def __init__(self, *, setting: Setting) -> None:
+        self.setting = setting
+        self._plans: dict[Collective, CollectivePlan] = {}
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """The library's plan on the links as they are."""
@@ -90,38 +99,37 @@ class AlphaBeta:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """The library's plans as flows on the fabric's graph, which share every link max-min fairly."""
 
-    setting: Setting
-    name: str = "flow"
-    # At most one each, made when they are first needed.
-    _fabrics: list[SharedFabric] = field(default_factory=list, repr=False)
-    _planner: list[AlphaBeta] = field(default_factory=list, repr=False)
-    _seconds: dict[Collective, float] = field(default_factory=dict, repr=False)
+    name = "flow"
+    origin: Origin = "simulated"
 
-    @property
+    def __init__(self, *, setting: Setting) -> None:
+        self.setting = setting
+        self._seconds: dict[Collective, float] = {}
+
+    @cached_property
     def fabric(self) -> SharedFabric:
         """The graph, with what was asked of it."""
-        if not self._fabrics:
-            setting = self.setting
-            if setting.graph is not None:
-                fabric = read_fabric(setting.graph, setting.cluster, setting.conditions).fabric
-            else:
-                fabric = fabric_of(setting.cluster, setting.devices, setting.conditions)
-            self._fabrics.append(SharedFabric(fabric))
-        return self._fabrics[0]
+        setting = self.setting
+        if setting.graph is not None:
+            return SharedFabric(read_fabric(setting.graph, setting.cluster, setting.conditions).fabric)
+        return SharedFabric(fabric_of(setting.cluster, setting.devices, setting.conditions))
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """The library's plan: it does not know in which state the links are."""
         return self._closed.plan(collective)
 
-    @property
+    @cached_property
     def _closed(self) -> AlphaBeta:
-        if not self._planner:
-            self._planner.append(AlphaBeta(setting=replace(self.setting, conditions=HEALTHY)))
-        return self._planner[0]
+        return AlphaBeta(setting=replace(self.setting, conditions=HEALTHY))
+
+    @cached_property
+    def _others(self) -> list[Traffic]:
+        """What other jobs ask of the fabric."""
+        elsewhere = Flow(setting=replace(self.setting, placement=None, beside=(), algorithm=None, protocol=None))
+        return [one for other in self.setting.beside for one in elsewhere._traffic(other)]
 
     def seconds(self, collective: Collective) -> float:
         """The collective's flows with the fabric to themselves, but for other jobs."""
@@ -131,9 +139,8 @@ class Flow:
 
     def _timed(self, collective: Collective) -> float:
         traffic = self._traffic(collective)
-        others = [one for other in self.setting.beside for one in self._others(other)]
-        if others:
-            rates = self.fabric.rates([*traffic, *others])
+        if self._others:
+            rates = self.fabric.rates([*traffic, *self._others])
             return max((1 / rate for rate in rates[: len(traffic)]), default=0.0)
         if len(traffic) == 1:
             return self.fabric.alone(traffic[0])
@@ -149,17 +156,12 @@ class Flow:
             return [Traffic(plan=self.plan(collective), groups=sizes[0][1])]
         return [Traffic(plan=self.plan(_of_rows(collective, rows)), groups=rows) for _, rows in sizes]
 
-    def _others(self, collective: Collective) -> list[Traffic]:
-        elsewhere = replace(self.setting, placement=None, beside=(), algorithm=None, protocol=None)
-        return Flow(setting=elsewhere)._traffic(collective)
-
     def shares(self, active: Sequence[Collective]) -> Sequence[float]:
         """What max-min fair sharing leaves each."""
         if len(active) < 2:
             return (1.0,) * len(active)
         traffic = [self._traffic(collective) for collective in active]
-        others = [one for other in self.setting.beside for one in self._others(other)]
-        rates = iter(self.fabric.rates([*(one for each in traffic for one in each), *others]))
+        rates = iter(self.fabric.rates([*(one for each in traffic for one in each), *self._others]))
         shares: list[float] = []
         for collective, each in zip(active, traffic, strict=True):
             slowest = min((next(rates) for _ in each), default=math.inf)
@@ -183,22 +185,24 @@ def _of_rows(collective: Collective, rows: Ints) -> Collective:
     return replace(collective, group=replace(group, dims=((rows.shape[1], 1),)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Astra:
     """ASTRA-sim's rules (`preset`) or its own program, for one collective at a time; they know no state of links."""
 
-    setting: Setting
-    source: Source = "preset"
-    backend: Backend = "Unaware"
-    name: str = "astra"
-    _plans: dict[Collective, CollectivePlan] = field(default_factory=dict, repr=False)
+    origin: Origin = "simulated"
 
-    def __post_init__(self) -> None:
-        given = {"--algorithm": self.setting.algorithm, "--protocol": self.setting.protocol}
+    def __init__(
+        self, *, setting: Setting, source: Source = "preset", backend: Backend = "Unaware", name: str = "astra"
+    ) -> None:
+        self.setting = setting
+        self.source: Source = source
+        self.backend: Backend = backend
+        self.name = name
+        self._plans: dict[Collective, CollectivePlan] = {}
+        given = {"--algorithm": setting.algorithm, "--protocol": setting.protocol, "--placement": setting.placement}
         for flag, value in given.items():
             if value is not None:
                 raise UsageError(
-                    f"{self.name} takes the algorithms of ASTRA-sim's examples, not {value}", where=flag,
+                    f"{self.name} takes the algorithms of ASTRA-sim's examples, and ranks in their own order", where=flag,
                     fix="use --network alpha-beta or flow",
                 )  # fmt: skip
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from meshcast.errors import UnsupportedError
 from meshcast.network import CollectivePlan, plan_collective
-from meshcast.validate.collectives.rows import CollectiveRow, bus_factor
+from meshcast.network.benchmark import bus_factor, collective_of
+from meshcast.validate.collectives.rows import CollectiveRow
 from meshcast.validate.collectives.systems import System, system_of
 from meshcast.validate.programs import Row, why_failed
-from meshcast.workload.graph import Collective
 
 BORDER = 2**20
 MISTUNED, UNKNOWN = "mis-tuned", "not understood"
@@ -100,14 +100,7 @@ def predicted_plan(measured: CollectiveRow, kind: str, system: System) -> Collec
     """The plan for what was measured, on the system it was measured on."""
     if measured.size is None:
         raise UnsupportedError("a collective without a size", where=measured.id)
-    whole = int(measured.size)
-    part = whole // system.devices
-    collective = Collective(
-        kind=kind,
-        group=system.group,
-        input_bytes=part if kind == "all_gather" else whole,
-        output_bytes=part if kind == "reduce_scatter" else whole,
-    )
+    collective = collective_of(kind, int(measured.size), system.group)
     return plan_collective(collective, system.cluster, algorithm=system.algorithm)
 
 

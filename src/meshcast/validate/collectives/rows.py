@@ -13,26 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshcast.errors import InputError
+from meshcast.network.benchmark import known_kind
 
 COLUMNS = ("id", "hardware", "devices", "collective", "bytes")
 FIGURES = ("time_us", "busbw_GBps")
 LARGE = 16 * 2**30
-_KINDS = {
-    "allreduce": "all_reduce",
-    "psum": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "psumscatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "sendrecv": "collective_permute",
-    "collectivepermute": "collective_permute",
-    "ppermute": "collective_permute",
-    "permute": "collective_permute",
-    "broadcast": "collective_broadcast",
-    "collectivebroadcast": "collective_broadcast",
-    "reduce": "collective_reduce",
-    "collectivereduce": "collective_reduce",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +39,12 @@ class CollectiveRow:
     @property
     def kind(self) -> str | None:
         """The collective as a workload calls it; None for what is no collective."""
-        word = re.split(r"[\s(]", self.collective.strip().lower())[0]
-        return _KINDS.get(re.sub(r"[^a-z]", "", word))
+        return known_kind(re.split(r"[\s(]", self.collective.strip())[0])
 
     @property
     def mistuned(self) -> bool:
         """Whether its own source says that something was wrong."""
         return re.search(r"mis-?tuned|misconfigured", self.notes, re.IGNORECASE) is not None
-
-
-def bus_factor(kind: str, devices: int) -> float:
-    """What nccl-tests multiplies bytes / time by to get bus bandwidth."""
-    if kind == "all_reduce":
-        return 2 * (devices - 1) / devices
-    return (devices - 1) / devices if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
 
 
 def read_collective_rows(path: Path) -> list[CollectiveRow]:

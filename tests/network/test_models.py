@@ -134,3 +134,14 @@ def test_collectives_started_at_once_are_each_slower() -> None:
     one = over("data")
     result = model.together([(one, model.plan(one)), (one, model.plan(one))])
     assert result.jobs[0].seconds == pytest.approx(2 * model.seconds(one), rel=0.1)
+
+
+def test_the_fabric_reaches_as_far_as_the_farthest_device(tmp_path: Path) -> None:
+    path = tmp_path / "placement"
+    for first, devices in ((0, 8), (1, 9), (2, 10)):
+        path.write_text("\n".join(str(first + rank) for rank in range(8)))
+        found, _ = arranged(Arrangement(network="flow", placement=str(path)), load_cluster("dgx-h100"), 8, {})
+        assert found.devices == devices
+    crossing = network_model("flow", found).seconds(collective_of("all_reduce", GIB, Group(dims=((8, 1),))))
+    inside = network_model("flow", setting(8)).seconds(collective_of("all_reduce", GIB, Group(dims=((8, 1),))))
+    assert crossing > inside

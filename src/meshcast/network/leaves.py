@@ -26,7 +26,7 @@ def leaf_keys(level: NetworkLevel, device: Ints, *, inner: int, size: int) -> In
 
 
 def leaving(level: NetworkLevel, sets: list[Ints], *, inner: int, devices: int) -> float:
-    """Messages for which a device's share of its leaf's way out is used, when each sends one to all of its set.
+    """Messages for which a device's share of its leaf's way out is used, when each sends one to all others of its set.
 
     A leaf with k ports has a way out for k / oversubscription of them. 0 where switches have as much upwards as
     downwards, and for networks of which that is not the bound.
@@ -34,9 +34,15 @@ def leaving(level: NetworkLevel, sets: list[Ints], *, inner: int, devices: int) 
     if level.topology != "fat-tree" or level.taper <= 1:
         return 0.0
     size = min(level.size, devices)
-    sent: dict[int, float] = {}
+    sent: dict[int, int] = {}
     for members in sets:
-        leaf, counts = np.unique(leaf_keys(level, members, inner=inner, size=size), return_counts=True)
-        for number, count in zip(leaf.tolist(), counts.tolist(), strict=True):
-            sent[number] = sent.get(number, 0.0) + count * (len(members) - count)
+        leaf = np.unique(leaf_keys(level, members, inner=inner, size=size), return_inverse=True)
+        part = np.unique(members // inner, return_inverse=True)
+        here = np.zeros((len(leaf[0]), len(part[0])), np.int64)  # members by leaf and by part of the level below
+        np.add.at(here, (leaf[1], part[1]), 1)
+        below = here.sum(axis=1)
+        # To members of its own part a device sends over the level below, whatever leaf they are on.
+        out = below * (len(members) - below) - (here * (here.sum(axis=0) - here)).sum(axis=1)
+        for number, count in zip(leaf[0].tolist(), out.tolist(), strict=True):
+            sent[number] = sent.get(number, 0) + count
     return max(sent.values()) * level.taper / level.devices_per_leaf

@@ -118,10 +118,10 @@ def lines_in_slice(level: NetworkLevel, sets: Sequence[Ints], inner: int, device
 
 
 def worst_lines(places: Sequence[Ints], shape: Shape, closed: tuple[bool, ...]) -> tuple[Line, ...]:
-    """The lines of sets of several positions, of those sets that have the fewest links to send over."""
+    """The lines of sets of several positions: of those that form no box, else of those with the fewest links."""
     once = list({place.tobytes(): place for place in places if len(place) > 1}.values())
     found = (_lines(box, shape, closed, several=len(once) > 1) for box in _different(once, shape))
-    return min(found, key=lambda lines: sum(line.free_ways for line in lines))
+    return min(found, key=lambda lines: (regular(lines), sum(line.free_ways for line in lines)))
 
 
 def _different(places: Sequence[Ints], shape: Shape) -> Iterator[Ints]:

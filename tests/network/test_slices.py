@@ -20,7 +20,6 @@ from meshcast.network.fabric import fabric_of
 from meshcast.network.leaves import leaving
 from meshcast.network.models import AlphaBeta, Flow, Setting
 from meshcast.network.slices import Line, lines_in_slice, regular, slice_shape
-
 from tests.network.clusters import TORUS, cluster
 
 CUBES = replace(TORUS, dims=(16, 20, 28), size=8960, links=6, wrap="multiples-of-4")

@@ -113,7 +113,9 @@ def lines_in_slice(level: NetworkLevel, sets: Sequence[Ints], inner: int, device
     """
     positions = -(-min(level.size, devices) // inner)
     shape = slice_shape(level, positions, level.size // inner)
-    places = [np.unique(members // inner % math.prod(shape)) for members in sets]
+    # A group lies in most domains alike; it is looked at once.
+    different = {(inside := members % level.size).tobytes(): inside for members in sets}
+    places = [np.unique(inside // inner % math.prod(shape)) for inside in different.values()]
     return worst_lines(places, shape, closed_sides(level, shape))
 
 

@@ -113,7 +113,8 @@ def _sets(rows: list[Ints], size: int, *, last: bool) -> list[Ints]:
     """The members of every group, by the domains of a level that they lie in."""
     if last:
         return rows
-    return [row[row // size == domain] for row in rows for domain in np.unique(row // size)]
+    ordered = [np.sort(row) for row in rows]
+    return [part for row in ordered for part in np.split(row, np.flatnonzero(np.diff(row // size)) + 1)]
 
 
 @functools.lru_cache(maxsize=4096)

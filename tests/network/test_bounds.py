@@ -75,7 +75,10 @@ def test_groups_that_lie_alike_take_the_same_time(kind: str, count: int, size: f
     on = load_cluster(name)
     here, there = (
         Collective(
-            kind=kind, group=Group(dims=((count, 1),), first=first), input_bytes=int(size), output_bytes=int(size)
+            kind=kind,
+            group=Group(dims=((count, 1),), first=first, devices=8 * 144),
+            input_bytes=int(size),
+            output_bytes=int(size),
         )
         for first in (0, place * 144)
     )

@@ -1,78 +1,71 @@
-"""What one device can send at a level towards a number of parts: ports of switches, links of rings and tori."""
+"""What one device can send at a level, to its neighbours and to all others: ports of switches, links of rings and tori."""
 
 from __future__ import annotations
 
-import math
-
 from meshcast.hardware import NetworkLevel
+from meshcast.network.slices import Line
+from meshcast.network.spread import LevelSpread
 
 
-def port(level: NetworkLevel, parts: int) -> float:
-    """bytes/s that one device can send towards `parts` others at a level, on the wire."""
+def has_hops(level: NetworkLevel) -> bool:
+    """Whether devices pass on what is not for them: links lead to neighbours only."""
+    return level.topology in ("ring", "torus")
+
+
+def port(at: LevelSpread) -> float:
+    """bytes/s that the member of a group with the fewest links can send at a level, on the wire, to all others.
+
+    On a slice that is not closed that is a corner: one link a side, where others have two. What a corner has to get
+    bounds every collective, and rings along all sides reach it. Groups that interleave share their links.
+    """
+    level = at.level
     if level.switched:
         return level.bandwidth
     if level.topology == "full":
-        return level.link_bandwidth * min(level.links, max(1, parts - 1))
-    if parts <= 2:
+        return level.link_bandwidth * min(level.links, at.fewest - 1)
+    return sum(line.free_ways * lane(level, line) for line in at.lines)
+
+
+def pair(at: LevelSpread) -> float:
+    """bytes/s that one device can send to one other at a level, on the wire, while all others do the same."""
+    level = at.level
+    if level.switched:
+        return level.bandwidth
+    if level.topology == "full":
         return level.link_bandwidth
-    if level.topology == "ring":
-        return level.bandwidth  # more than two links a device: several rings side by side
-    return level.link_bandwidth * min(level.links, sum(links_along(level, side) for side in sides(level, parts)))
+    # To the opposite member of a ring both ways are equally long, and half takes each.
+    ways = min((line.ways if line.length == 2 else 1) / line.shared for line in at.lines)
+    return level.link_bandwidth * ways
 
 
-def torus_dims(level: NetworkLevel, parts: int) -> int:
-    """Torus dimensions a group of this size spans when it is laid out densely."""
-    spanned, room = 0, 1
-    for extent in level.dims or (parts,):
-        spanned += 1
-        room *= extent
-        if room >= parts:
-            break
-    return spanned
+def lane(level: NetworkLevel, line: Line) -> float:
+    """bytes/s of a device one way along a side; between two neighbours there is one link."""
+    if level.links == 1 or line.length * line.spacing == 2:
+        return level.link_bandwidth
+    return level.link_bandwidth * max(1.0, level.links / (2 * max(1, len(level.dims))))
 
 
-def sides(level: NetworkLevel, parts: int) -> tuple[float, ...]:
-    """Lengths of a group along the dimensions it spans, as even as the torus allows; no dimensions without one.
+def exchange_s(at: LevelSpread) -> float:
+    """Seconds on the wire in which every member sends a byte to every other that lies outside its own part.
 
-    A group that fills the torus has its shape. All sides are taken to be closed by wrap-around links.
+    To the members of its domain that lie outside its own part a device sends `M - m` bytes through its port. On a ring or
+    torus they also pass through the links of others: with the shortest routes, one side after the other, each member sends
+    M bytes along every side, evenly to all on the line (`Line.crossing`). On a fat tree they share the way out of a leaf.
+    After Dally and Towles, "Principles and Practices of Interconnection Networks" (2004), chapters 3 and 5.
     """
-    if level.topology == "ring":
-        return (float(parts),)
-    if level.topology != "torus":
-        return ()
-    extents = sorted((level.dims or (parts,))[: torus_dims(level, parts)])
-    found: list[float] = []
-    left = float(parts)
-    for position, extent in enumerate(extents):
-        found.append(min(float(extent), round(left ** (1 / (len(extents) - position)), 9)))
-        left /= found[-1]
-    return tuple(found)
+    level = at.level
+    outside = at.within - at.below
+    if level.topology == "full":  # every pair has a link of its own
+        return outside / (level.link_bandwidth * min(level.links, at.parts - 1))
+    crossing = max((at.within * line.crossing / lane(level, line) for line in at.lines), default=0.0)
+    return max(outside / port(at), at.leaving / level.bandwidth, crossing)
 
 
-def wraps(level: NetworkLevel, parts: int) -> bool:
-    """Whether a group spans several dimensions of a torus, each closed into a ring.
-
-    Three-dimensional tori are made of blocks of 4x4x4 chips whose faces optical switches close; two-dimensional ones
-    have links around an axis of full length only (Jouppi et al., ISCA 2023, and the Cloud TPU documentation).
-    """
-    found = sides(level, parts)
-    if level.topology != "torus" or len(found) < 2:
-        return False
-    if len(level.dims) >= 3:
-        return all(side % 4 == 0 for side in found)
-    return all(side == extent > 2 for side, extent in zip(found, sorted(level.dims), strict=True))
+def wraps(at: LevelSpread) -> bool:
+    """Whether a group spans several sides of a torus, each closed into a ring."""
+    return len(at.lines) > 1 and all(line.closed and line.ways == 2 for line in at.lines)
 
 
-def links_along(level: NetworkLevel, side: float) -> float:
-    """Links of a device along one dimension, both ways; between two devices there is one."""
-    return max(1.0, level.links / max(1, len(level.dims))) if side > 2 else 1.0
-
-
-def mean_hops(side: float) -> float:
-    """Mean distance from a device of a ring to all of its devices, itself included."""
-    return math.floor(side * side / 4) / side if side.is_integer() else side / 4
-
-
-def farthest_hops(level: NetworkLevel, parts: int) -> int:
-    """Hops to the device that is farthest: one through a switch, half of every side around a torus."""
-    return max(1, sum(max(1, int(side // 2)) for side in sides(level, parts) if side > 1))
+def farthest_hops(at: LevelSpread) -> int:
+    """Hops to the member that is farthest: one through a switch."""
+    return max(1, sum(line.farthest for line in at.lines))

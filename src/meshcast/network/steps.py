@@ -108,7 +108,6 @@ def work(
     steps: int,
     sent: float,
     share: float = 1.0,
-    parts: int | None = None,
     rate: float | None = None,
     step_s: float | None = None,
     rounds: int | None = None,
@@ -122,15 +121,14 @@ def work(
         steps: Their number.
         sent: Bytes that one device sends in all of them.
         share: Of what software reaches on these links, what the algorithm leaves.
-        parts: Peers that a device's port reaches at once; all parts of the level if not said.
         rate: bytes/s of the wire for this pattern; that of the port if not said.
         step_s: Seconds of one step; the level's latency and the protocol's software if not said.
         rounds: Steps that chunks follow each other through; all steps if not said.
     """
     link, protocol = at.level.link, protocol_of(at.level, problem.protocol)
     if rate is None:
-        rate = port(at.level, at.parts if parts is None else parts)
-        if parts is None and wraps(at.level, at.parts):
+        rate = port(at)
+        if wraps(at):
             share *= link.rings_share
     stage = Stage(
         level=at.level,

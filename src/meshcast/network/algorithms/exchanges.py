@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from meshcast.network.plan import CollectivePlan
-from meshcast.network.ports import farthest_hops, links_along, mean_hops, port, sides
+from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair
 from meshcast.network.spread import LevelSpread
 from meshcast.network.steps import Problem, Work, plan, protocol_of, work
 
 
 def pairwise(problem: Problem) -> CollectivePlan | None:
-    """Every member sends `message = S / n` bytes to every other.
+    """Every member sends `message = S / n` bytes to every other: `message * exchange_s` on the wire of each level.
 
-    To the members of its domain that lie outside its own part a device sends `message * (M - m)` through its port. On a
-    ring or torus messages also pass through the links of others. With the shortest routes, one dimension after the
-    other, a device's `message * M` bytes make `h_d` hops each along dimension d on average, and every device has
-    `links_d` links there (half of them either way), so each carries `message * M * h_d / links_d`. On a ring of k,
-
-        h = floor(k^2 / 4) / k        (k / 4 for even k)
-
-    and the time of the longest dimension, `message * M * k / 8` over a link's rate with two links, is the bound by
-    bisection: half of the n members send half of S across a cut of `2 n / k` links. After Dally and Towles, "Principles
-    and Practices of Interconnection Networks" (2004), chapters 3 and 5.
+    On a ring of k with two links a device that is `message * M * k / 8` over a link's rate, the bound by bisection: half of
+    the n members send half of S across a cut of `2 n / k` links.
     """
     if problem.kind != "all_to_all":
         return None
@@ -30,18 +22,13 @@ def pairwise(problem: Problem) -> CollectivePlan | None:
 def _fan_out(problem: Problem, at: LevelSpread) -> Work:
     message = problem.size / problem.members
     level = at.level
-    rate = port(level, at.parts)
     sent = message * (at.within - at.below)
-    seconds = sent / rate
-    for side in sides(level, at.parts):
-        along = links_along(level, side) * level.link_bandwidth
-        seconds = max(seconds, message * at.within * mean_hops(side) / along)
     peers = max(1, at.within - at.below)
     hop = level.latency_s + protocol_of(level, problem.protocol).step_s
-    latency = hop * farthest_hops(level, at.parts) + (peers - 1) * level.link.post_s
+    latency = hop * farthest_hops(at) + (peers - 1) * level.link.post_s
     # What passes through others' links shows as a lower rate of a device's own bytes.
-    effective = sent / seconds if seconds else rate
-    return work(problem, at, "direct", steps=peers, sent=sent, rate=effective, step_s=latency / peers)
+    rate = (at.within - at.below) / exchange_s(at)
+    return work(problem, at, "direct", steps=peers, sent=sent, rate=rate, step_s=latency / peers)
 
 
 def permute(problem: Problem) -> CollectivePlan | None:
@@ -49,7 +36,7 @@ def permute(problem: Problem) -> CollectivePlan | None:
     if problem.kind != "collective_permute":
         return None
     at = problem.spread[-1]
-    done = work(problem, at, "direct", steps=1, sent=problem.size, parts=2)
+    done = work(problem, at, "direct", steps=1, sent=problem.size, rate=pair(at))
     return plan(problem, "direct", [done], start_s=at.level.link.pair_start_s)
 
 
@@ -63,9 +50,8 @@ def one_shot(problem: Problem) -> CollectivePlan | None:
         return None
     works = []
     for at in problem.spread:
-        hops = at.level.topology in ("ring", "torus")
         sent = problem.size * (at.within - at.below)
-        if hops:
+        if has_hops(at.level):
             works.append(work(problem, at, "one-shot", steps=at.parts - 1, sent=sent))
             continue
         peers = at.within - at.below

@@ -35,7 +35,7 @@ def _ring_considered(library: Library, problem: Problem) -> bool:
     if library != "xla-tpu":
         return library == "nccl"
     # A ring through all members where the dimensions cannot be closed into rings of their own.
-    return len(problem.spread) == 1 and not wraps(problem.spread[0].level, problem.spread[0].parts)
+    return len(problem.spread) == 1 and not wraps(problem.spread[0])
 
 
 def _in_network_considered(library: Library, problem: Problem) -> bool:

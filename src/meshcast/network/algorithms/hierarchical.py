@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from meshcast.network.plan import AlgorithmName, CollectivePlan
-from meshcast.network.ports import farthest_hops
+from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair
 from meshcast.network.spread import LevelSpread
 from meshcast.network.steps import Problem, Work, plan, protocol_of, work
 
@@ -30,7 +31,7 @@ def halving_doubling(problem: Problem) -> CollectivePlan | None:
     For numbers that are no powers of two, with the same number of steps, after Bruck et al., "Efficient algorithms for
     all-to-all communications in multiport message-passing systems" (1997). Partners must reach each other directly.
     """
-    if any(at.level.topology not in ("switch", "full") for at in problem.spread):
+    if any(has_hops(at.level) for at in problem.spread):
         return None
     return _by_level(problem, "halving-doubling", "halving-doubling", lambda at: math.ceil(math.log2(at.parts)))
 
@@ -44,14 +45,21 @@ def direct(problem: Problem) -> CollectivePlan | None:
 
 
 def broadcast_tree(problem: Problem) -> CollectivePlan | None:
-    """A tree down the levels: all of S through the slowest port, `ceil(log2 parts)` steps a level."""
+    """A tree down the levels: all of S over one link to each, `ceil(log2 parts)` steps a level.
+
+    On rings and tori it is a spanning tree of neighbours, as deep as the farthest member is hops away.
+    """
     if problem.kind not in ("collective_broadcast", "collective_reduce"):
         return None
     works = [
-        work(problem, at, "double-binary-tree", steps=math.ceil(math.log2(at.parts)), sent=problem.size, parts=2)
+        work(problem, at, "double-binary-tree", steps=_depth(at), sent=problem.size, rate=pair(at))
         for at in problem.spread
     ]
     return plan(problem, "tree", works)
+
+
+def _depth(at: LevelSpread) -> int:
+    return farthest_hops(at) if has_hops(at.level) else math.ceil(math.log2(at.parts))
 
 
 def sent_at(problem: Problem, at: LevelSpread) -> float:
@@ -73,8 +81,17 @@ def _direct(problem: Problem, at: LevelSpread) -> Work:
     phases = _SCATTERED[problem.kind]
     level = at.level
     hop = level.latency_s + protocol_of(level, problem.protocol).step_s
-    # Where links go to neighbours only, a message passes all devices in between.
-    step = hop * farthest_hops(level, at.parts) + (at.parts - 1) * level.link.post_s
+    # Where links go to neighbours only, a message passes all devices in between, and their links.
+    step = hop * farthest_hops(at) + (at.parts - 1) * level.link.post_s
+    # Only members of equal rank in their parts exchange: which of them share a leaf, the fabric's graph knows.
+    along = replace(at, leaving=0.0)
     return work(
-        problem, at, "direct", steps=phases, sent=sent_at(problem, at), step_s=step, rounds=phases * (at.parts - 1)
+        problem,
+        at,
+        "direct",
+        steps=phases,
+        sent=sent_at(problem, at),
+        rate=(at.within - at.below) / exchange_s(along),
+        step_s=step,
+        rounds=phases * (at.parts - 1),
     )

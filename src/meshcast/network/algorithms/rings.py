@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from meshcast.network.plan import CollectivePlan
-from meshcast.network.ports import links_along, sides, wraps
+from meshcast.network.ports import has_hops, lane, wraps
 from meshcast.network.steps import PHASES, Problem, plan, work
 
 
@@ -18,8 +18,8 @@ def ring(problem: Problem) -> CollectivePlan | None:
 
     Of the `p (n - 1)` steps those between the d_l domains of level l number `p (d_l - 1)`, and what crosses a domain's
     border is all that a ring passes on, shared by the `below` devices that each have a ring of their own through it:
-    `p (n - 1) / n * S / below` bytes a device. On a torus the ring uses every dimension's links, as XLA lays rings of
-    several colours.
+    `p (n - 1) / n * S / below` bytes a device. On a torus there are rings along every dimension, as XLA lays rings of
+    several colours; where the dimensions are not closed they have the links of a corner.
     """
     if problem.kind not in PHASES:
         return None
@@ -39,11 +39,11 @@ def bidirectional_ring(problem: Problem) -> CollectivePlan | None:
     if problem.kind not in PHASES or len(problem.spread) != 1:
         return None
     (at,) = problem.spread
-    if at.level.topology not in ("ring", "torus"):
-        return None
+    ways = sum(line.ways for line in at.lines)
+    if not has_hops(at.level) or (ways < 2 and at.parts > 2):
+        return None  # a line that is not closed has no other way around
     steps = problem.phases * math.ceil((at.parts - 1) / 2)
-    around = at.level.link_bandwidth * links_along(at.level, at.parts)
-    rate = at.level.bandwidth if at.level.topology == "ring" and at.parts > 2 else around
+    rate = min(2, ways) * min(lane(at.level, line) / line.shared for line in at.lines)
     done = work(problem, at, "bidirectional-ring", steps=steps, sent=problem.passed_on, rate=rate)
     return plan(problem, "bidirectional-ring", [done])
 
@@ -51,14 +51,14 @@ def bidirectional_ring(problem: Problem) -> CollectivePlan | None:
 def torus_rings(problem: Problem) -> CollectivePlan | None:
     """Rings along every dimension of a torus at once, each with its part of the buffer.
 
-    With sides k_d a phase has `sum over d of (k_d - 1)` steps; the buffer is cut into as many parts as there are
+    With lines of k_d a phase has `sum over d of (k_d - 1)` steps; the buffer is cut into as many parts as there are
     dimensions, and each part goes through the dimensions in another order, so that all links are busy:
     `p (n - 1) / n * S` bytes over all of a device's links, of which `rings_share` is reached.
     """
-    if problem.kind not in PHASES or problem.kind == "collective_broadcast" or len(problem.spread) != 1:
+    if problem.kind not in PHASES or len(problem.spread) != 1:
         return None
     (at,) = problem.spread
-    if not wraps(at.level, at.parts):
+    if not wraps(at):
         return None
-    steps = problem.phases * sum(int(side) - 1 for side in sides(at.level, at.parts))
+    steps = problem.phases * sum(line.length - 1 for line in at.lines)
     return plan(problem, "torus-rings", [work(problem, at, "torus-rings", steps=steps, sent=problem.passed_on)])

@@ -14,6 +14,7 @@ import numpy as np
 
 from meshcast.network.fabric.links import NONE, Ints, Parts, Paths
 from meshcast.network.fabric.wiring import Place, hashed
+from meshcast.network.leaves import leaf_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,14 +72,10 @@ def fat_tree(parts: Parts, place: Place) -> FatTree:
     """The leaves that the devices need, and tiers above them until one switch joins all of a domain."""
     level = place.level
     devices = np.arange(place.devices)
-    domain, inside = devices // place.size, devices % place.size
-    node, local = inside // place.inner, inside % place.inner
-    rails = min(level.rails, place.inner)
-    rail = local % rails
-    per_node = -(-place.inner // rails)  # devices of a node on one rail
+    domain = devices // place.size
+    rail = devices % place.size % place.inner % min(level.rails, place.inner)
     ports = level.devices_per_leaf
-    position = node * per_node + local // rails
-    leaf_key = (domain * rails + rail) * (-(-place.size // ports) + 1) + position // ports
+    leaf_key = leaf_keys(level, devices, inner=place.inner, size=place.size)
     _, first, leaf = np.unique(leaf_key, return_index=True, return_inverse=True)
     switches = parts.nodes(f"{level.name} leaf", len(first))
     up, down = parts.join(

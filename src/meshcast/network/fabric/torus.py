@@ -6,18 +6,15 @@ each. After Dally and Towles, "Principles and Practices of Interconnection Netwo
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.errors import InfeasibleError, UnsupportedError
-from meshcast.hardware import NetworkLevel
+from meshcast.errors import UnsupportedError
 from meshcast.network.fabric.links import NONE, Flags, Ints, Parts, Paths
 from meshcast.network.fabric.wiring import Place, ones
-
-Shape = tuple[int, ...]
+from meshcast.network.slices import Line, Shape, closed_sides, slice_shape, worst_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +44,11 @@ class Torus:
         """A row a side: where devices lie in their domain."""
         position = device // self.inner % math.prod(self.shape)
         return np.stack(np.unravel_index(position, self.shape)).astype(np.int64)
+
+    def lines(self, sets: Ints) -> tuple[Line, ...]:
+        """How rows of devices lie along the sides."""
+        places = sets // self.inner % math.prod(self.shape)
+        return worst_lines([np.unique(row) for row in places], self.shape, self.closed)
 
     def paths(self, source: Ints, target: Ints) -> Paths:
         """Shortest ways, side by side; the first side first."""
@@ -101,7 +103,7 @@ def torus(parts: Parts, place: Place) -> Torus:
     """The links of a ring or torus. Positions of a slice that no device of the job has are chips that only pass on."""
     level, inner = place.level, place.inner
     shape = slice_shape(level, -(-place.size // inner), level.size // inner)
-    closed = tuple(_closes(level, side, whole) for side, whole in zip(shape, level.dims or shape, strict=True))
+    closed = closed_sides(level, shape)
     volume = math.prod(shape)
     total = volume * place.domains
     one_way = level.links == 1
@@ -148,32 +150,6 @@ def torus(parts: Parts, place: Place) -> Torus:
     return Torus(
         shape=shape, inner=inner, closed=closed, twisted=level.twist, one_way=one_way, links=table, up=up, down=down
     )
-
-
-def slice_shape(level: NetworkLevel, positions: int, whole: int) -> Shape:
-    """The smallest slice of a ring or torus with so many of its positions; among these the one with the evenest sides.
-
-    Raises:
-        InfeasibleError: There are not as many.
-    """
-    if level.topology == "ring":
-        return (positions,)
-    if positions == whole:
-        return level.dims
-    shapes = itertools.product(*(range(1, side + 1) for side in level.dims[:-1]))
-    fitting = [
-        (*shape, last) for shape in shapes if (last := -(-positions // math.prod(shape))) <= level.dims[-1]
-    ]  # fmt: skip
-    if not fitting:
-        raise InfeasibleError(f"{positions} devices do not fit into a torus of {'x'.join(map(str, level.dims))}")
-    # With equal volumes, fewer links to go; with equal lengths, short sides first, as slices are usually written.
-    return min(fitting, key=lambda shape: (math.prod(shape), sum(shape), shape))
-
-
-def _closes(level: NetworkLevel, side: int, whole: int) -> bool:
-    if level.wrap == "full-axis":
-        return side == whole
-    return level.wrap == "always" or (level.wrap == "multiples-of-4" and side % 4 == 0)
 
 
 def _twist(moved: Ints, shape: Shape, side: int, step: int, wraps: Flags) -> None:

@@ -8,7 +8,7 @@ scan" (2009).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from meshcast.network.fabric.links import Floats, Ints
 from meshcast.network.flow.traffic import Groups
 from meshcast.network.plan import Stage
+from meshcast.network.slices import Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,32 +118,60 @@ def _tree_edges(size: int) -> tuple[Ints, Ints]:
     return child, np.where(parent < size, parent, child ^ bit)
 
 
-def along_dimensions(sets: Groups, coordinates: Callable[[Ints], Ints]) -> Iterator[Pattern]:
-    """Rings along each side that members differ in, both ways around: each neighbour gets an equal part."""
+def along_lines(sets: Groups, lines: Sequence[Line], coordinates: Callable[[Ints], Ints]) -> Iterator[Pattern]:
+    """Rings along each side that members lie along, both ways around; sides get bytes as they have links for them.
+
+    Around a closed side a link carries what one member sends to the next. On a line the way back to its start takes the
+    links of the other direction, so that each link carries twice that.
+    """
+    total = sum(line.free_ways for line in lines)
+    sources, targets, parts = [], [], []
+    for line in lines:
+        here, following, _, _ = _neighbours(sets, line.side, coordinates)
+        sources += [here, following]
+        targets += [following, here]
+        parts += [np.full(2 * len(here), line.free_ways / total / 2)]
+    yield Pattern(share=1.0, source=np.concatenate(sources), target=np.concatenate(targets), part=np.concatenate(parts))
+
+
+def spanning_tree(
+    sets: Groups, stage: Stage, lines: Sequence[Line], coordinates: Callable[[Ints], Ints]
+) -> Iterator[Pattern]:
+    """From the first member along one side after the other, to both sides of a ring; of a reduction the other way.
+
+    Rows are in the order of devices, so the first member is also the first on each of its lines.
+    """
+    sources, targets = [], []
+    roots = coordinates(sets[:, 0])
+    for line in lines:
+        here, following, index, row = _neighbours(sets, line.side, coordinates)
+        where = coordinates(here)
+        later = [other.side for other in lines if other.side > line.side]
+        # Lines that start at a member that has all by then.
+        reached = (where[later] == roots[later][:, row]).all(axis=0)
+        turn = line.length // 2 if line.closed else line.length - 1
+        up, down = reached & (index < turn), reached & (index > turn)
+        sources += [here[up], following[down]]
+        targets += [following[up], here[down]]
+    source, target = np.concatenate(sources), np.concatenate(targets)
+    if stage.primitive == "reduce":
+        source, target = target, source
+    yield Pattern(share=1.0, source=source, target=target, part=np.ones(len(source)))
+
+
+def _neighbours(sets: Groups, side: int, coordinates: Callable[[Ints], Ints]) -> tuple[Ints, Ints, Ints, Ints]:
+    """(member, the next along a side, the member's number on its line, its row); the last is followed by the first."""
     members = sets.ravel()
     where = coordinates(members)
     row = np.repeat(np.arange(len(sets)), sets.shape[1])
-    sources: list[Ints] = []
-    targets: list[Ints] = []
-    sides = 0
-    for side in range(len(where)):
-        others = [where[other] for other in range(len(where)) if other != side]
-        order = np.lexsort((where[side], *others, row))
-        keys = np.stack([row, *others])[:, order]
-        new = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))
-        starts = np.flatnonzero(new)
-        lengths = np.diff(np.append(starts, len(order)))
-        if lengths.max() == 1:
-            continue
-        sides += 1
-        start, length = np.repeat(starts, lengths), np.repeat(lengths, lengths)
-        index = np.arange(len(order))
-        here, following = members[order], members[order[start + (index - start + 1) % length]]
-        real = length > 1
-        sources += [here[real], following[real]]
-        targets += [following[real], here[real]]
-    source, target = np.concatenate(sources), np.concatenate(targets)
-    yield Pattern(share=1.0, source=source, target=target, part=np.full(len(source), 1 / (2 * sides)))
+    others = [where[other] for other in range(len(where)) if other != side]
+    order = np.lexsort((where[side], *others, row))
+    keys = np.stack([row, *others])[:, order]
+    starts = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
+    lengths = np.diff(np.append(starts, len(order)))
+    start, length = np.repeat(starts, lengths), np.repeat(lengths, lengths)
+    index = np.arange(len(order)) - start
+    return members[order], members[order[start + (index + 1) % length]], index, row[order]
 
 
 PATTERNS: dict[str, Callable[[Groups, Stage], Iterator[Pattern]]] = {

@@ -12,10 +12,11 @@ from meshcast.network.fabric.fabric import Fabric
 from meshcast.network.fabric.links import Floats, Ints
 from meshcast.network.fabric.switched import AllPairs, Star
 from meshcast.network.fabric.torus import Torus
-from meshcast.network.flow.patterns import PATTERNS, Pattern, along_dimensions, from_one
+from meshcast.network.flow.patterns import PATTERNS, Pattern, along_lines, from_one, spanning_tree
 from meshcast.network.flow.peers import outside_pairs, parts_of, peer_sets
 from meshcast.network.flow.traffic import Groups, Traffic
 from meshcast.network.plan import Stage
+from meshcast.network.slices import regular
 
 _AT_ONCE = 1 << 20  # flows that are routed in one go, so that memory does not grow with the square of a group
 
@@ -54,11 +55,10 @@ def stage_loads(fabric: Fabric, stage: Stage, traffic: Traffic) -> Iterator[Load
 def _patterned(fabric: Fabric, level: int, stage: Stage, sets: tuple[Groups, ...], each: float) -> Iterator[Loads]:
     """Loads by pattern; sets of different lengths run their patterns side by side as far as they have equally many."""
     wiring = fabric.wirings[level]
-    neighbours = isinstance(wiring, Torus) and (stage.algorithm == "torus-rings" or _beyond_one_link(fabric, stage))
     by_share: dict[tuple[int, float], list[Pattern]] = {}
     for rows in sets:
-        if neighbours and isinstance(wiring, Torus) and stage.algorithm in _NEIGHBOURLY:
-            patterns = along_dimensions(rows, wiring.coordinates)
+        if isinstance(wiring, Torus) and (between := _between_neighbours(wiring, stage, rows)) is not None:
+            patterns = between
         elif stage.algorithm in ("direct", "one-shot"):
             patterns = from_one(rows, stage)
         elif stage.algorithm in PATTERNS:
@@ -75,18 +75,25 @@ def _patterned(fabric: Fabric, level: int, stage: Stage, sets: tuple[Groups, ...
         yield _routed(fabric, share * each, together, share)
 
 
-# What runs between neighbours of a ring or torus: rings, and trees, which are chains there.
-_NEIGHBOURLY = ("ring", "bidirectional-ring", "torus-rings", "double-binary-tree")
+# What runs between neighbours of a ring or torus: rings, also of small inputs, and trees, which are chains there.
+_NEIGHBOURLY = ("ring", "bidirectional-ring", "torus-rings", "double-binary-tree", "one-shot")
 
 
-def _beyond_one_link(fabric: Fabric, stage: Stage) -> bool:
-    """Whether a ring is faster than one link between neighbours: then it has channels over the other links too."""
-    level = stage.level
-    ways = 1 if level.links == 1 else 2 * max(1, len(level.dims))
-    return stage.rate > level.bandwidth / ways * (1 + 1e-9)
+def _between_neighbours(wiring: Torus, stage: Stage, rows: Groups) -> Iterator[Pattern] | None:
+    """The pattern of a stage along the sides of a ring or torus; None where its members form no box."""
+    if stage.algorithm not in _NEIGHBOURLY or wiring.one_way:
+        return None
+    lines = wiring.lines(rows)
+    if not regular(lines):
+        return None
+    if stage.algorithm == "double-binary-tree" and stage.primitive in ("broadcast", "reduce"):
+        return spanning_tree(rows, stage, lines, wiring.coordinates)
+    return along_lines(rows, lines, wiring.coordinates)
 
 
 def _uses_all_pairs(fabric: Fabric, level: int, stage: Stage) -> bool:
+    if stage.algorithm == "one-shot" and isinstance(fabric.wirings[level], Torus):
+        return False
     if stage.algorithm in ("direct", "one-shot"):
         return stage.primitive not in ("broadcast", "reduce")
     # With a link for every pair, what is faster than one of them has channels with the members in other orders, which
@@ -150,7 +157,7 @@ def _exchanged_sets(fabric: Fabric, level: int, rows: Groups, each: float) -> Lo
 
 
 def _exchanged(fabric: Fabric, level: int, groups: Groups, each: float) -> Loads:
-    """All pairs of members in different parts of a domain; each device's bytes in equal parts to those it sends to."""
+    """All pairs of members in different parts of a domain, with equal messages."""
     rows = tuple(peer_sets(groups, fabric, level))
     if len(rows) == 1 and rows[0].size == groups.size:  # groups fill their domains evenly
         length = rows[0].shape[1]
@@ -160,10 +167,17 @@ def _exchanged(fabric: Fabric, level: int, groups: Groups, each: float) -> Loads
         if shortcut := _through_one_switch(fabric, level, members, peers, each):
             return shortcut
     loads: list[Loads] = []
+    # Equal messages: a device with more peers than others, in a part with fewer members, sends the most.
+    message = each / _most_peers(*parts_of(groups, fabric, level)[1:3])
     for source, target in outside_pairs(groups, fabric, level, _AT_ONCE):
-        receivers = np.bincount(source)
-        loads.append(_load(fabric, source, target, each / receivers[source]))
+        loads.append(_load(fabric, source, target, np.full(len(source), message)))
     return _sum(fabric, loads)
+
+
+def _most_peers(where: Ints, part: Ints) -> int:
+    """Members of a set outside a member's own part, at most."""
+    own, counts = np.unique(np.stack([where, part]), axis=1, return_counts=True)
+    return max(1, int((np.bincount(where)[own[0]] - counts).max()))
 
 
 def _through_one_switch(fabric: Fabric, level: int, members: Ints, peers: Floats, each: float) -> Loads | None:

@@ -121,10 +121,15 @@ class Run:
         asked = self.options.arrangement
         speed = {**asked.conditions.speed, **speeds_of_kinds(self)}
         asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
-        setting, said = arranged(asked, self.cluster, self.devices, counts)
+        setting, said = arranged(asked, self.cluster, self.devices, counts, self._step_in)
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
         own = Path(self.options.on).suffix != "" and bool(counts)
         return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
+
+    def _step_in(self, setting: Setting) -> float:
+        """Seconds of the step, at the full clock, with collectives timed in another setting."""
+        network = OnNetwork(model=network_model(self.options.network, setting))
+        return self.simulator.duration(self.full_clock, network)
 
     @property
     def setting(self) -> Setting:

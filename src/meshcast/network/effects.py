@@ -5,12 +5,11 @@ A condition, an oversubscription or a level that no collective reaches would oth
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from meshcast.hardware import Cluster, Conditions, NetworkLevel
+from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel
 
 # Settings of a level that a file may have beyond what every level has, with the value that they have when not set.
 _OPTIONAL: dict[str, Any] = {
@@ -34,35 +33,41 @@ def settings_without_effect(
     looked at.
     """
     now = answer(cluster, conditions)
-    changes = itertools.chain(_of_levels(cluster, conditions) if levels else (), _of_state(cluster, conditions))
-    return tuple(sentence for sentence, changed, others in changes if answer(changed, others) == now)
+    found = [said for said, changed in _of_levels(cluster) if answer(changed, conditions) == now] if levels else []
+    # Two links that are equally tired hide each other: a condition counts by what it does alone, too.
+    healthy = answer(cluster, HEALTHY) if not conditions.healthy else now
+    for said, without, alone in _of_state(conditions):
+        if answer(cluster, without) == now and answer(cluster, alone) == healthy:
+            found.append(said)
+    return tuple(found)
 
 
-def _of_levels(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cluster, Conditions]]:
+def _of_levels(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
     for index, level in enumerate(cluster.levels):
         slower = replace(level, link_bandwidth=level.link_bandwidth / 2, latency_s=2 * level.latency_s + 1e-6)
-        yield f"level {level.name!r} of {cluster.name} is not used", _with(cluster, index, slower), conditions
+        yield f"level {level.name!r} of {cluster.name} is not used", _with(cluster, index, slower)
         for name, unset in _OPTIONAL.items():
             value = getattr(level, name)
             if value != unset:
                 said = f"{name} = {_said(value)} of level {level.name!r} has no effect"
-                yield said, _with(cluster, index, replace(level, **{name: unset})), conditions
+                yield said, _with(cluster, index, replace(level, **{name: unset}))
 
 
-def _of_state(cluster: Cluster, conditions: Conditions) -> Iterator[tuple[str, Cluster, Conditions]]:
+def _of_state(conditions: Conditions) -> Iterator[tuple[str, Conditions, Conditions]]:
+    """(sentence, the conditions without one of them, that one alone)."""
     for number, link in enumerate(conditions.links):
         whose = "all devices" if link.device is None else f"device {link.device}"
         rest = (*conditions.links[:number], *conditions.links[number + 1 :])
         said = f"links of {whose} at level {link.level!r} at {link.share:g} of their rate have no effect"
-        yield said, cluster, replace(conditions, links=rest)
+        yield said, replace(conditions, links=rest), Conditions(links=(link,))
     for name, share in conditions.background.items():
         left = {other: value for other, value in conditions.background.items() if other != name}
         said = f"background traffic of {share:g} on level {name!r} has no effect"
-        yield said, cluster, replace(conditions, background=left)
+        yield said, replace(conditions, background=left), Conditions(background={name: share})
     for device, speed in conditions.speed.items():
         rest_of_speed = {other: value for other, value in conditions.speed.items() if other != device}
         said = f"speed {speed:g} of device {device} has no effect"
-        yield said, cluster, replace(conditions, speed=rest_of_speed)
+        yield said, replace(conditions, speed=rest_of_speed), Conditions(speed={device: speed})
 
 
 def _with(cluster: Cluster, index: int, level: NetworkLevel) -> Cluster:

@@ -123,7 +123,14 @@ class Flow:
 
     @cached_property
     def _closed(self) -> AlphaBeta:
-        return AlphaBeta(setting=replace(self.setting, conditions=HEALTHY))
+        setting = self.setting
+        # A library does not ask switches to add that a device has lost its links to, or that nobody knows of.
+        failed = {condition.level for condition in setting.conditions.links if condition.share == 0}
+        levels = tuple(
+            replace(level, in_network_reduction=False) if setting.graph is not None or level.name in failed else level
+            for level in setting.cluster.levels
+        )
+        return AlphaBeta(setting=replace(setting, cluster=replace(setting.cluster, levels=levels), conditions=HEALTHY))
 
     @cached_property
     def _others(self) -> list[Traffic]:

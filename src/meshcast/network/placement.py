@@ -23,6 +23,7 @@ from meshcast.mesh import Group
 from meshcast.network.spread import Ints
 from meshcast.workload.graph import Collective
 
+FINALISTS = 6  # placements that a whole step may decide between
 MOST_ORDERS = 5040  # orders that are tried one by one: seven digits
 
 
@@ -86,12 +87,16 @@ def read_placement(path: Path, ranks: int, devices: int) -> Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementChoice:
-    """The best placement found, its seconds, and those of ranks placed in their own order."""
+    """The best placement found, its seconds, and those of ranks placed in their own order.
+
+    `finalists` are the best few, the best first, without those that are equal to one another for every collective.
+    """
 
     placement: Placement
     seconds: float
     dense_s: float
     tried: int
+    finalists: tuple[Placement, ...] = ()
 
 
 def optimise_placement(
@@ -134,9 +139,12 @@ def optimise_placement(
             if better == best:
                 break
             best = better
+    distinct = {seconds: order for order, seconds in sorted(costs.items(), key=lambda item: (-item[1], item[0]))}
+    leading = sorted(distinct)[:FINALISTS]
     return PlacementChoice(
-        placement=_placed(digits, _strides(digits, best)), seconds=cost(best), dense_s=cost(own), tried=len(costs)
-    )
+        placement=_placed(digits, _strides(digits, best)), seconds=cost(best), dense_s=cost(own), tried=len(costs),
+        finalists=tuple(_placed(digits, _strides(digits, distinct[seconds])) for seconds in leading),
+    )  # fmt: skip
 
 
 def _taken(order: tuple[int, ...], old: int, new: int) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ def read_fabric(path: Path, cluster: Cluster | None = None, conditions: Conditio
     if not links:
         file.reject(("links",), "missing key 'links'")
     file.finish()
-    levels = cluster.for_devices(devices).levels if cluster else _levels(links, devices)
+    levels = cluster.levels if cluster else _levels(links, devices)
     known = {level.name: index for index, level in enumerate(levels)}
     for number, one in enumerate(links):
         if one.kind not in known:

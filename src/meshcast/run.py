@@ -174,7 +174,7 @@ class Run:
             return None
         placement = self.setting.placement
         speed = speed[: self.devices] if placement is None else speed[list(placement.devices)]
-        return simulate_classes(self.lowered, self.kernels, self.network.seconds, speed)
+        return simulate_classes(self.simulator, self.kernels, self.network, speed)
 
     @cached_property
     def delay(self) -> float:

@@ -34,7 +34,7 @@ def over(axis: str, step: Kernel) -> Kernel:
 
 
 def classes_run(body: Schedule, speeds: list[float], gap: float = 0.0) -> ClassRun:
-    return simulate_classes(program(body), Times(gap=gap), wire_time, np.array(speeds))
+    return simulate_classes(Simulator(program(body)), Times(gap=gap), wire_time, np.array(speeds))
 
 
 def test_all_wait_for_the_straggler() -> None:
@@ -88,7 +88,7 @@ def test_slack_that_a_few_iterations_use_up() -> None:
             kernel([first + 2], [first + 3], 1), over("data", exchange([first + 3], [first + 10], 1)),
         ]  # fmt: skip
     body = Schedule(inputs=(0,), outputs=(), steps=tuple(unrolled))
-    flat = simulate_classes(replace(program(body), tensors=()), Times(), wire_time, np.array(speeds))
+    flat = simulate_classes(Simulator(replace(program(body), tensors=())), Times(), wire_time, np.array(speeds))
     assert once.ends.tolist() == pytest.approx(flat.ends.tolist())
     assert once.waiting.tolist() == pytest.approx(flat.waiting.tolist())
 
@@ -114,9 +114,9 @@ def test_one_class_is_the_single_rank(
     body = schedule(block(inner, 20), inputs=(20,), outputs=(24,))
     whole = schedule([*block(outer, 0), loop(body, trips, [4], [19])])
     alone = Simulator(program(whole)).duration(Times(gap=gap), wire_time)
-    run = simulate_classes(program(whole), Times(gap=gap), wire_time, np.ones(2))
+    run = simulate_classes(Simulator(program(whole)), Times(gap=gap), wire_time, np.ones(2))
     assert run.duration == pytest.approx(alone, rel=1e-12)
-    slower = simulate_classes(program(whole), Times(gap=gap), wire_time, np.array([1.0, 0.5]))
+    slower = simulate_classes(Simulator(program(whole)), Times(gap=gap), wire_time, np.array([1.0, 0.5]))
     assert slower.duration >= run.duration
 
 

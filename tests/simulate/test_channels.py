@@ -25,7 +25,7 @@ def spans(timeline: Timeline) -> list[Span]:
 
 
 def busy_and_exposed(timeline: Timeline) -> dict[str, tuple[float, float]]:
-    return {each.group: (each.busy, each.exposed) for each in timeline.groups}
+    return {str(each.group): (each.busy, each.exposed) for each in timeline.groups}
 
 
 TWO = schedule([exchange([0], [1], 4, over="a"), exchange([0], [2], 3, over="b"), kernel([1, 2], [3], 1)])

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from meshcast.estimate.chain import KernelEstimate
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
+from meshcast.mesh import Group
 from meshcast.simulate.contention import Contention, Rates
 from meshcast.simulate.critical import critical_path, shortened
 from meshcast.simulate.exposure import covered, exposed_by
@@ -191,9 +192,9 @@ class RankRun:
         compute = memory = overhead = energy = 0.0
         compute_slower = communication_slower = 0.0
         occupied: list[Interval] = []  # by compute, loops and branches
-        sending: list[tuple[float, float, str]] = []
+        sending: list[tuple[float, float, Group]] = []
         copying: list[Interval] = []
-        groups: dict[str, GroupTime] = {}
+        groups: dict[Group, GroupTime] = {}
         for span, extra in zip(spans, slower, strict=True):
             if isinstance(span, Repeat):
                 occupied.append((span.start, span.end))
@@ -204,7 +205,7 @@ class RankRun:
                     _add(groups, group.times(span.trips))
             elif span.stream == COMMUNICATION:
                 assert span.kernel.collective is not None
-                sending.append((span.start, span.end, str(span.kernel.collective.group)))
+                sending.append((span.start, span.end, span.kernel.collective.group))
                 communication_slower += extra
             elif span.stream == COPY:
                 copying.append((span.start, span.end))
@@ -223,10 +224,10 @@ class RankRun:
         waiting = covered([(0.0, duration)], occupied)[1]
         copied, waiting = covered(waiting, copying)
         exposed, rest, by_group = exposed_by(waiting, sending)
-        for start, end, name in sending:
-            _add(groups, GroupTime(group=name, busy=end - start, exposed=0.0))
-        for name, seconds in by_group.items():
-            _add(groups, GroupTime(group=name, busy=0.0, exposed=seconds))
+        for start, end, over in sending:
+            _add(groups, GroupTime(group=over, busy=end - start, exposed=0.0))
+        for over, seconds in by_group.items():
+            _add(groups, GroupTime(group=over, busy=0.0, exposed=seconds))
         own = Breakdown(
             compute=compute, memory=memory + copied, exposed_communication=exposed, overhead=overhead, idle=rest
         )
@@ -247,7 +248,7 @@ def _longer(seconds: float, alone: float) -> float:
     return extra if extra > ROUNDING * seconds else 0.0
 
 
-def _add(groups: dict[str, GroupTime], more: GroupTime) -> None:
+def _add(groups: dict[Group, GroupTime], more: GroupTime) -> None:
     found = groups.get(more.group)
     if found is not None:
         more = GroupTime(group=more.group, busy=found.busy + more.busy, exposed=found.exposed + more.exposed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -207,3 +208,20 @@ def test_schedulers_are_in_order(graph: list) -> None:
     )
     assert ideal <= min(program, hiding) + 1e-9
     assert max(program, hiding) <= serial + 1e-9
+
+
+def test_groups_of_one_name_are_told_apart() -> None:
+    """Groups that print alike but hold other devices are other groups: each has its own time."""
+    first, second = exchange([0], [1], 4), exchange([1], [2], 3)
+    assert first.collective is not None
+    assert second.collective is not None
+    tables = (((0, 1), (2, 3)), ((0, 3), (1, 2)))
+    steps = [
+        replace(step, geometry=replace(step.collective, group=replace(step.collective.group, table=table)))
+        for step, table in zip((first, second), tables, strict=True)
+        if step.collective is not None
+    ]
+    found = run(schedule(steps)).groups
+    assert [(str(each.group), each.group.table, each.busy) for each in found] == [
+        ("listed 2+2", tables[0], 4), ("listed 2+2", tables[1], 3)
+    ]  # fmt: skip

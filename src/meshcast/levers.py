@@ -31,13 +31,13 @@ def find_levers(run: Run, limit: int = 3) -> list[Lever]:
 
 
 def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
-    lowered, timeline, simulator = run.lowered, run.timeline, run.simulator
+    lowered, timeline = run.lowered, run.timeline
 
     def again(kernels: KernelTimes) -> float:
-        return simulator.duration(kernels, run.network) + run.delay
+        return run.duration(kernels, run.network)
 
     if run.delay:
-        yield "all devices at the same speed", timeline.duration - run.delay
+        yield "all devices at the same speed", max(timeline.duration - run.delay, run.host)
 
     if timeline.breakdown.exposed_communication > 0:
         # Not less than the busiest channel: groups have one each, unless they are told to share.
@@ -48,10 +48,7 @@ def _alternatives(run: Run) -> Iterator[tuple[str, float]]:
         for position, level in enumerate(run.setting.cluster.levels):
             faster = _faster_level(run.setting.cluster, position)
             model = network_model(run.options.network, replace(run.setting, cluster=faster))
-            yield (
-                f"twice the {level.name} bandwidth",
-                simulator.duration(run.kernels, OnNetwork(model=model)) + run.delay,
-            )
+            yield f"twice the {level.name} bandwidth", run.duration(run.kernels, OnNetwork(model=model))
     if timeline.breakdown.memory > 0:
         yield "twice the memory bandwidth", again(_rescaled(run.kernels, memory=0.5))
     if timeline.breakdown.compute > 0:

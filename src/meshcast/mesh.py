@@ -15,6 +15,7 @@ import numpy as np
 
 from meshcast.errors import UsageError
 
+MOST_SIZES = 8  # of uneven groups, in a name
 _SIZE = re.compile(r"0*[1-9][0-9]{0,11}")  # ASCII digits: str.isdigit() takes superscripts, which int() does not
 
 
@@ -141,4 +142,9 @@ class Group:
         return list(self.starts()[:, None] + self.offsets())
 
     def __str__(self) -> str:
+        if self.table:
+            # The largest group's axes or strides would say that the others are like it.
+            sizes = [len(members) for members in self.table]
+            some = "+".join(map(str, sizes[:MOST_SIZES])) + ("+..." if len(sizes) > MOST_SIZES else "")
+            return f"{'uneven' if len(set(sizes)) > 1 else 'listed'} {some}"
         return "*".join(self.axes) if self.axes else "*".join(f"{size}@{stride}" for size, stride in self.dims)

@@ -1,4 +1,4 @@
-"""Devices of several kinds in one job: how fast each runs a program whose work is shared out equally.
+"""Devices of several kinds or speeds in one job: how fast each runs a program whose work is shared out equally.
 
 Every rank of an SPMD program has the same kernels, so a device of another kind is one that takes another time for them:
 its speed is the seconds that the kernels take on the cluster's device over those on its own, both by the same chain of
@@ -7,7 +7,7 @@ estimators. Which kernels gain more and which less is lost in that one number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from meshcast.errors import UsageError
@@ -16,6 +16,8 @@ from meshcast.hardware import Device, load_device
 
 if TYPE_CHECKING:
     from meshcast.run import Run
+
+MOST_NAMED = 4  # devices in one sentence
 
 
 def speeds_of_kinds(run: Run) -> Mapping[int, float]:
@@ -43,3 +45,42 @@ def _estimated(run: Run, device: Device) -> EstimatedKernels:
 def _seconds(run: Run, kernels: EstimatedKernels) -> float:
     counted = ((kernel, count) for kernel, count in run.lowered.schedule.walk() if kernel.collective is None)
     return sum(count * (kernels[kernel].time + kernels.gap) for kernel, count in counted)
+
+
+def speeds_without_effect(run: Run) -> tuple[str, ...]:
+    """A sentence where speeds of devices change nothing about the step, with the reason."""
+    given = run.setting.conditions.speed
+    if not given:
+        return ()
+    placement = run.setting.placement
+    used = set(range(run.devices) if placement is None else placement.devices)
+    said = []
+    full = sorted(device for device, speed in given.items() if speed == 1)
+    idle = sorted(device for device, speed in given.items() if speed != 1 and device not in used)
+    slow = sorted(device for device, speed in given.items() if speed != 1 and device in used)
+    if full:
+        said.append(f"{_speeds(given, full)}: it is what a healthy device has")
+    if idle:
+        said.append(f"{_speeds(given, idle)}: no rank of the job runs there")
+    if slow and run.speeds is not None and run.speeds.min() > 1:
+        said.append(
+            f"{_speeds(given, slow)}: all devices are faster than {run.device.name}, whose step is given; name the "
+            "faster device with --on"
+        )
+    elif slow and not run.delay:
+        faster = all(given[device] > 1 for device in slow)
+        why = "the others are no faster" if faster else "no rank waits for what is slower: other work takes longer"
+        said.append(f"{_speeds(given, slow)}: {why}")
+    elif slow and run.host >= run.timeline.duration:
+        said.append(
+            f"{_speeds(given, slow)}: the host needs longer to issue the step than the slowest device to run it"
+        )
+    return tuple(said)
+
+
+def _speeds(given: Mapping[int, float], devices: Sequence[int]) -> str:
+    speeds = sorted({given[device] for device in devices})
+    what = f"speed {speeds[0]:g}" if len(speeds) == 1 else f"speeds {speeds[0]:g} to {speeds[-1]:g}"
+    some = ", ".join(map(str, devices[:MOST_NAMED])) + (", ..." if len(devices) > MOST_NAMED else "")
+    plural = "s" if len(devices) > 1 else ""
+    return f"{what} of device{plural} {some} {'have' if len(speeds) > 1 else 'has'} no effect"

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from meshcast.display import Rows, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
@@ -20,7 +21,7 @@ from meshcast.hardware import Cluster, Device
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.splits import summing_launches
-from meshcast.mixed import speeds_of_kinds
+from meshcast.mixed import speeds_of_kinds, speeds_without_effect
 from meshcast.network import CollectivePlan
 from meshcast.network.arranging import arranged, without_effect
 from meshcast.network.models import NetworkModel, network_model
@@ -32,9 +33,9 @@ from meshcast.shares import collective_shares, communication_summary, top_kernel
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.class_run import ClassRun, device_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
-from meshcast.simulate.engine import Simulator
+from meshcast.simulate.engine import KernelTimes, Simulator
 from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
-from meshcast.simulate.network import OnNetwork, collective_of_kernel
+from meshcast.simulate.network import KernelNetwork, OnNetwork, collective_of_kernel
 from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
@@ -155,7 +156,7 @@ class Run:
         """What collectives take from compute; None where there is nothing to take, or it is not asked for."""
         if self.options.contention == "off" or self.devices == 1:
             return None
-        return Contention(device=self.device, algorithm=lambda kernel: self.collective(kernel).algorithm)
+        return Contention(device=self.device, in_network=lambda kernel: self.collective(kernel).in_network)
 
     @cached_property
     def simulator(self) -> Simulator:
@@ -165,21 +166,25 @@ class Run:
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
-        if self.clock_share == 1.0:
-            timeline = self._full_clock_timeline
-        else:
-            timeline = self._paced(self.simulator.run(self.kernels, self.network))
-        return timeline.lasting(timeline.duration + self.delay, "waiting for slower devices")
+        if self.clock_share == 1.0 and not self.delay:
+            return self._full_clock_timeline
+        return self._paced(self.simulator.run(self.kernels, self.network), self.delay)
 
     @cached_property
-    def ranks(self) -> ClassRun | None:
-        """The step of ranks that are not alike; None where all are."""
+    def speeds(self) -> npt.NDArray[np.float64] | None:
+        """The speed of every rank; None where all devices are at full speed."""
         speed = device_speeds(self.setting.conditions, self.setting.devices)
         if speed is None:
             return None
         placement = self.setting.placement
-        speed = speed[: self.devices] if placement is None else speed[list(placement.devices)]
-        return simulate_classes(self.lowered, self.kernels, self.network.seconds, speed)
+        return speed[: self.devices] if placement is None else speed[list(placement.devices)]
+
+    @cached_property
+    def ranks(self) -> ClassRun | None:
+        """The step of ranks that are not alike; None where all are."""
+        if self.speeds is None:
+            return None
+        return simulate_classes(self.simulator, self.kernels, self.network, self.speeds)
 
     @cached_property
     def delay(self) -> float:
@@ -188,9 +193,20 @@ class Run:
             return 0.0
         return max(0.0, self.ranks.duration - self.simulator.duration(self.kernels, self.network))
 
-    def _paced(self, timeline: Timeline) -> Timeline:
-        """A timeline with the pauses of launches outside of CUDA graphs, lasting at least as long as the host needs."""
-        return timeline.lasting(timeline.duration + self._pauses).lasting(self.host)
+    def duration(self, kernels: KernelTimes, network: KernelNetwork) -> float:
+        """Seconds of the step with other times, until the slowest rank is done; host and pauses are not counted."""
+        alone = self.simulator.duration(kernels, network)
+        if self.speeds is None:
+            return alone
+        return max(alone, simulate_classes(self.simulator, kernels, network, self.speeds).duration)
+
+    def _paced(self, timeline: Timeline, delay: float = 0.0) -> Timeline:
+        """A timeline with the pauses of launches outside of CUDA graphs, and the wait for slower devices.
+
+        It lasts at least as long as the host needs, which issues the next kernels while devices wait.
+        """
+        paused = timeline.lasting(timeline.duration + self._pauses)
+        return paused.lasting(paused.duration + delay, "waiting for slower devices").lasting(self.host)
 
     @cached_property
     def _pauses(self) -> float:
@@ -283,7 +299,7 @@ class Run:
         timeline = self.timeline
         step = timeline.duration
         energy = timeline.energy + idle_watts(self.device) * step
-        notes = [*self.kernels.warnings, *self._fallback_notes(), *self._arranged[1]]
+        notes = [*self.kernels.warnings, *self._fallback_notes(), *self._arranged[1], *speeds_without_effect(self)]
         if self.options.clocks == "burst" and step and energy / step > self.device.tdp_watts:
             notes.append(
                 f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "
@@ -330,8 +346,7 @@ class Run:
         ):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             network = OnNetwork(model=self.network_model, factor=factor, start_s=start_s)
-            duration = self.simulator.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
-            duration += self.delay
+            duration = self.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 

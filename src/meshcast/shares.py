@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
+from meshcast.mesh import Group
 from meshcast.results import CollectiveShare, KernelShare
 from meshcast.results.communication import Communication, ScheduleUsed, group_shares, link_use
 from meshcast.workload.graph import Gemm
@@ -41,7 +42,7 @@ def communication_summary(run: Run) -> Communication:
     ordered = run.lowered.lowering != "modelled" and run.options.scheduler == "latency-hiding"
     modelled = run.contention is not None and run.simulator.contended
     return Communication(
-        groups=group_shares(timeline, (kernel for kernel, _ in run.executed)),
+        groups=group_shares(timeline),
         links=link_use(
             ((run.collective(k), n) for k, n in run.executed if k.collective), run.setting.cluster, timeline.duration
         ),
@@ -58,20 +59,20 @@ def communication_summary(run: Run) -> Communication:
 
 def collective_shares(run: Run) -> tuple[CollectiveShare, ...]:
     """Collectives by kind and group, the longest first."""
-    groups: dict[tuple[str, str, int], list[tuple[Kernel, int]]] = defaultdict(list)
+    groups: dict[tuple[str, Group], list[tuple[Kernel, int]]] = defaultdict(list)
     for kernel, count in run.executed:
         if kernel.collective is not None:
             c = kernel.collective
-            groups[c.kind, str(c.group), c.group.size].append((kernel, count))
+            groups[c.kind, c.group].append((kernel, count))
     shares = []
-    for (kind, group, size), kernels in groups.items():
+    for (kind, group), kernels in groups.items():
         times = [(run.collective(kernel), count) for kernel, count in kernels]
         longest = max(times, key=lambda item: item[0].seconds * item[1])[0]
         shares.append(
             CollectiveShare(
                 kind=kind,
-                group=group,
-                group_size=size,
+                group=str(group),
+                group_size=group.size,
                 count=sum(count for _, count in kernels),
                 bytes_sent=sum(count * k.collective.sent_bytes for k, count in kernels if k.collective),
                 seconds=sum(t.seconds * count for t, count in times),

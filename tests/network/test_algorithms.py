@@ -101,6 +101,8 @@ def test_switches_add_inside_and_trees_join_the_nodes() -> None:
     found = plan("all_reduce", S, 16, adding, algorithm="nvls-tree")
     assert found.algorithm == "in-network + double-binary-tree"
     assert [stage.algorithm for stage in found.stages] == ["in-network", "double-binary-tree"]
+    assert found.in_network
+    assert not plan("all_reduce", S, 16, adding, algorithm="ring").in_network
 
 
 def test_an_exchange_posts_to_every_peer() -> None:

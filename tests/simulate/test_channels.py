@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ def spans(timeline: Timeline) -> list[Span]:
 
 
 def busy_and_exposed(timeline: Timeline) -> dict[str, tuple[float, float]]:
-    return {each.group: (each.busy, each.exposed) for each in timeline.groups}
+    return {str(each.group): (each.busy, each.exposed) for each in timeline.groups}
 
 
 TWO = schedule([exchange([0], [1], 4, over="a"), exchange([0], [2], 3, over="b"), kernel([1, 2], [3], 1)])
@@ -207,3 +208,20 @@ def test_schedulers_are_in_order(graph: list) -> None:
     )
     assert ideal <= min(program, hiding) + 1e-9
     assert max(program, hiding) <= serial + 1e-9
+
+
+def test_groups_of_one_name_are_told_apart() -> None:
+    """Groups that print alike but hold other devices are other groups: each has its own time."""
+    first, second = exchange([0], [1], 4), exchange([1], [2], 3)
+    assert first.collective is not None
+    assert second.collective is not None
+    tables = (((0, 1), (2, 3)), ((0, 3), (1, 2)))
+    steps = [
+        replace(step, geometry=replace(step.collective, group=replace(step.collective.group, table=table)))
+        for step, table in zip((first, second), tables, strict=True)
+        if step.collective is not None
+    ]
+    found = run(schedule(steps)).groups
+    assert [(str(each.group), each.group.table, each.busy) for each in found] == [
+        ("listed 2+2", tables[0], 4), ("listed 2+2", tables[1], 3)
+    ]  # fmt: skip

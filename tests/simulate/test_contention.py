@@ -73,22 +73,22 @@ def test_what_a_collective_takes_of_a_device() -> None:
     all-reduce sends.
     """
 
-    def taken(algorithm: str, seconds: float = 1e-3) -> Taken:
+    def taken(in_network: bool = False, seconds: float = 1e-3) -> Taken:
         device = replace(H100, communication=CommunicationCores(cores=20, in_network_cores=6))
-        return Contention(device=device, algorithm=lambda _: algorithm).taken(exchange([0], [1], 1000), seconds)
+        return Contention(device=device, in_network=lambda _: in_network).taken(exchange([0], [1], 1000), seconds)
 
     sent = 1e6  # 2 (n - 1) / n of 1 MB, of two devices
-    assert taken("ring").cores == pytest.approx(20 / 132)
-    assert taken("in-network + ring").cores == pytest.approx(6 / 132)
-    assert taken("ring").memory == pytest.approx(2.5 * sent / 3.35e12 / 1e-3)
-    assert taken("ring", 2e-3).memory == pytest.approx(taken("ring").memory / 2)
-    assert taken("ring", 1e-12).memory == 1
+    assert taken().cores == pytest.approx(20 / 132)
+    assert taken(in_network=True).cores == pytest.approx(6 / 132)
+    assert taken().memory == pytest.approx(2.5 * sent / 3.35e12 / 1e-3)
+    assert taken(seconds=2e-3).memory == pytest.approx(taken().memory / 2)
+    assert taken(seconds=1e-12).memory == 1
 
 
 def test_no_cores_are_taken_where_engines_of_their_own_send() -> None:
     tpu = load_device("tpu-v5p")
     assert tpu.communication is None
-    found = Contention(device=tpu, algorithm=lambda _: "ring").taken(exchange([0], [1], 1000), 1e-3)
+    found = Contention(device=tpu, in_network=lambda _: False).taken(exchange([0], [1], 1000), 1e-3)
     assert found.cores == 0
     assert found.memory > 0
 

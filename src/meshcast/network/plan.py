@@ -98,6 +98,11 @@ class CollectivePlan:
         return self.latency_s + self.bandwidth_s
 
     @property
+    def in_network(self) -> bool:
+        """Whether switches carry out a part of it."""
+        return any(stage.algorithm == "in-network" for stage in self.stages)
+
+    @property
     def level(self) -> str:
         """Name of the level that is longest on the wire; "none" where nothing is sent."""
         return self.bottleneck.level.name if self.bottleneck else "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meshcast.hardware import Cluster
 from meshcast.network import CollectivePlan
@@ -13,9 +13,6 @@ from meshcast.results.printer import Section, capped, columns, percent
 from meshcast.simulate.critical import Segment
 from meshcast.simulate.timeline import Slowdown, Timeline
 from meshcast.units import format_bytes, format_time
-
-if TYPE_CHECKING:
-    from meshcast.lower.kernel import Kernel
 
 GROUP_ROWS, SEGMENT_ROWS = 6, 6
 
@@ -86,13 +83,12 @@ class Communication:
         }
 
 
-def group_shares(timeline: Timeline, kernels: Iterable[Kernel]) -> tuple[GroupShare, ...]:
+def group_shares(timeline: Timeline) -> tuple[GroupShare, ...]:
     """Time by group, the most exposed first."""
-    sizes = {str(kernel.collective.group): kernel.collective.group.size for kernel in kernels if kernel.collective}
     shares = [
         GroupShare(
-            group=each.group,
-            group_size=sizes[each.group],
+            group=str(each.group),
+            group_size=each.group.size,
             busy_s=each.busy,
             exposed_s=each.exposed,
             overlapped_s=each.overlapped,

@@ -1,34 +1,41 @@
 """A step of ranks that are not alike: one rank of each class, all in step, with collectives that wait for the slowest.
 
-Every class runs the same kernels in the same order (`simulate.issue_order`), at its own speed. For class a and a
-collective k whose groups hold the classes M(a, k),
+Every class runs the same kernels on the same streams, in the order that is chosen for one rank at full speed (a program
+is put in order before it runs), each at its own speed. For class a and a collective k whose groups hold the classes
+M(a, k),
 
     start(a, k) = max over b in M(a, k) of arrival(b, k),    end(a, k) = start(a, k) + t_k
 
-where `arrival` is what the single rank's simulation calls the start. With one class at full speed this is that simulation
-(`simulate.engine`), and so is its answer. A permutation is taken to wait for the whole of its ring.
+where `arrival` is what the single rank's simulation calls the start. Blocks are placed by the code that places those of a
+single rank (`simulate.placement`, `simulate.events`), so scheduler, channels, shared links and what communication takes from
+compute are the same, and so is the answer with one class at full speed. A permutation is taken to wait for the whole of
+its ring.
+
+In a fixed order without contention all starts are maxima of sums of durations: a slower device never makes a step faster.
 
 A loop is run until an iteration adds the same time to all classes that meet in it: then every further one does, because
-shifting all starts shifts all ends (max-plus linearity; Baccelli 1992, "Synchronization and Linearity").
+shifting all starts shifts all ends (max-plus linearity; Baccelli 1992, "Synchronization and Linearity"). With contention
+that holds as well: only differences between times count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from meshcast.hardware.conditions import Conditions
-from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram
+from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.mesh import Group
 from meshcast.simulate.classes import Ints, RankClasses, group_numbers, refine
-from meshcast.simulate.copies import Copies
-from meshcast.simulate.engine import KernelTimes
-from meshcast.simulate.issue_order import BlockPlan, plan
-from meshcast.simulate.network import CommunicationTime
-from meshcast.simulate.timeline import COPY, stream_of
+from meshcast.simulate.engine import KernelTimes, RankRun, Simulator, costliest
+from meshcast.simulate.issue_order import BlockPlan
+from meshcast.simulate.lengths import NOTHING, Length
+from meshcast.simulate.network import CommunicationTime, KernelNetwork
+from meshcast.simulate.placement import Placed, place_together
+from meshcast.simulate.timeline import COMPUTE, stream_of
 
 Floats = npt.NDArray[np.float64]
 STEADY = 1e-12  # relative difference below which two durations are the same
@@ -42,7 +49,7 @@ class ClassRun:
         classes: The classes.
         speed: Compute speed of each, as a share of the healthy one.
         ends: When each is done.
-        busy: How long each computes.
+        busy: How long each computes; what communication adds to that is not in it.
         waiting: How long each waits at collectives for slower ones.
     """
 
@@ -68,172 +75,117 @@ def device_speeds(conditions: Conditions, devices: int) -> Floats | None:
     return speed
 
 
-def classes_of(
-    lowered: LoweredProgram, devices: int, speed: Floats
-) -> tuple[RankClasses, Callable[[Group], npt.NDArray[np.bool_]]]:
-    """The classes of a program's ranks, and which of them meet in a collective's groups."""
-    groups = list(dict.fromkeys(k.collective.group for k, _ in lowered.schedule.walk() if k.collective is not None))
-    classes = refine(np.unique(speed, return_inverse=True)[1], [group_numbers(group, devices) for group in groups])
-    meeting = dict(zip(groups, classes.together, strict=True))
-    return classes, lambda group: meeting[group]
-
-
 def simulate_classes(
-    lowered: LoweredProgram, kernels: KernelTimes, communication: CommunicationTime, speed: Floats
+    simulator: Simulator, kernels: KernelTimes, network: KernelNetwork | CommunicationTime, speed: Floats
 ) -> ClassRun:
     """The step of all ranks, each at its own speed.
 
     Args:
-        lowered: The kernels in program order.
+        simulator: The program as it is planned for one rank.
         kernels: Times of compute kernels at full speed.
-        communication: Seconds of a collective kernel once all have arrived.
+        network: Times of collectives once all have arrived, and what they make of each other.
         speed: Of every rank, as a share of the full one.
     """
-    classes, meeting = classes_of(lowered, len(speed), speed)
+    groups = list(dict.fromkeys(_groups(simulator.plan)))
+    classes = refine(np.unique(speed, return_inverse=True)[1], [group_numbers(group, len(speed)) for group in groups])
+    # Who meets whom is an equivalence: ranks of one class have groups with the same classes in them.
+    parties = {
+        group: together.argmax(axis=1).tolist() for group, together in zip(groups, classes.together, strict=True)
+    }
     by_class = speed[classes.first]
-    run = _ClassSimulation(kernels, communication, by_class, meeting)
-    block = run.block(plan(lowered.schedule, reorder=lowered.lowering == "modelled"), np.zeros(classes.count))
-    return ClassRun(classes=classes, speed=by_class, ends=block.last, busy=block.busy, waiting=block.waiting)
+    rank = simulator.with_times(kernels, network)
+    lengths = _Classes(rank, by_class.tolist(), parties).block(simulator.plan, [0.0] * classes.count)
+    return ClassRun(
+        classes=classes,
+        speed=by_class,
+        ends=np.array([length.last for length in lengths]),
+        busy=_computing(rank, simulator.plan) / by_class,
+        waiting=np.array([length.waited for length in lengths]),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Block:
-    """A block by class: ends with and without the last gap (absolute), and sums over it."""
+class _Classes:
+    """One rank of each class, block by block."""
 
-    all: Floats
-    last: Floats
-    free: Floats
-    busy: Floats
-    waiting: Floats
-
-
-class _ClassSimulation:
-    def __init__(
-        self,
-        kernels: KernelTimes,
-        communication: CommunicationTime,
-        speed: Floats,
-        meeting: Callable[[Group], npt.NDArray[np.bool_]],
-    ) -> None:
-        self._kernels = kernels
-        self._communication = communication
+    def __init__(self, rank: RankRun, speed: Sequence[float], parties: dict[Group, list[int]]) -> None:
+        self._rank = rank
         self._speed = speed
-        self._meeting = meeting
+        self._parties = parties
+        self._chosen: dict[int, Placed] = {}  # blocks of one rank at full speed, by identity: the plan holds them
+        self._kernels: dict[int, list[Sequence[Length]]] = {}
 
-    def block(self, block: BlockPlan, start: Floats) -> _Block:
-        """A block that all its streams enter at `start`, in the order that ends first."""
-        runs = [self._in_order(block, order, start) for order in block.orders]
-        fastest = min(runs, key=lambda run: float(run.all.max()))
-        earliest = min(runs, key=lambda run: float(run.last.max()))
-        return _Block(
-            all=fastest.all, last=earliest.last, free=fastest.free, busy=fastest.busy, waiting=fastest.waiting
-        )
+    def block(self, block: BlockPlan, starts: Sequence[float]) -> list[Length]:
+        """A block that the classes enter at `starts`."""
+        key = id(block)
+        if key not in self._chosen:
+            self._chosen[key] = self._rank.placed(block)
+            self._kernels[key] = [self._kernel(step) if isinstance(step, Kernel) else () for step in block.steps]
+        # Counted from the first that enters, so that times are as exact as those of one rank.
+        first = min(starts)
+        entering = _Entering(self, block, self._kernels[key], [start - first for start in starts])
+        return place_together(block, self._chosen[key], entering, self._rank.estimates(block), self._rank.rates)
 
-    def _in_order(self, block: BlockPlan, order: Sequence[int], start: Floats) -> _Block:
-        count = len(self._speed)
-        compute, communication, last = start.copy(), start.copy(), start.copy()
-        busy, waiting = np.zeros(count), np.zeros(count)
-        ends: dict[int, Floats] = {}
-        places = [([0.0] * len(block.steps), [0.0] * len(block.steps)) for _ in range(count)]
-        copies = [Copies(starts, done) for starts, done in places]
-        for index in order:
-            step, before = block.steps[index], block.before[index] if block.before else ()
-            if isinstance(step, Kernel) and stream_of(step) == COPY:
-                seconds = self._kernels[step].time / self._speed
-                for rank in range(count):
-                    copies[rank].issue(
-                        index, float(seconds[rank]), at=float(compute[rank]), next_step="prefetch" in step.flags
-                    )
-                continue
-            for rank in range(count):
-                compute[rank] = copies[rank].waited_for(before, float(compute[rank]))
-            ready = start.copy()
-            for earlier in before:
-                done = ends.get(earlier)
-                ready = np.maximum(ready, done if done is not None else [own[1][earlier] for own in places])
-            if isinstance(step, Kernel) and step.collective is not None:
-                arrival = np.maximum(ready, communication)
-                begin = self._met(step.collective.group, arrival)
-                waiting += begin - arrival
-                seconds = np.full(count, self._communication(step))
-                communication = ends[index] = begin + seconds
-                end = communication
-            else:
-                begin = np.maximum(ready, compute)
-                if isinstance(step, Kernel):
-                    everything, own, free = self._kernel(step)
-                    busy += own
-                    end, after = begin + own, begin + everything
-                    seconds = everything
-                else:
-                    begin = np.maximum(begin, communication)
-                    inner = self._inner(block, index, begin)
-                    end, after, free = inner.last, inner.all, inner.free
-                    busy += inner.busy
-                    waiting += inner.waiting
-                    communication = after
-                    seconds = after - begin
-                for rank in range(count):
-                    gap = float(begin[rank] - compute[rank])
-                    copies[rank].run_beside(float(compute[rank]), float(begin[rank]), free=gap)
-                    copies[rank].run_beside(float(begin[rank]), float(after[rank]), free=float(free[rank]))
-                compute = ends[index] = after
-            last = np.where(seconds > 0, np.maximum(last, end), last)
-        finished = np.array([copies[rank].finished(float(compute[rank])) for rank in range(count)])
-        last = np.where(finished > compute, np.maximum(last, finished), last)
-        unused = np.array([each.unused for each in copies])
-        return _Block(all=np.maximum(finished, communication), last=last, free=unused, busy=busy, waiting=waiting)
-
-    def _met(self, group: Group, arrival: Floats) -> Floats:
-        """When a collective starts, by class: with the last of all that meet in a group."""
-        together = self._meeting(group)
-        latest: Floats = np.where(together, arrival[None, :], -np.inf).max(axis=1)
-        return latest
-
-    def _kernel(self, kernel: Kernel) -> tuple[Floats, Floats, Floats]:
-        """(seconds with the gap after it, without, that the memory is free), by class."""
-        estimate = self._kernels[kernel]
-        seconds = estimate.time / self._speed
-        everything = seconds + (self._kernels.gap if estimate.time else 0.0)
-        return everything, seconds, np.maximum(0.0, everything - estimate.memory_time / self._speed)
-
-    def _inner(self, block: BlockPlan, index: int, start: Floats) -> _Block:
-        """A loop or branch from `start`."""
+    def inner(self, block: BlockPlan, index: int, starts: Sequence[float]) -> list[Length]:
+        """A loop or branch of a block."""
         step, bodies = block.steps[index], block.bodies[index]
-        zero = np.zeros(len(start))
-        nothing = _Block(all=start, last=start, free=zero, busy=zero, waiting=zero)
-        if not isinstance(step, LoopStep):
-            runs = [self.block(body, start) for body in bodies] or [nothing]
-            longest = max(runs, key=lambda run: float(run.all.max()))
-            return _Block(
-                all=np.max([run.all for run in runs], axis=0),
-                last=np.max([run.last for run in runs], axis=0),
-                free=np.min([run.free for run in runs], axis=0),
-                busy=longest.busy,
-                waiting=longest.waiting,
-            )
-        return self._loop(bodies[0], step.trips, start) if step.trips else nothing
+        if isinstance(step, LoopStep):
+            return self._loop(bodies[0], step.trips, starts)
+        runs = [self.block(body, starts) for body in bodies]
+        return [costliest(run[number] for run in runs) for number in range(len(starts))]
 
-    def _loop(self, body: BlockPlan, trips: int, start: Floats) -> _Block:
-        parts = _connected(body, self._meeting, len(start))
-        at, busy, waiting, free = start, np.zeros(len(start)), np.zeros(len(start)), np.zeros(len(start))
-        left = trips
-        while left > 1:
+    def parties(self, kernel: Kernel) -> list[int]:
+        """Which classes meet in a collective."""
+        assert kernel.collective is not None
+        return self._parties[kernel.collective.group]
+
+    def _kernel(self, kernel: Kernel) -> Sequence[Length]:
+        if kernel.collective is not None:
+            return (self._rank.kernel(kernel),) * len(self._speed)
+        return [self._rank.kernel(kernel, speed) for speed in self._speed]
+
+    def _loop(self, body: BlockPlan, trips: int, starts: Sequence[float]) -> list[Length]:
+        parts = _connected(body, self._parties, len(starts))
+        total, at, left = [NOTHING] * len(starts), list(starts), trips
+        while left:
             turn = self.block(body, at)
-            added = turn.all - at
             # Shifting all classes of a part by the same time shifts all that follows: no need to look again.
-            times = left - 1 if _uniform(added, parts) else 1
-            busy, waiting, free = busy + times * turn.busy, waiting + times * turn.waiting, free + times * turn.free
-            at = at + times * added
+            times = left if _uniform(np.array([length.all for length in turn]), parts) else 1
+            total = [before.then(length.times(times)) for before, length in zip(total, turn, strict=True)]
+            at = [now + times * length.all for now, length in zip(at, turn, strict=True)]
             left -= times
-        final = self.block(body, at)
-        return _Block(
-            all=final.all,
-            last=final.last,
-            free=free + final.free,
-            busy=busy + final.busy,
-            waiting=waiting + final.waiting,
-        )
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Entering:
+    """The classes in one block (`simulate.lengths.Ranks`)."""
+
+    classes: _Classes
+    block: BlockPlan
+    kernels: Sequence[Sequence[Length]]
+    entered: Sequence[float]
+
+    def lengths(self, index: int, starts: Sequence[float]) -> Sequence[Length]:
+        """Of a kernel at each class's speed; of a loop or branch, as they enter it."""
+        return self.kernels[index] or self.classes.inner(self.block, index, starts)
+
+    def parties(self, index: int) -> Sequence[int]:
+        """Classes that meet in a collective."""
+        step = self.block.steps[index]
+        assert isinstance(step, Kernel)
+        return self.classes.parties(step)
+
+
+def _computing(rank: RankRun, block: BlockPlan) -> float:
+    """Seconds of compute kernels in a block, at full speed; of branches the longest."""
+    seconds = 0.0
+    for step, bodies in zip(block.steps, block.bodies, strict=True):
+        if not isinstance(step, Kernel):
+            trips = step.trips if isinstance(step, LoopStep) else 1
+            seconds += trips * max((_computing(rank, body) for body in bodies), default=0.0)
+        elif stream_of(step) == COMPUTE:
+            seconds += rank.kernel(step).last
+    return seconds
 
 
 def _uniform(added: Floats, parts: Ints) -> bool:
@@ -244,20 +196,24 @@ def _uniform(added: Floats, parts: Ints) -> bool:
     return bool(np.all(highest[parts] - lowest[parts] <= STEADY * np.maximum(1e-30, np.abs(highest[parts]))))
 
 
-def _connected(body: BlockPlan, meeting: Callable[[Group], npt.NDArray[np.bool_]], count: int) -> Ints:
+def _connected(body: BlockPlan, parties: dict[Group, list[int]], count: int) -> Ints:
     """A number for each class, the same for those that meet inside a block, directly or through others."""
-    reach = np.eye(count, dtype=np.bool_)
-    for group in _groups(body):
-        reach |= meeting(group)
-    for _ in range(count.bit_length()):
-        reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
-    parts: Ints = np.argmax(reach, axis=1)
+    parts: Ints = np.arange(count)
+    groups = [np.array(parties[group]) for group in dict.fromkeys(_groups(body))]
+    before: Ints | None = None
+    while before is None or not np.array_equal(before, parts):
+        before = parts.copy()
+        for met in groups:
+            least = np.full(count, count)
+            np.minimum.at(least, met, parts)
+            parts = least[met]
     return parts
 
 
-def _groups(body: BlockPlan) -> set[Group]:
-    found = {step.collective.group for step in body.steps if isinstance(step, Kernel) and step.collective is not None}
-    for bodies in body.bodies:
-        for inner in bodies:
-            found |= _groups(inner)
-    return found
+def _groups(block: BlockPlan) -> Iterator[Group]:
+    """Groups of collectives in a block, in the order of the program."""
+    for step, bodies in zip(block.steps, block.bodies, strict=True):
+        if isinstance(step, Kernel) and step.collective is not None:
+            yield step.collective.group
+        for body in bodies:
+            yield from _groups(body)

@@ -25,6 +25,9 @@ from meshcast.hardware import Device
 from meshcast.lower.kernel import CostKey, Kernel
 from meshcast.simulate.network import KernelNetwork
 
+# An assumption, from no measurement: however many collectives are under way, a kernel beside them keeps half of the cores. It
+# bounds what several channels take together; one collective of any device in the catalogue takes less.
+MOST_CORES = 0.5
 MOVED_PER_BYTE = {"reduce_scatter": 3.0, "all_reduce": 2.5, "collective_reduce": 2.5}
 COPIED_PER_BYTE = 2.0
 
@@ -43,32 +46,28 @@ class Contention:
 
     Attributes:
         device: Whose cores and memory they take.
-        algorithm: The algorithm of a collective, by name: those that switches carry out need fewer cores.
+        in_network: Whether switches carry out a part of a collective: it then needs fewer cores.
     """
 
     device: Device
-    algorithm: Callable[[Kernel], str]
-    kept: dict[tuple[CostKey, float], Taken] = field(default_factory=dict, repr=False)
+    in_network: Callable[[Kernel], bool]
+    _known: dict[tuple[CostKey, float], Taken] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def taken(self, kernel: Kernel, seconds: float) -> Taken:
         """What a collective that lasts so long alone takes."""
         key = (kernel.cost_key, seconds)
-        found = self.kept.get(key)
+        found = self._known.get(key)
         if found is None:
             collective = kernel.collective
             assert collective is not None
             costs = self.device.communication
             cores = 0
             if costs is not None:
-                cores = costs.in_network_cores if "in-network" in self.algorithm(kernel) else costs.cores
+                cores = costs.in_network_cores if self.in_network(kernel) else costs.cores
             moved = collective.sent_bytes * MOVED_PER_BYTE.get(collective.kind, COPIED_PER_BYTE)
             memory = moved / (self.device.memory_bandwidth * seconds) if seconds > 0 else 0.0
-            found = self.kept[key] = Taken(min(cores / self.device.cores, MOST_CORES), min(1.0, memory))
+            found = self._known[key] = Taken(min(cores / self.device.cores, MOST_CORES), min(1.0, memory))
         return found
-
-
-# A kernel that waits for cores gets some in the end: the scheduler of thread blocks is fair between streams.
-MOST_CORES = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,14 @@ from typing import Protocol
 
 from meshcast.estimate.chain import KernelEstimate
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
+from meshcast.mesh import Group
 from meshcast.simulate.contention import Contention, Rates
 from meshcast.simulate.critical import critical_path, shortened
 from meshcast.simulate.exposure import covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
+from meshcast.simulate.lengths import NOTHING, Length
 from meshcast.simulate.network import CommunicationTime, KernelNetwork, Uncontended, as_network
-from meshcast.simulate.placement import NOTHING, Length, Placed, place
+from meshcast.simulate.placement import Placed, place
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import (
     COMMUNICATION,
@@ -71,22 +73,22 @@ class Simulator:
     def __init__(
         self, lowered: LoweredProgram, scheduling: Scheduling | None = None, contention: Contention | None = None
     ) -> None:
-        self._plan = plan(lowered.schedule, scheduling, reorder=lowered.lowering == "modelled")
+        self.plan = plan(lowered.schedule, scheduling, reorder=lowered.lowering == "modelled")
         self._contention = contention
 
     @property
     def channels(self) -> int:
         """Collectives that can be under way at once."""
-        return self._plan.channels
+        return self.plan.channels
 
     @property
     def contended(self) -> bool:
         """Whether compute and communication can slow each other down: not beside a compiler's own copies."""
-        return self._contention is not None and _can_contend(self._plan)
+        return self._contention is not None and _can_contend(self.plan)
 
     def run(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> Timeline:
         """The timeline of one rank."""
-        timeline, length = self._with(kernels, network).timeline(self._plan)
+        timeline, length = self.with_times(kernels, network).timeline(self.plan)
         parts, gap = timeline.breakdown, length.all - length.last
         return replace(
             timeline,
@@ -97,40 +99,49 @@ class Simulator:
 
     def duration(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> float:
         """The duration of that timeline, without its spans."""
-        return self._with(kernels, network).length(self._plan).last
+        return self.with_times(kernels, network).length(self.plan).last
 
-    def _with(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> _Run:
+    def with_times(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> RankRun:
+        """One rank with these times, to be asked about single blocks."""
         model = as_network(network)
         # Alone on its channel and without effect on compute, nothing is slowed: the faster way of placing will do.
-        apart = self._plan.channels < 2 or isinstance(model, Uncontended)
+        apart = self.plan.channels < 2 or isinstance(model, Uncontended)
         rates = None if apart and self._contention is None else Rates(network=model, contention=self._contention)
-        return _Run(kernels, model, rates)
+        return RankRun(kernels, model, rates)
 
 
-class _Run:
+class RankRun:
+    """Blocks of one rank's program with given times."""
+
     def __init__(self, kernels: KernelTimes, network: KernelNetwork, rates: Rates | None) -> None:
         self._kernels = kernels
         self._network = network
-        self._rates = rates
+        self.rates = rates
 
     def length(self, block: BlockPlan) -> Length:
+        """How long a block takes."""
+        return self.placed(block).length
+
+    def placed(self, block: BlockPlan) -> Placed:
+        """When a block's steps run."""
         lengths = [
-            self._kernel(step) if isinstance(step, Kernel) else _costliest(map(self.length, bodies)).times(_trips(step))
+            self.kernel(step) if isinstance(step, Kernel) else costliest(map(self.length, bodies)).times(_trips(step))
             for step, bodies in zip(block.steps, block.bodies, strict=True)
         ]
-        return self._place(block, lengths).length
+        return place(block, lengths, self.estimates(block), self.rates)
 
     def timeline(self, block: BlockPlan) -> tuple[Timeline, Length]:
+        """A block with all that runs in it."""
         inner: dict[int, Timeline] = {}
         lengths: list[Length] = []
         for index, (step, bodies) in enumerate(zip(block.steps, block.bodies, strict=True)):
             if isinstance(step, Kernel):
-                lengths.append(self._kernel(step))
+                lengths.append(self.kernel(step))
             else:
                 runs = [self.timeline(body) for body in bodies]
                 inner[index] = max((body for body, _ in runs), key=lambda body: body.duration, default=EMPTY)
-                lengths.append(_costliest(length for _, length in runs).times(_trips(step)))
-        placed = self._place(block, lengths)
+                lengths.append(costliest(length for _, length in runs).times(_trips(step)))
+        placed = place(block, lengths, self.estimates(block), self.rates)
         spans: list[Span | Repeat] = []
         slower: list[float] = []  # than alone, by span
         for index in placed.order:
@@ -146,25 +157,26 @@ class _Run:
         timeline = self._summed(spans, slower, placed.length.all)
         return replace(timeline, critical=critical_path(block, placed, inner, self._is_memory)), placed.length
 
-    def _place(self, block: BlockPlan, lengths: Sequence[Length]) -> Placed:
-        estimates: list[KernelEstimate | None] = []
-        if self._rates is not None and block.concurrent:
-            estimates = [
-                self._kernels[step] if isinstance(step, Kernel) and step.collective is None else None
-                for step in block.steps
-            ]
-        return place(block, lengths, estimates, self._rates)
+    def estimates(self, block: BlockPlan) -> list[KernelEstimate | None]:
+        """What speeds depend on, of every step; nothing where none change."""
+        if self.rates is None or not block.concurrent:
+            return []
+        return [
+            self._kernels[step] if isinstance(step, Kernel) and step.collective is None else None
+            for step in block.steps
+        ]
 
-    def _kernel(self, kernel: Kernel) -> Length:
+    def kernel(self, kernel: Kernel, speed: float = 1.0) -> Length:
+        """A kernel alone, on a device of this compute speed as a share of the full one; gaps are the host's, and stay."""
         if kernel.collective is not None:
             seconds = self._network.seconds(kernel)
             return Length(seconds, seconds)
         estimate = self._kernels[kernel]
-        seconds = estimate.time
+        seconds = estimate.time / speed
         if stream_of(kernel) == COPY:
             return Length(seconds, seconds)
         everything = seconds + self._gap_after(seconds)
-        return Length(everything, seconds, max(0.0, everything - estimate.memory_time))
+        return Length(everything, seconds, max(0.0, everything - estimate.memory_time / speed))
 
     def _gap_after(self, seconds: float) -> float:
         """A kernel that takes no time is none: an empty tensor's, or one that a question leaves out."""
@@ -180,9 +192,9 @@ class _Run:
         compute = memory = overhead = energy = 0.0
         compute_slower = communication_slower = 0.0
         occupied: list[Interval] = []  # by compute, loops and branches
-        sending: list[tuple[float, float, str]] = []
+        sending: list[tuple[float, float, Group]] = []
         copying: list[Interval] = []
-        groups: dict[str, GroupTime] = {}
+        groups: dict[Group, GroupTime] = {}
         for span, extra in zip(spans, slower, strict=True):
             if isinstance(span, Repeat):
                 occupied.append((span.start, span.end))
@@ -193,7 +205,7 @@ class _Run:
                     _add(groups, group.times(span.trips))
             elif span.stream == COMMUNICATION:
                 assert span.kernel.collective is not None
-                sending.append((span.start, span.end, str(span.kernel.collective.group)))
+                sending.append((span.start, span.end, span.kernel.collective.group))
                 communication_slower += extra
             elif span.stream == COPY:
                 copying.append((span.start, span.end))
@@ -212,10 +224,10 @@ class _Run:
         waiting = covered([(0.0, duration)], occupied)[1]
         copied, waiting = covered(waiting, copying)
         exposed, rest, by_group = exposed_by(waiting, sending)
-        for start, end, name in sending:
-            _add(groups, GroupTime(group=name, busy=end - start, exposed=0.0))
-        for name, seconds in by_group.items():
-            _add(groups, GroupTime(group=name, busy=0.0, exposed=seconds))
+        for start, end, over in sending:
+            _add(groups, GroupTime(group=over, busy=end - start, exposed=0.0))
+        for over, seconds in by_group.items():
+            _add(groups, GroupTime(group=over, busy=0.0, exposed=seconds))
         own = Breakdown(
             compute=compute, memory=memory + copied, exposed_communication=exposed, overhead=overhead, idle=rest
         )
@@ -236,7 +248,7 @@ def _longer(seconds: float, alone: float) -> float:
     return extra if extra > ROUNDING * seconds else 0.0
 
 
-def _add(groups: dict[str, GroupTime], more: GroupTime) -> None:
+def _add(groups: dict[Group, GroupTime], more: GroupTime) -> None:
     found = groups.get(more.group)
     if found is not None:
         more = GroupTime(group=more.group, busy=found.busy + more.busy, exposed=found.exposed + more.exposed)
@@ -254,11 +266,12 @@ def _trips(step: Step) -> int:
     return step.trips if isinstance(step, LoopStep) else 1
 
 
-def _costliest(bodies: Iterable[Length]) -> Length:
+def costliest(bodies: Iterable[Length]) -> Length:
     """Of several branches either length is that of the longest; none takes no time."""
     lengths = list(bodies) or [NOTHING]
     return Length(
         max(length.all for length in lengths),
         max(length.last for length in lengths),
         min(length.free for length in lengths),
+        max(length.waited for length in lengths),
     )

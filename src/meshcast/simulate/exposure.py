@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from meshcast.mesh import Group
+
 Interval = tuple[float, float]
 
 
@@ -32,20 +34,20 @@ def covered(times: Sequence[Interval], by: Sequence[Interval]) -> tuple[float, l
 
 
 def exposed_by(
-    waiting: Sequence[Interval], sending: Sequence[tuple[float, float, str]]
-) -> tuple[float, float, dict[str, float]]:
+    waiting: Sequence[Interval], sending: Sequence[tuple[float, float, Group]]
+) -> tuple[float, float, dict[Group, float]]:
     """Of time in which nothing is computed: seconds with collectives under way, without, and each group's part.
 
     Args:
         waiting: Stretches of time, apart from each other and in order.
         sending: When collectives start and end, and over which group. Those under way at once share the time equally.
     """
-    by_group: defaultdict[str, float] = defaultdict(float)
+    by_group: defaultdict[Group, float] = defaultdict(float)
     exposed = idle = 0.0
     if not sending:
         return 0.0, sum(end - start for start, end in waiting), {}
     queue = sorted(sending, key=lambda each: each[0])
-    active: list[tuple[float, str]] = []
+    active: list[tuple[float, Group]] = []
     cursor = 0
     for start, end in waiting:
         position = start

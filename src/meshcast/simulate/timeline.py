@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from meshcast.display import Rows, shown
 from meshcast.lower.kernel import Kernel
+from meshcast.mesh import Group
 from meshcast.simulate.critical import Segment
 from meshcast.units import format_time
 
@@ -67,7 +68,7 @@ class GroupTime:
     add up to `Breakdown.exposed_communication`. What is not exposed runs beside compute or beside another group's.
     """
 
-    group: str
+    group: Group
     busy: float
     exposed: float
 

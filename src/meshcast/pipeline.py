@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
+from meshcast.deadlocks import check_program
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate import Estimator, estimator_names, load_estimator
 from meshcast.estimate.estimator import Clocks
@@ -42,9 +43,9 @@ from meshcast.pipelined import (
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.simulate.pipelines import PipelineRun
-from meshcast.simulate.posted import check_program, may_deadlock
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
+from meshcast.workload.posted import may_deadlock
 
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("profiled", "analytical", "roofline")

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from meshcast.hardware.conditions import Conditions
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram
-from meshcast.mesh import Group
-from meshcast.simulate.classes import Ints, RankClasses, group_numbers, refine
+from meshcast.mesh import Group, group_numbers
+from meshcast.simulate.classes import Ints, RankClasses, refine
 from meshcast.simulate.copies import Copies
 from meshcast.simulate.engine import KernelTimes
 from meshcast.simulate.issue_order import BlockPlan, plan

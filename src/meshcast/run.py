@@ -25,6 +25,7 @@ from meshcast.network import CollectivePlan
 from meshcast.network.arranging import arranged, without_effect
 from meshcast.network.models import NetworkModel, network_model
 from meshcast.network.setting import Setting
+from meshcast.network.uncertainty import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.options import Options
 from meshcast.results import Prediction, Provenance
 from meshcast.results.ranks import rank_shares
@@ -40,9 +41,6 @@ from meshcast.version import VERSION
 from meshcast.workload import Workload
 from meshcast.workload.graph import Collective
 
-# Of 190 published collectives, alone on well-tuned machines, 97 % took between a time of the closed form divided by this
-# factor and one multiplied by it, give or take this start (docs/accuracy-collectives.md).
-NETWORK_FACTOR, NETWORK_START_S = 1.3, 5e-6
 # Host time of the same program differs by this factor, either way, between the servers that we measured on.
 HOST_FACTOR = 1.4
 

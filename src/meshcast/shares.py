@@ -76,7 +76,7 @@ def collective_shares(run: Run) -> tuple[CollectiveShare, ...]:
                 bytes_sent=sum(count * k.collective.sent_bytes for k, count in kernels if k.collective),
                 seconds=sum(t.seconds * count for t, count in times),
                 algorithm=longest.algorithm,
-                level=longest.bottleneck.level.name if longest.bottleneck else "none",
+                level=longest.level,
             )
         )
     return tuple(sorted(shares, key=lambda share: -share.seconds))

@@ -15,7 +15,7 @@ from meshcast.hardware import resolve
 from meshcast.hardware.conditions import Conditions
 from meshcast.mesh import Group
 from meshcast.network import collective_time
-from meshcast.pipelined import Wiring
+from meshcast.pipelined import PartWiring
 from meshcast.results import Prediction
 from meshcast.workload.graph import Collective
 
@@ -261,7 +261,7 @@ def test_programs_that_do_not_fit_together(change: dict[str, Any], message: str)
 
 def test_other_names_are_wired() -> None:
     part = replace(WHOLE, forward=(renamed, (W, X)), count=2)
-    found = answer(pipeline_of([part], microbatches=2, wiring=Wiring(input="inputs")))
+    found = answer(pipeline_of([part], microbatches=2, wiring=PartWiring(input="inputs")))
     assert found.step_time_s == pytest.approx(answer(stages(2, microbatches=2)).step_time_s)
 
 

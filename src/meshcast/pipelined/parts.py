@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.errors import UsageError
 from meshcast.mesh import Mesh
-from meshcast.pipelined.definition import Part, Pipeline, Wiring
+from meshcast.pipelined.definition import Part, PartWiring, Pipeline
 from meshcast.pipelined.wiring import PartProgram, Values, passed_on, total_bytes
 from meshcast.results import Prediction
 from meshcast.run import Run
@@ -114,7 +114,7 @@ def without_levers(run: Run) -> Run:
     return replace(run, options=replace(run.options, levers=False))
 
 
-def _kept_bytes(name: str, program: PartProgram, wiring: Wiring, *, split: bool) -> int:
+def _kept_bytes(name: str, program: PartProgram, wiring: PartWiring, *, split: bool) -> int:
     """What of a program's memory is accounted for elsewhere: weights, gradients, optimizer state, what is saved."""
     prefixes = (wiring.parameters, wiring.gradients, wiring.optimizer_state, wiring.saved, wiring.weight_saved)
     kept = sum(total_bytes(program.arguments(prefix)) for prefix in prefixes)

@@ -22,7 +22,7 @@ from meshcast.pipelined.replicas import ReplicaRun, replica_shares, run_replicas
 from meshcast.pipelined.shares import collective_shares, kernel_shares, stage_shares
 from meshcast.pipelined.step import End, Message, StepParts, assemble, step_costs
 from meshcast.results import Prediction, Provenance
-from meshcast.results.pipelined import CriticalSegment, PipelineShare, StageShare
+from meshcast.results.pipelined import PipelineShare, StageShare
 from meshcast.results.prediction import Infeasible
 from meshcast.simulate import Breakdown, MemoryUse
 from meshcast.simulate.pipelines import PipelineRun, simulate_pipeline
@@ -236,9 +236,7 @@ def _timed(
             bubble=run.bubble,
             send_bytes=largest.collective.payload_bytes if largest else 0,
             send_s=largest.seconds if largest else 0.0,
-            critical_path=tuple(
-                CriticalSegment(stage=s.stage, what=s.what, seconds=s.seconds) for s in run.critical_path
-            ),
+            critical_path=run.critical_path,
         ),
     )
 

@@ -130,5 +130,5 @@ def _share(message: Message, times: int) -> CollectiveShare:
         bytes_sent=times * collective.sent_bytes,
         seconds=times * message.seconds,
         algorithm=message.plan.algorithm,
-        level=message.plan.bottleneck.level.name if message.plan.bottleneck else "none",
+        level=message.plan.level,
     )

@@ -13,10 +13,10 @@ from meshcast.hardware import Cluster
 from meshcast.mesh import Group
 from meshcast.network import CollectivePlan
 from meshcast.network.models import NetworkModel
+from meshcast.network.uncertainty import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.wiring import passed_on, total_bytes
-from meshcast.run import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.simulate.pipelines import PartCosts, PipelineSchedule, StepCosts, make_schedule
 from meshcast.workload.graph import Collective
 

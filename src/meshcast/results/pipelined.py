@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from meshcast.simulate.pipelines import CriticalSegment
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageShare:
@@ -24,15 +26,6 @@ class StageShare:
     idle_share: float
     in_flight: int
     memory_bytes: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriticalSegment:
-    """A piece of the critical path: tasks in a row on one stage, or what is waited for between two."""
-
-    stage: int
-    what: str
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

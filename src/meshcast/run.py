@@ -56,6 +56,7 @@ class Run:
     estimators: tuple[Estimator, ...]
     options: Options
     notes: tuple[str, ...] = ()
+    whole: bool = True  # a part of a step is not asked what would help it, nor what has no effect on it
 
     def summary_rows(self) -> Rows:
         """What runs where, and how long and large it is."""
@@ -120,6 +121,8 @@ class Run:
         speed = {**asked.conditions.speed, **speeds_of_kinds(self)}
         asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
         setting, said = arranged(asked, self.cluster, self.devices, counts)
+        if not self.whole:
+            return setting, said
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
         own = Path(self.options.on).suffix != "" and bool(counts)
         return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
@@ -298,7 +301,7 @@ class Run:
             hfu=all_flops / (step * peak) if step and peak else 0.0,
             communication_s=timeline.communication_busy,
             provenance=self._provenance(),
-            levers=tuple(find_levers(self)) if self.options.levers else (),
+            levers=tuple(find_levers(self)) if self.options.levers and self.whole else (),
             top_kernels=top_kernels(self),
             collectives=collective_shares(self),
             communication=communication_summary(self) if self.devices > 1 else None,

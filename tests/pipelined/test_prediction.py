@@ -214,6 +214,12 @@ def test_what_does_not_fit_names_the_stage() -> None:
     assert "stage 1 (large) is the one that does not fit" in found.infeasible.levers[0]
     assert found.infeasible.demand > found.infeasible.bound
     assert any("no update program" in warning for warning in found.warnings)
+    share = found.to_json()["pipeline"]
+    assert [stage["memory_bytes"]["parameters"] for stage in share["stages"]] == [DIM**2 * 4, DIM * 2**27, DIM**2 * 4]
+    assert [stage["busy_s"] for stage in share["stages"]] == [None] * 3
+    assert (share["bubble"], share["send_s"], share["critical_path"]) == (None, None, ())
+    assert "working" in str(found)
+    assert "busy" not in str(found)
 
 
 def other_width(params: Any, x: Any) -> Any:

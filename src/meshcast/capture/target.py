@@ -53,9 +53,9 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
     path = Path(text)
     if path.suffix in {".yaml", ".yml"}:
         raise UsageError(
-            "a YAML file is no target",
+            "a YAML file is no target: pipelines are TOML",
             where=text,
-            fix="write pipelines as TOML files (.toml), and programs as StableHLO",
+            fix="write the pipeline as a .toml file (docs/pipelines.md); programs are StableHLO",
         )
     if text == STANDARD_INPUT:
         return _from_standard_input(options)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from meshcast.mesh import Mesh
-from meshcast.simulate.classes import group_numbers, refine
+from meshcast.mesh import Mesh, group_numbers
+from meshcast.simulate.classes import refine
 from meshcast.simulate.pipelines import SCHEDULES, PartCosts, StepCosts, make_schedule, simulate_pipeline
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pipeline" / "gpt_175b.toml"

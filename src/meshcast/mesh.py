@@ -17,6 +17,7 @@ from meshcast.errors import UsageError
 
 MOST_SIZES = 8  # of uneven groups, in a name
 _SIZE = re.compile(r"0*[1-9][0-9]{0,11}")  # ASCII digits: str.isdigit() takes superscripts, which int() does not
+OUTSIDE = -1  # a rank that takes no part in a collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,3 +149,15 @@ class Group:
             some = "+".join(map(str, sizes[:MOST_SIZES])) + ("+..." if len(sizes) > MOST_SIZES else "")
             return f"{'uneven' if len(set(sizes)) > 1 else 'listed'} {some}"
         return "*".join(self.axes) if self.axes else "*".join(f"{size}@{stride}" for size, stride in self.dims)
+
+
+def group_numbers(group: Group, devices: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """For every rank the number of the group it is in, or `OUTSIDE`."""
+    numbers = np.full(devices, OUTSIDE, dtype=np.int64)
+    if group.table:
+        for number, members in enumerate(group.table):
+            numbers[list(members)] = number
+    else:
+        rows = group.starts()[:, None] + group.offsets()
+        numbers[rows] = np.arange(len(rows))[:, None]
+    return numbers

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
+from meshcast.deadlocks import check_program
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.estimate import Estimator, estimator_names, load_estimator
 from meshcast.estimate.estimator import Clocks
@@ -37,14 +38,13 @@ from meshcast.pipelined import (
     predict_pipeline,
     read_pipeline,
     run_pipeline,
-    without_levers,
 )
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.simulate.pipelines import PipelineRun
-from meshcast.simulate.posted import check_program, may_deadlock
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
+from meshcast.workload.posted import may_deadlock
 
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("profiled", "analytical", "roofline")
@@ -81,7 +81,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
 
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
     """A pipeline's step in time, as `show` draws it."""
-    return run_pipeline(*_prepared_pipeline(target, options), options)[1][0].run
+    return run_pipeline(*_prepared_pipeline(target, options), options)
 
 
 def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:
@@ -90,6 +90,17 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
     for flag, given in (("--mesh", options.mesh), ("--set", options.settings), ("--dim", options.dims)):
         if given:
             raise UsageError("a pipeline's programs and mesh are given by its file", where=flag, fix="change the file")
+    for flag, asked, instead in (
+        ("--placement", options.placement, "order the axes of `mesh` in its file: stages and axes number the devices"),
+        ("--fabric", options.fabric, "describe the hardware as a cluster, in a file behind --on"),
+        ("--beside", options.beside, "say what other jobs take with --background LEVEL=SHARE"),
+    ):
+        if asked:
+            raise UsageError(
+                "it concerns devices of one program, and a pipeline's programs have some of the devices each",
+                where=flag,
+                fix=instead,
+            )
     if options.devices not in (None, pipeline.devices):
         raise UsageError(
             f"the pipeline has {pipeline.devices} devices ({pipeline.stages} stages of {pipeline.mesh.size}), not "
@@ -108,7 +119,7 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
         if key not in prepared:
             program, _ = captured(target, stage, cluster.device)
             names = result_names(program.module, where=program.source)
-            prepared[key] = without_levers(prepare(program, stage)), names
+            prepared[key] = replace(prepare(program, stage), whole=False), names
         return prepared[key]
 
     return pipeline, cluster, prepare_part

@@ -26,6 +26,7 @@ from meshcast.network import CollectivePlan
 from meshcast.network.arranging import arranged, without_effect
 from meshcast.network.models import NetworkModel, network_model
 from meshcast.network.setting import Setting
+from meshcast.network.uncertainty import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.options import Options
 from meshcast.results import Prediction, Provenance
 from meshcast.results.ranks import rank_shares
@@ -41,9 +42,6 @@ from meshcast.version import VERSION
 from meshcast.workload import Workload
 from meshcast.workload.graph import Collective
 
-# Of 190 published collectives, alone on well-tuned machines, 97 % took between a time of the closed form divided by this
-# factor and one multiplied by it, give or take this start (docs/accuracy-collectives.md).
-NETWORK_FACTOR, NETWORK_START_S = 1.3, 5e-6
 # Host time of the same program differs by this factor, either way, between the servers that we measured on.
 HOST_FACTOR = 1.4
 
@@ -59,6 +57,7 @@ class Run:
     estimators: tuple[Estimator, ...]
     options: Options
     notes: tuple[str, ...] = ()
+    whole: bool = True  # a part of a step is not asked what would help it, nor what has no effect on it
 
     def summary_rows(self) -> Rows:
         """What runs where, and how long and large it is."""
@@ -123,14 +122,17 @@ class Run:
         speed = {**asked.conditions.speed, **speeds_of_kinds(self)}
         asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
         setting, said = arranged(asked, self.cluster, self.devices, counts, self._step_in)
+        if not self.whole:
+            return setting, said
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
         own = Path(self.options.on).suffix != "" and bool(counts)
         return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
 
     def _step_in(self, setting: Setting) -> float:
         """Seconds of the step, at the full clock, with collectives timed in another setting."""
-        network = OnNetwork(model=network_model(self.options.network, setting))
-        return self.simulator.duration(self.full_clock, network)
+        model = network_model(self.options.network, setting)
+        simulator = Simulator(self.lowered, self.options.scheduling, self._contention_on(model))
+        return simulator.duration(self.full_clock, OnNetwork(model=model))
 
     @property
     def setting(self) -> Setting:
@@ -154,9 +156,14 @@ class Run:
     @cached_property
     def contention(self) -> Contention | None:
         """What collectives take from compute; None where there is nothing to take, or it is not asked for."""
+        return self._contention_on(self.network_model)
+
+    def _contention_on(self, model: NetworkModel) -> Contention | None:
         if self.options.contention == "off" or self.devices == 1:
             return None
-        return Contention(device=self.device, in_network=lambda kernel: self.collective(kernel).in_network)
+        return Contention(
+            device=self.device, in_network=lambda kernel: model.plan(collective_of_kernel(kernel)).in_network
+        )
 
     @cached_property
     def simulator(self) -> Simulator:
@@ -321,7 +328,7 @@ class Run:
             hfu=all_flops / (step * peak) if step and peak else 0.0,
             communication_s=timeline.communication_busy,
             provenance=self._provenance(),
-            levers=tuple(find_levers(self)) if self.options.levers else (),
+            levers=tuple(find_levers(self)) if self.options.levers and self.whole else (),
             top_kernels=top_kernels(self),
             collectives=collective_shares(self),
             communication=communication_summary(self) if self.devices > 1 else None,

@@ -66,8 +66,8 @@ def collective_shares(run: Run) -> tuple[CollectiveShare, ...]:
             groups[c.kind, c.group].append((kernel, count))
     shares = []
     for (kind, group), kernels in groups.items():
-        times = [(run.collective(kernel), count) for kernel, count in kernels]
-        longest = max(times, key=lambda item: item[0].seconds * item[1])[0]
+        times = [(run.network.seconds(kernel), count, kernel) for kernel, count in kernels]
+        longest = run.collective(max(times, key=lambda item: item[0] * item[1])[2])
         shares.append(
             CollectiveShare(
                 kind=kind,
@@ -75,9 +75,9 @@ def collective_shares(run: Run) -> tuple[CollectiveShare, ...]:
                 group_size=group.size,
                 count=sum(count for _, count in kernels),
                 bytes_sent=sum(count * k.collective.sent_bytes for k, count in kernels if k.collective),
-                seconds=sum(t.seconds * count for t, count in times),
+                seconds=sum(seconds * count for seconds, count, _ in times),
                 algorithm=longest.algorithm,
-                level=longest.bottleneck.level.name if longest.bottleneck else "none",
+                level=longest.level,
             )
         )
     return tuple(sorted(shares, key=lambda share: -share.seconds))

@@ -136,3 +136,28 @@ def test_a_pipeline_is_compared_and_is_no_single_program() -> None:
     assert [cell.status for cell in found.cells] == ["answered", "answered"]
     with pytest.raises(UsageError, match="a pipeline has several programs"):
         prepare(path, Options(on="dgx-h100"))
+
+
+@pytest.mark.parametrize("name", ["model.yaml", "missing.yml"])
+def test_a_yaml_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "model.yaml").write_text("stages: []")
+    result = CliRunner().invoke(app, ["predict", str(tmp_path / name), "--on", "dgx-h100", "--json"])
+    assert result.exit_code == 2
+    assert "pipelines are TOML" in json.loads(result.stdout)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "instead"),
+    [
+        ("--placement", "optimise", "order the axes"),
+        ("--fabric", "graph.toml", "behind --on"),
+        ("--beside", "all_reduce:1GiB:2-3", "--background"),
+    ],
+)
+def test_what_concerns_the_devices_of_one_program_is_refused(flag: str, value: str, instead: str) -> None:
+    command = ["predict", str(EXAMPLES / "tiny.toml"), "--on", "dgx-h100", "--json", flag, value]
+    result = CliRunner().invoke(app, command)
+    error = json.loads(result.stdout)["error"]
+    assert result.exit_code == 2
+    assert error["where"] == flag
+    assert instead in error["fix"]

@@ -15,7 +15,7 @@ from meshcast.hardware import resolve
 from meshcast.hardware.conditions import Conditions
 from meshcast.mesh import Group
 from meshcast.network import plan_collective
-from meshcast.pipelined import Wiring
+from meshcast.pipelined import PartWiring
 from meshcast.results import Prediction
 from meshcast.workload.graph import Collective
 
@@ -214,6 +214,12 @@ def test_what_does_not_fit_names_the_stage() -> None:
     assert "stage 1 (large) is the one that does not fit" in found.infeasible.levers[0]
     assert found.infeasible.demand > found.infeasible.bound
     assert any("no update program" in warning for warning in found.warnings)
+    share = found.to_json()["pipeline"]
+    assert [stage["memory_bytes"]["parameters"] for stage in share["stages"]] == [DIM**2 * 4, DIM * 2**27, DIM**2 * 4]
+    assert [stage["busy_s"] for stage in share["stages"]] == [None] * 3
+    assert (share["bubble"], share["send_s"], share["critical_path"]) == (None, None, ())
+    assert "working" in str(found)
+    assert "busy" not in str(found)
 
 
 def other_width(params: Any, x: Any) -> Any:
@@ -261,7 +267,7 @@ def test_programs_that_do_not_fit_together(change: dict[str, Any], message: str)
 
 def test_other_names_are_wired() -> None:
     part = replace(WHOLE, forward=(renamed, (W, X)), count=2)
-    found = answer(pipeline_of([part], microbatches=2, wiring=Wiring(input="inputs")))
+    found = answer(pipeline_of([part], microbatches=2, wiring=PartWiring(input="inputs")))
     assert found.step_time_s == pytest.approx(answer(stages(2, microbatches=2)).step_time_s)
 
 

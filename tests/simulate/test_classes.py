@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshcast.mesh import Group, Mesh
-from meshcast.simulate.classes import OUTSIDE, RankClasses, group_numbers, refine
+from meshcast.mesh import OUTSIDE, Group, Mesh, group_numbers
+from meshcast.simulate.classes import RankClasses, refine
 
 MESH = Mesh.of({"data": 3, "tensor": 4})
 

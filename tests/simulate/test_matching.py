@@ -13,13 +13,13 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from meshcast.capture import from_bytes
-from meshcast.errors import UsageError
-from meshcast.mesh import Mesh
+from meshcast.deadlocks import check_program, check_programs
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.mesh import OUTSIDE, Mesh, group_numbers
 from meshcast.options import Options
 from meshcast.pipeline import prepare
-from meshcast.simulate.classes import group_numbers
-from meshcast.simulate.matching import Posted, RankSequence, check_matching
-from meshcast.simulate.posted import check_program, check_programs
+from meshcast.simulate.matching import check_matching
+from meshcast.workload.posted import Posted, RankSequence, rank_sequences
 
 MESH = Mesh.of({"data": 2, "tensor": 4})
 
@@ -189,3 +189,21 @@ def test_programs_of_different_ranks() -> None:
     check_programs([(reduce, np.array([0, 1, 2])), (nothing, np.array([3]))], 4, where="both")
     with pytest.raises(UsageError, match=r"both: deadlock: ranks 0, 1 .* for rank 2 .*, which are done"):
         check_programs([(reduce, np.array([0, 1])), (nothing, np.array([2, 3]))], 4, where="both")
+
+
+def test_sizes_that_are_not_known_are_errors() -> None:
+    """Not 0 bytes for a dynamic shape, which would match any other of its kind."""
+    dynamic = REDUCE.replace("tensor<4xf32>", "tensor<?xf32>").replace("(%a)", "(%d)")
+    made = "%d = stablehlo.custom_call @made(%a) : (tensor<4xf32>) -> tensor<?xf32>"
+    with pytest.raises(UnsupportedError, match=r"a dynamic dimension without a bound in tensor<\?xf32>"):
+        check_program(text(f"{made}\n%r = {dynamic}\nreturn %a : tensor<4xf32>"))
+
+
+def test_a_permutation_waits_for_its_rings_and_chains() -> None:
+    pairs = "dense<[[0, 2], [2, 0], [1, 3]]> : tensor<3x2xi64>"
+    permute = f'"stablehlo.collective_permute"(%a) {{source_target_pairs = {pairs}}} : (tensor<4xf32>) -> tensor<4xf32>'
+    (sequence,) = rank_sequences(text(f"%r = {permute}\nreturn %r : tensor<4xf32>", devices=5))
+    (post,) = sequence.posts
+    assert post.size == 16
+    assert post.groups[0] == post.groups[2] != post.groups[1] == post.groups[3]
+    assert post.groups[4] == OUTSIDE

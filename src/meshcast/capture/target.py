@@ -51,6 +51,12 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
         return _from_object(target, options, name=None, where="target")
     text = str(target)
     path = Path(text)
+    if path.suffix in {".yaml", ".yml"}:
+        raise UsageError(
+            "a YAML file is no target: pipelines are TOML",
+            where=text,
+            fix="write the pipeline as a .toml file (docs/pipelines.md); programs are StableHLO",
+        )
     if text == STANDARD_INPUT:
         return _from_standard_input(options)
     if path.exists() and (config := _huggingface_config(path)) is not None:

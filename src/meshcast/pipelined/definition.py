@@ -29,7 +29,7 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
+class PartWiring:
     """Which arguments and results of the programs belong together, by the first part of their names.
 
     A name is an argument's path (`params['w']`) or a result's (`result[1]['x']`, as JAX calls them). The defaults fit
@@ -110,7 +110,7 @@ class Pipeline:
     reduction: Reduction | None = None
     overlap_sends: bool = True
     barrier: bool | None = None
-    wiring: Wiring = field(default_factory=Wiring)
+    wiring: PartWiring = field(default_factory=PartWiring)
     source: str = "pipeline"
 
     @property
@@ -152,7 +152,7 @@ def pipeline_of(
     buckets: int = 1,
     overlap_sends: bool = True,
     barrier: bool | None = None,
-    wiring: Wiring | None = None,
+    wiring: PartWiring | None = None,
     name: str = "pipeline",
 ) -> Pipeline:
     """A pipeline from Python: `pipeline_of([Part(name="first", forward=..., backward=...), ...], microbatches=8)`.
@@ -183,7 +183,7 @@ def pipeline_of(
             reduction=reduction,
             overlap_sends=overlap_sends,
             barrier=barrier,
-            wiring=wiring or Wiring(),
+            wiring=wiring or PartWiring(),
         )
     )
 

@@ -10,7 +10,7 @@ from meshcast.errors import InputError
 from meshcast.hardware import document
 from meshcast.hardware.reader import Reader
 from meshcast.mesh import Mesh
-from meshcast.pipelined.definition import Part, Pipeline, Reduction, ReductionKind, Wiring, checked
+from meshcast.pipelined.definition import Part, PartWiring, Pipeline, Reduction, ReductionKind, checked
 from meshcast.simulate.pipelines import SCHEDULES
 
 SCHEMA = "meshcast.pipeline/1"
@@ -40,7 +40,7 @@ def read_pipeline(path: Path) -> Pipeline:
     parts = tuple(_part(reader, index, doc.place(("stages", index)), path.parent) for index in range(count))
     mesh = Mesh.of({name: reader.whole("mesh", name) for name in reader.names("mesh")})
     barrier = reader.flag("barrier") if "barrier" in doc.data else None
-    known = {item.name for item in fields(Wiring)}
+    known = {item.name for item in fields(PartWiring)}
     wiring = {name: reader.text("wiring", name) for name in reader.names("wiring") if name in known}
     pipeline = Pipeline(
         name=reader.text("name", default=path.stem),
@@ -52,7 +52,7 @@ def read_pipeline(path: Path) -> Pipeline:
         reduction=_reduction(reader) if "reduce" in doc.data else None,
         overlap_sends=reader.flag("overlap_sends", default=True),
         barrier=barrier,
-        wiring=Wiring(**wiring),
+        wiring=PartWiring(**wiring),
         source=str(path),
     )
     reader.finish()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from meshcast.errors import UsageError
+from meshcast.hardware.conditions import Conditions
 from meshcast.mesh import Mesh
-from meshcast.pipelined.definition import Part, Pipeline, Wiring
+from meshcast.pipelined.definition import Part, PartWiring, Pipeline
+from meshcast.pipelined.state import in_state
 from meshcast.pipelined.wiring import PartProgram, Values, passed_on, total_bytes
 from meshcast.results import Prediction
 from meshcast.run import Run
@@ -60,8 +62,14 @@ class PartEstimate:
         return {work: self.working_bytes[name] for name, work in TASKS.items() if name in self.working_bytes}
 
 
-def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare) -> PartEstimate:
+def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Conditions) -> PartEstimate:
     """A part's programs predicted, and wired to each other.
+
+    Args:
+        part: The part.
+        pipeline: What it is a part of.
+        prepare: A program on healthy hardware.
+        everyone: What holds for the links of all devices.
 
     Raises:
         UsageError: The programs do not fit together, or not on the mesh.
@@ -72,7 +80,7 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare) -> PartEstim
         if target is not None:
             run, results = prepare(target)
             label = f"{part.name}, {name}"
-            programs[name] = PartProgram(label=label, where=part.where, run=run, results=results)
+            programs[name] = PartProgram(label=label, where=part.where, run=in_state(run, everyone), results=results)
             _check_mesh(programs[name], pipeline.mesh)
     wiring = pipeline.wiring
     forward, backward, weight = programs["forward"], programs["backward"], programs.get("weight")
@@ -109,12 +117,7 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare) -> PartEstim
     )
 
 
-def without_levers(run: Run) -> Run:
-    """The run, not asked what would help: a part's programs are no steps of their own."""
-    return replace(run, options=replace(run.options, levers=False))
-
-
-def _kept_bytes(name: str, program: PartProgram, wiring: Wiring, *, split: bool) -> int:
+def _kept_bytes(name: str, program: PartProgram, wiring: PartWiring, *, split: bool) -> int:
     """What of a program's memory is accounted for elsewhere: weights, gradients, optimizer state, what is saved."""
     prefixes = (wiring.parameters, wiring.gradients, wiring.optimizer_state, wiring.saved, wiring.weight_saved)
     kept = sum(total_bytes(program.arguments(prefix)) for prefix in prefixes)

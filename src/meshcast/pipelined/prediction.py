@@ -10,19 +10,22 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import Cluster
 from meshcast.network.arranging import arranged
-from meshcast.network.models import network_model
+from meshcast.network.setting import Setting
 from meshcast.options import Options
 from meshcast.pipelined.definition import Pipeline
+from meshcast.pipelined.effects import without_effect
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
-from meshcast.pipelined.replicas import ReplicaRun, replica_shares, run_replicas
-from meshcast.pipelined.shares import collective_shares, kernel_shares, stage_shares
+from meshcast.pipelined.replicas import replica_shares, run_replicas
+from meshcast.pipelined.shares import collective_shares, kernel_shares, pipeline_share
+from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.step import End, Message, StepParts, assemble, step_costs
 from meshcast.results import Prediction, Provenance
-from meshcast.results.pipelined import CriticalSegment, PipelineShare, StageShare
+from meshcast.results.pipelined import StageShare
 from meshcast.results.prediction import Infeasible
 from meshcast.simulate import Breakdown, MemoryUse
 from meshcast.simulate.pipelines import PipelineRun, simulate_pipeline
@@ -39,28 +42,37 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
         cluster: The hardware, for all devices of the pipeline.
         prepare: A program on the hardware of one stage.
     """
-    step, replicas = run_pipeline(pipeline, cluster, prepare, options)
-    run = replicas[0].run
-    estimates = list({id(estimate): estimate for estimate in step.estimates}.values())
+    state = HardwareState.of(options.conditions)
+    estimates, setting, step, said = _assembled(pipeline, cluster, prepare, options, state)
     prediction = _untimed(pipeline, options, cluster, estimates, step)
-    stages = stage_shares(pipeline, step, run)
-    worst = max(stages, key=lambda stage: stage.memory_bytes["peak"])
-    prediction = replace(prediction, memory=_memory(worst))
+    share = pipeline_share(pipeline, step, None)
+    worst = max(share.stages, key=lambda stage: stage.memory_bytes["peak"])
+    prediction = replace(prediction, memory=_memory(worst), pipeline=share)
     alone = [p for estimate in estimates for p in estimate.predictions.values() if not p.feasible]
     if worst.memory_bytes["peak"] > prediction.capacity_bytes or alone:
         return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
-    answer = _timed(prediction, pipeline, cluster, step, run, stages)
-    return replace(answer, ranks=replica_shares(pipeline, step, replicas))
+    replicas = run_replicas(pipeline, step, state)
+    # The catalogue's clusters may have more than a pipeline needs; what a user has written should do something.
+    own = Path(options.on).suffix != ""
+    said = (*said, *without_effect(pipeline, estimates, setting, options.network, levels=own))
+    answer = _timed(prediction, pipeline, cluster, replicas[0].step, replicas[0].run)
+    return replace(answer, ranks=replica_shares(pipeline, replicas), warnings=(*answer.warnings, *said))
 
 
-def run_pipeline(
-    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options
-) -> tuple[StepParts, tuple[ReplicaRun, ...]]:
-    """A pipeline's parts on their hardware, and the step of each kind of replica, the slowest first."""
-    estimates = [estimate_part(part, pipeline, prepare) for part in pipeline.parts]
-    setting, _ = arranged(options.arrangement, cluster, pipeline.devices, {})
-    step = assemble(pipeline, estimates, cluster, network_model(options.network, setting))
-    return step, run_replicas(pipeline, step, step_costs(pipeline, step), options.conditions)
+def run_pipeline(pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options) -> PipelineRun:
+    """A pipeline's step in time, that of its slowest replica."""
+    state = HardwareState.of(options.conditions)
+    _, _, step, _ = _assembled(pipeline, cluster, prepare, options, state)
+    return run_replicas(pipeline, step, state)[0].run
+
+
+def _assembled(
+    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options, state: HardwareState
+) -> tuple[list[PartEstimate], Setting, StepParts, tuple[str, ...]]:
+    """A pipeline's parts on healthy devices, their network, both put together, and what should be said about it."""
+    setting, said = arranged(options.arrangement, cluster, pipeline.devices, {})
+    estimates = [estimate_part(part, pipeline, prepare, state.everyone) for part in pipeline.parts]
+    return estimates, setting, assemble(pipeline, estimates, setting, options.network), said
 
 
 def _counts(step: StepParts) -> Iterator[tuple[PartEstimate, str, int]]:
@@ -117,7 +129,9 @@ def _untimed(
         levers=(),
         top_kernels=(),
         collectives=(),
+        communication=None,
         timeline=None,
+        ranks=(),
         warnings=_warnings(estimates, cluster),
         version=VERSION,
     )
@@ -178,12 +192,7 @@ def _does_not_fit(worst: StageShare, capacity: int, pipeline: Pipeline, alone: l
 
 
 def _timed(
-    prediction: Prediction,
-    pipeline: Pipeline,
-    cluster: Cluster,
-    step: StepParts,
-    run: PipelineRun,
-    stages: tuple[StageShare, ...],
+    prediction: Prediction, pipeline: Pipeline, cluster: Cluster, step: StepParts, run: PipelineRun
 ) -> Prediction:
     duration, count = run.duration, step.schedule.stages
     energy = idle_watts(cluster.device) * duration
@@ -206,14 +215,13 @@ def _timed(
             busy[origin] += seconds * getattr(alone.provenance, origin)
     added = sum(step.schedule.microbatches * e.accumulation_s for e in step.estimates) / count
     gathered = sum(message.seconds for message in step.gathers if message is not None) / count
-    waiting = sum(stage.exposed_communication_s for stage in stages) / count
+    waiting = sum(stage.sending + stage.reducing for stage in run.stages) / count
     breakdown += Breakdown(memory=added, exposed_communication=gathered + waiting)
-    # Bubbles, and what slow devices take longer than the programs alone.
+    # Bubbles.
     breakdown += Breakdown(idle=max(0.0, duration - breakdown.total))
     busy["analytical"] += sum(message.seconds * times for message, times in _messages(step)) + added * count
     total = sum(busy.values()) or 1.0
     bottleneck = max(range(count), key=lambda stage: run.stages[stage].busy)
-    largest = max((m for m in (*step.forward, *step.backward) if m is not None), key=lambda m: m.seconds, default=None)
     return replace(
         prediction,
         fidelity=max(by_fidelity, key=lambda name: by_fidelity[name]),
@@ -227,24 +235,12 @@ def _timed(
         provenance=Provenance(**{origin: seconds / total for origin, seconds in busy.items()}),
         top_kernels=kernel_shares(step, bottleneck),
         collectives=collective_shares(step, bottleneck),
-        pipeline=PipelineShare(
-            schedule=step.schedule.name,
-            stages=stages,
-            microbatches=step.schedule.microbatches,
-            virtual_stages=step.schedule.chunks,
-            barrier=step.schedule.barrier,
-            bubble=run.bubble,
-            send_bytes=largest.collective.payload_bytes if largest else 0,
-            send_s=largest.seconds if largest else 0.0,
-            critical_path=tuple(
-                CriticalSegment(stage=s.stage, what=s.what, seconds=s.seconds) for s in run.critical_path
-            ),
-        ),
+        pipeline=pipeline_share(pipeline, step, run),
     )
 
 
 def _interval(pipeline: Pipeline, step: StepParts, middle: float) -> tuple[float, float]:
-    """The step simulated with everything at its lower, and at its upper end; slow devices delay both alike."""
-    ends: tuple[End, End, End] = ("low", "middle", "high")
-    low, healthy, high = (simulate_pipeline(step.schedule, step_costs(pipeline, step, end)).duration for end in ends)
-    return min(low * middle / healthy, middle), max(high * middle / healthy, middle)
+    """The step simulated with everything at its lower, and at its upper end."""
+    ends: tuple[End, End] = ("low", "high")
+    low, high = (simulate_pipeline(step.schedule, step_costs(pipeline, step, end)).duration for end in ends)
+    return min(low, middle), max(high, middle)

@@ -1,25 +1,22 @@
-"""Slow devices in a pipeline: replicas that have one are pipelines of their own, and the reduction waits for the slowest.
+"""Devices of a pipeline that are not like the others: a replica that has one is a pipeline of its own.
 
 A replica is the devices that one program runs on, in every stage: those with the same place on the mesh axes that the
-programs leave out. Replicas without slow devices are alike. The others are simulated with the times of their programs on
-devices of different speed (`simulate.class_run`), each kind once; all meet in the reduction of the gradients, so the step
-is that of the slowest.
+programs leave out. Replicas on healthy devices are alike. In the others the stage that holds a slow device, one of another
+kind, or one whose links are not at their full rate has its programs predicted again on such devices, each kind once: the
+slowest member bounds its group. An update that runs over several replicas is as slow as the slowest device among them in
+all of these. All replicas meet in the reduction of the gradients, so the step is that of the slowest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from meshcast.hardware.conditions import Conditions
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
-from meshcast.pipelined.step import StepParts
-from meshcast.results import RankShare
-from meshcast.simulate.class_run import device_speeds
-from meshcast.simulate.pipelines import PartCosts, PipelineRun, StepCosts, simulate_pipeline
-
-# For each stage, the slow devices by their place in the stage.
-Slow = tuple[tuple[tuple[int, float], ...], ...]
+from meshcast.pipelined.state import HardwareState, Local, copies, in_state
+from meshcast.pipelined.step import StepParts, step_costs
+from meshcast.results import Prediction, RankShare
+from meshcast.simulate.pipelines import PipelineRun, simulate_pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,54 +26,66 @@ class ReplicaRun:
     Attributes:
         first: The lowest of them.
         count: How many there are.
-        speed: Of the slowest device.
-        run: Their step.
+        speed: Of the slowest device, in the program that it slows most.
+        step: Their parts, each as its stage's devices run it.
+        run: Their step in time.
     """
 
     first: int
     count: int
     speed: float
+    step: StepParts
     run: PipelineRun
 
 
-def run_replicas(
-    pipeline: Pipeline, step: StepParts, costs: StepCosts, conditions: Conditions
-) -> tuple[ReplicaRun, ...]:
-    """The step of every kind of replica, the slowest first.
+def run_replicas(pipeline: Pipeline, step: StepParts, state: HardwareState) -> tuple[ReplicaRun, ...]:
+    """The step of every kind of replica, the slowest first."""
+    inner, size, stages = replica_devices(step), pipeline.mesh.size, range(pipeline.stages)
+    widest = max(program.run.devices for estimate in step.estimates for program in estimate.programs.values())
+    span = max(inner, widest)  # replicas that one update reaches
+    blocks = sorted({device % size // span for device in state.single})
+    kinds: dict[tuple[tuple[Local, Local], ...], list[int]] = {}
+    for block in blocks:
+        around = [state.around(stage * size + block * span, span) for stage in stages]
+        for replica in range(block * span // inner, (block + 1) * span // inner):
+            own = [state.around(stage * size + replica * inner, inner) for stage in stages]
+            kinds.setdefault(tuple(zip(own, around, strict=True)), []).append(replica)
+    alike: dict[tuple[int, ...], ReplicaRun] = {}  # by the estimates of their parts: a state may change none of them
+    stage_parts = _StageParts(inner, span, state)
 
-    Raises:
-        UsageError: A condition names a device that the pipeline does not have.
-    """
-    device_speeds(conditions, pipeline.devices)
-    inner = replica_devices(step)
-    replicas = pipeline.mesh.size // inner
-    kinds: dict[Slow, list[int]] = {}
-    touched = sorted({device % pipeline.mesh.size // inner for device, share in conditions.speed.items() if share != 1})
-    for replica in touched:
-        kinds.setdefault(_slow_devices(pipeline, conditions, inner, replica), []).append(replica)
-    runs = []
-    if len(touched) < replicas:
-        first = next(replica for replica in range(replicas) if replica not in touched)
-        run = simulate_pipeline(step.schedule, costs)
-        runs.append(ReplicaRun(first=first, count=replicas - len(touched), speed=1.0, run=run))
-    for slow, found in kinds.items():
-        slowed = _slowed(step, costs, slow)
-        speed = min((share for stage in slow for _, share in stage), default=1.0)
-        run = simulate_pipeline(step.schedule, slowed)
-        runs.append(ReplicaRun(first=found[0], count=len(found), speed=speed, run=run))
-    return tuple(sorted(runs, key=lambda each: -each.run.duration))
+    def add(parts: StepParts, first: int, count: int, speed: float) -> None:
+        key = tuple(id(estimate) for estimate in parts.estimates)
+        before = alike.get(key)
+        if before is not None:
+            alike[key] = replace(before, first=min(before.first, first), count=before.count + count)
+            return
+        run = simulate_pipeline(parts.schedule, step_costs(pipeline, parts))
+        alike[key] = ReplicaRun(first=first, count=count, speed=speed, step=parts, run=run)
+
+    if healthy := (size // span - len(blocks)) * (span // inner):
+        first = next(block for block in range(size // span) if block not in blocks) * span // inner
+        add(step, first, healthy, 1.0)
+    for seen, found in kinds.items():
+        parts, speed = stage_parts.step(step, seen)
+        add(parts, found[0], len(found), speed)
+    return tuple(sorted(alike.values(), key=lambda each: -each.run.duration))
 
 
 def replica_devices(step: StepParts) -> int:
-    """Devices of a stage that one replica's forward and backward passes run on."""
-    return max(estimate.programs[name].run.devices for estimate in step.estimates for name in ("forward", "backward"))
+    """Devices of a stage that one replica's passes run on."""
+    return max(
+        program.run.devices
+        for estimate in step.estimates
+        for name, program in estimate.programs.items()
+        if name != "update"
+    )
 
 
-def replica_shares(pipeline: Pipeline, step: StepParts, runs: tuple[ReplicaRun, ...]) -> tuple[RankShare, ...]:
+def replica_shares(pipeline: Pipeline, runs: tuple[ReplicaRun, ...]) -> tuple[RankShare, ...]:
     """A row for each kind of replica; nothing where all are alike."""
     if len(runs) == 1:
         return ()
-    inner = replica_devices(step)
+    inner = replica_devices(runs[0].step)
     longest = runs[0].run.duration
     return tuple(
         RankShare(
@@ -90,48 +99,47 @@ def replica_shares(pipeline: Pipeline, step: StepParts, runs: tuple[ReplicaRun, 
     )
 
 
-def _slow_devices(pipeline: Pipeline, conditions: Conditions, inner: int, replica: int) -> Slow:
-    """The slow devices of a replica, by stage and place among the replica's devices there."""
-    found: list[list[tuple[int, float]]] = [[] for _ in range(pipeline.stages)]
-    for device, share in sorted(conditions.speed.items()):
-        stage, place = divmod(device, pipeline.mesh.size)
-        if place // inner == replica and share != 1:
-            found[stage].append((place % inner, share))
-    return tuple(tuple(stage) for stage in found)
+class _StageParts:
+    """Parts predicted again on the devices of one stage of one replica, each combination once."""
 
+    def __init__(self, inner: int, span: int, state: HardwareState) -> None:
+        self._inner = inner
+        self._span = span
+        self._everyone = state.everyone
+        self._known: dict[tuple[int, Local, Local], tuple[PartEstimate, float]] = {}
 
-def _slowed(step: StepParts, costs: StepCosts, slow: Slow) -> StepCosts:
-    """The costs of a replica with slow devices."""
-    parts, updates = list(costs.parts), list(costs.update_s)
-    known: dict[tuple[int, str, tuple[tuple[int, float], ...]], float] = {}
+    def step(self, step: StepParts, seen: tuple[tuple[Local, Local], ...]) -> tuple[StepParts, float]:
+        """The step with what each stage sees of its own devices and of those around; the speed of the slowest."""
+        found = [
+            self._estimate(estimate, *seen[step.schedule.place(position)[0]])
+            for position, estimate in enumerate(step.estimates)
+        ]
+        estimates = tuple(estimate for estimate, _ in found)
+        return replace(step, estimates=estimates), min(speed for _, speed in found)
 
-    def delay(estimate: PartEstimate, name: str, devices: tuple[tuple[int, float], ...]) -> float:
-        key = (id(estimate), name, devices)
-        if key not in known:
-            program = estimate.programs.get(name)
-            known[key] = 0.0
-            if program is not None:
-                run = program.run
-                there = Conditions(speed={place % run.devices: share for place, share in devices})
-                slowed = replace(run, options=replace(run.options, conditions=there))
-                known[key] = slowed.timeline.duration - run.timeline.duration
-        return known[key]
+    def _estimate(self, estimate: PartEstimate, own: Local, around: Local) -> tuple[PartEstimate, float]:
+        if not around:
+            return estimate, 1.0
+        key = (id(estimate), own, around)
+        if key not in self._known:
+            predictions, slowest = {}, 1.0
+            for name in estimate.programs:
+                predictions[name], speed = self._prediction(estimate, name, own, around)
+                slowest = min(slowest, speed)
+            same = all(predictions[name] is estimate.predictions[name] for name in predictions)
+            self._known[key] = estimate if same else replace(estimate, predictions=predictions), slowest
+        return self._known[key]
 
-    for position, estimate in enumerate(step.estimates):
-        stage = step.schedule.place(position)[0]
-        devices = slow[stage]
-        if devices:
-            parts[position] = _later(
-                parts[position], *(delay(estimate, n, devices) for n in ("forward", "backward", "weight"))
-            )
-            updates[stage] += delay(estimate, "update", devices)
-    return replace(costs, parts=tuple(parts), update_s=tuple(updates))
-
-
-def _later(part: PartCosts, forward: float, backward: float, weight: float) -> PartCosts:
-    return replace(
-        part,
-        forward_s=part.forward_s + forward,
-        backward_s=part.backward_s + backward,
-        weight_s=part.weight_s + weight,
-    )
+    def _prediction(self, estimate: PartEstimate, name: str, own: Local, around: Local) -> tuple[Prediction, float]:
+        """Of the slowest copy of a program, and the speed of the slowest device."""
+        run = estimate.programs[name].run
+        row, length = (own, self._inner) if run.devices <= self._inner else (around, self._span)
+        concerned = copies(row, run.devices)
+        found, slowest = [], 1.0
+        if len(concerned) < length // run.devices:
+            found.append(estimate.predictions[name])
+        for local in dict.fromkeys(concerned):
+            there = in_state(run, self._everyone, local)
+            slowest = min([slowest, *there.setting.conditions.speed.values()])
+            found.append(there.predict() if there is not run else estimate.predictions[name])
+        return max(found, key=lambda prediction: prediction.step_time_s or 0.0), slowest

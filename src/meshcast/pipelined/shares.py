@@ -9,18 +9,38 @@ from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts, step_costs
 from meshcast.results import CollectiveShare, KernelShare
-from meshcast.results.pipelined import StageShare
+from meshcast.results.pipelined import PipelineShare, StageShare
 from meshcast.simulate.pipelines import PipelineRun, stage_memory
 
 TOP_KERNELS = 10
 
 
-def stage_shares(pipeline: Pipeline, step: StepParts, run: PipelineRun) -> tuple[StageShare, ...]:
+def pipeline_share(pipeline: Pipeline, step: StepParts, run: PipelineRun | None) -> PipelineShare:
+    """The pipeline's step, a row for each stage; without times where there is no run."""
+    sent = [message for message in (*step.forward, *step.backward) if message is not None]
+    largest = max(sent, key=lambda message: message.seconds, default=None)
+    send_s = largest.seconds if largest else 0.0
+    return PipelineShare(
+        schedule=step.schedule.name,
+        stages=_stage_shares(pipeline, step, run),
+        microbatches=step.schedule.microbatches,
+        virtual_stages=step.schedule.chunks,
+        barrier=step.schedule.barrier,
+        bubble=run.bubble if run else None,
+        send_bytes=largest.collective.payload_bytes if largest else 0,
+        send_s=send_s if run else None,
+        critical_path=run.critical_path if run else (),
+    )
+
+
+def _stage_shares(pipeline: Pipeline, step: StepParts, run: PipelineRun | None) -> tuple[StageShare, ...]:
     """A row for each stage."""
     schedule, devices = step.schedule, pipeline.mesh.size
     parts = step_costs(pipeline, step).parts
+    duration = run.duration if run and run.duration else 1.0
     rows = []
-    for stage, timed in enumerate(run.stages):
+    for stage in range(schedule.stages):
+        timed = run.stages[stage] if run else None
         mine = _positions(step, stage)
         estimates = [step.estimates[position] for position in mine]
         memory = stage_memory(schedule, stage, parts)
@@ -31,10 +51,10 @@ def stage_shares(pipeline: Pipeline, step: StepParts, run: PipelineRun) -> tuple
                 parts=" + ".join(_numbered(step, position) for position in mine),
                 first_device=stage * devices,
                 devices=devices,
-                busy_s=timed.busy,
-                exposed_communication_s=timed.sending + timed.reducing,
-                idle_s=timed.idle,
-                idle_share=timed.idle / run.duration if run.duration else 0.0,
+                busy_s=timed.busy if timed else None,
+                exposed_communication_s=timed.sending + timed.reducing if timed else None,
+                idle_s=timed.idle if timed else None,
+                idle_share=timed.idle / duration if timed else None,
                 in_flight=memory.in_flight,
                 memory_bytes={
                     "peak": max(memory.peak, memory.fixed + updating),
@@ -58,7 +78,7 @@ def _numbered(step: StepParts, position: int) -> str:
     estimate = step.estimates[position]
     if estimate.part.count == 1:
         return estimate.part.name
-    first = next(index for index, other in enumerate(step.estimates) if other is estimate)
+    first = next(index for index, other in enumerate(step.estimates) if other.part is estimate.part)
     return f"{estimate.part.name} {position - first + 1}"
 
 
@@ -130,5 +150,5 @@ def _share(message: Message, times: int) -> CollectiveShare:
         bytes_sent=times * collective.sent_bytes,
         seconds=times * message.seconds,
         algorithm=message.plan.algorithm,
-        level=message.plan.bottleneck.level.name if message.plan.bottleneck else "none",
+        level=message.plan.level,
     )

@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from meshcast.errors import UsageError
-from meshcast.hardware import Cluster
 from meshcast.mesh import Group
 from meshcast.network import CollectivePlan
-from meshcast.network.models import NetworkModel
+from meshcast.network.models import NetworkModel, network_model
+from meshcast.network.setting import Setting
+from meshcast.network.uncertainty import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
+from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.wiring import passed_on, total_bytes
-from meshcast.run import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.simulate.pipelines import PartCosts, PipelineSchedule, StepCosts, make_schedule
 from meshcast.workload.graph import Collective
 
@@ -53,16 +54,14 @@ class StepParts:
     gathers: tuple[Message | None, ...]
 
 
-def assemble(
-    pipeline: Pipeline, estimates: Sequence[PartEstimate], cluster: Cluster, network: NetworkModel
-) -> StepParts:
+def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], setting: Setting, network: str) -> StepParts:
     """The positions of a pipeline, wired from one to the next.
 
     Args:
         pipeline: The pipeline.
         estimates: Of its parts, equal ones once.
-        cluster: The hardware of all its devices.
-        network: What messages between stages and reductions over replicas are timed by.
+        setting: The hardware of all its devices, and its state.
+        network: Name of the model that messages between stages and reductions over replicas are timed by.
 
     Raises:
         UsageError: A part does not take what the one before sends, or a split schedule lacks programs.
@@ -85,9 +84,9 @@ def assemble(
                     where=estimate.part.where,
                     fix="give weight, or use a schedule that does not split: gpipe, 1f1b, interleaved",
                 )
-    wired = _Wires(pipeline, schedule, cluster, network)
+    wired = _Wires(pipeline, schedule, setting, network)
     pairs = list(itertools.pairwise(by_position))
-    reduced = [wired.reduction(estimate) for estimate in by_position]
+    reduced = [wired.reduction(estimate, schedule.place(at)[0]) for at, estimate in enumerate(by_position)]
     return StepParts(
         schedule=schedule,
         estimates=by_position,
@@ -99,13 +98,17 @@ def assemble(
 
 
 class _Wires:
-    def __init__(self, pipeline: Pipeline, schedule: PipelineSchedule, cluster: Cluster, network: NetworkModel) -> None:
+    def __init__(self, pipeline: Pipeline, schedule: PipelineSchedule, setting: Setting, network: str) -> None:
+        state = HardwareState.of(setting.conditions)
         self._pipeline = pipeline
         self._schedule = schedule
-        self._cluster = cluster
-        self._network = network
+        # Places that are shifted by a multiple of this lie alike in the domains of every level.
+        self._alike = math.lcm(*(level.size for level in setting.cluster.levels[:-1]))
+        self._concerned = state.linked()
+        self._network = network_model(network, setting)
+        self._healthy = network_model(network, replace(setting, conditions=state.everyone))
         self._pairs: dict[tuple[int, int, int], Message] = {}
-        self._reductions: dict[int, tuple[Message | None, Message | None]] = {}
+        self._reductions: dict[tuple[int, int, Group], tuple[Message | None, Message | None]] = {}
         self._bytes: dict[tuple[int, int, bool], int] = {}
 
     def forward(self, position: int, giver: PartEstimate, taker: PartEstimate) -> Message | None:
@@ -151,31 +154,35 @@ class _Wires:
     def _slowest_pair(self, size: int, stage: int, distance: int) -> Message:
         """A message between equal places of two stages, all devices at once: the slowest pair counts.
 
-        Pairs that are shifted by a multiple of every domain's size lie alike, so one of each kind is looked at.
+        Pairs that are shifted by a multiple of every domain's size lie alike, so one of each kind is looked at, and
+        those with links in a state of their own.
         """
         devices = self._pipeline.mesh.size
-        kinds = math.lcm(*(level.size for level in self._cluster.levels[:-1]))
+        places = set(range(min(devices, self._alike)))
+        places |= {at % devices for at in self._concerned if at // devices in (stage, stage + distance)}
         pairs = (
             Group(dims=((2, distance * devices),), axes=("pipeline",), first=stage * devices + place)
-            for place in range(min(devices, kinds))
+            for place in sorted(places)
         )
         messages = (
             self._timed(
                 Collective(
                     kind="collective_permute", group=pair, input_bytes=size, output_bytes=size, reason="pipeline"
-                )
+                ),
+                self._network,
             )
             for pair in pairs
         )
         return max(messages, key=lambda message: message.seconds)
 
-    def reduction(self, estimate: PartEstimate) -> tuple[Message | None, Message | None]:
+    def reduction(self, estimate: PartEstimate, stage: int) -> tuple[Message | None, Message | None]:
         """The reduction of a part's gradients, and the gathering of its parameters after a sharded update."""
         reduction = self._pipeline.reduction
         if reduction is None:
             return None, None
-        if id(estimate) not in self._reductions:
-            group = self._pipeline.mesh.group(reduction.over)
+        group, network = self._replicas(reduction.over, stage)
+        key = (id(estimate), id(network), group)
+        if key not in self._reductions:
             size = estimate.gradient_bytes
             scattered = reduction.kind == "reduce_scatter"
             reduce = Collective(
@@ -195,15 +202,29 @@ class _Wires:
                         input_bytes=whole // group.size,
                         output_bytes=whole,
                         reason="parameters",
-                    )
+                    ),
+                    network,
                 )
-            self._reductions[id(estimate)] = self._timed(reduce), gather
-        return self._reductions[id(estimate)]
+            self._reductions[key] = self._timed(reduce, network), gather
+        return self._reductions[key]
 
-    def _timed(self, collective: Collective) -> Message:
-        return Message(
-            collective=collective, plan=self._network.plan(collective), seconds=self._network.seconds(collective)
-        )
+    def _replicas(self, over: tuple[str, ...], stage: int) -> tuple[Group, NetworkModel]:
+        """The groups over replicas in a stage, and what times them.
+
+        Stages that lie alike in the domains of every level are timed as the first of them; one with links in a state of
+        its own is timed where it is.
+        """
+        devices = self._pipeline.mesh.size
+        group = self._pipeline.mesh.group(over)
+        own = any(at // devices == stage for at in self._concerned)
+        first = stage * devices if own else stage * devices % self._alike
+        if first:
+            rows = tuple(tuple(int(device) for device in first + row) for row in group.rows())
+            group = replace(group, first=first, devices=0, table=rows)
+        return group, self._network if own else self._healthy
+
+    def _timed(self, collective: Collective, network: NetworkModel) -> Message:
+        return Message(collective=collective, plan=network.plan(collective), seconds=network.seconds(collective))
 
 
 def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> StepCosts:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from meshcast.results.pipelined import PipelineShare, StageShare
 from meshcast.results.printer import Section, columns, percent
 from meshcast.units import format_bytes, format_time
 
 STAGE_ROWS, PATH_ROWS = 16, 6
+_KEPT = {
+    "weights": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer_state",
+    "activations": "activations",
+    "working": "working",
+}
 
 
 def pipeline_sections(pipeline: PipelineShare) -> list[Section]:
@@ -15,35 +24,45 @@ def pipeline_sections(pipeline: PipelineShare) -> list[Section]:
     title = (
         f"Pipeline: {pipeline.schedule}, {len(pipeline.stages)} stages{virtual}, {pipeline.microbatches} microbatches"
     )
+    if pipeline.bubble is None:
+        heads = columns("stage", "~parts", ">devices", ">in flight", ">memory", *(f">{name}" for name in _KEPT))
+        return [Section(title=title, columns=heads, rows=_rows(pipeline, _untimed))]
     heads = columns(
         "stage", "~parts", ">devices", ">busy", ">waiting for data", ">idle", ">of step", ">in flight", ">memory",
         ">activations",
     )  # fmt: skip
     notes = [f"bubble {percent(pipeline.bubble)} of all stages' time"]
-    if pipeline.send_bytes:
+    if pipeline.send_bytes and pipeline.send_s is not None:
         notes.append(f"largest message {format_bytes(pipeline.send_bytes)} in {format_time(pipeline.send_s)}")
     if not pipeline.barrier:
         notes.append("steps follow each other without a barrier")
     notes.append(_path(pipeline))
-    return [Section(title=title, columns=heads, rows=_rows(pipeline), note="; ".join(notes))]
+    return [Section(title=title, columns=heads, rows=_rows(pipeline, _timed), note="; ".join(notes))]
 
 
-def _rows(pipeline: PipelineShare) -> list[tuple[str, ...]]:
+def _rows(pipeline: PipelineShare, row: Callable[[StageShare], tuple[str, ...]]) -> list[tuple[str, ...]]:
     shown = pipeline.stages
     if len(shown) > STAGE_ROWS:
         shown = (*shown[: STAGE_ROWS // 2], *shown[-(STAGE_ROWS - STAGE_ROWS // 2) :])
-    return [_row(stage) for stage in shown]
+    return [row(stage) for stage in shown]
 
 
-def _row(stage: StageShare) -> tuple[str, ...]:
+def _named(stage: StageShare) -> tuple[str, str, str]:
+    return str(stage.stage), stage.parts, f"{stage.first_device}-{stage.first_device + stage.devices - 1}"
+
+
+def _untimed(stage: StageShare) -> tuple[str, ...]:
+    kept = (stage.memory_bytes[name] for name in ("peak", *_KEPT.values()))
+    return (*_named(stage), str(stage.in_flight), *(format_bytes(size) for size in kept))
+
+
+def _timed(stage: StageShare) -> tuple[str, ...]:
     return (
-        str(stage.stage),
-        stage.parts,
-        f"{stage.first_device}-{stage.first_device + stage.devices - 1}",
-        format_time(stage.busy_s),
-        format_time(stage.exposed_communication_s),
-        format_time(stage.idle_s),
-        percent(stage.idle_share),
+        *_named(stage),
+        format_time(stage.busy_s or 0.0),
+        format_time(stage.exposed_communication_s or 0.0),
+        format_time(stage.idle_s or 0.0),
+        percent(stage.idle_share or 0.0),
         str(stage.in_flight),
         format_bytes(stage.memory_bytes["peak"]),
         format_bytes(stage.memory_bytes["activations"]),

@@ -189,7 +189,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
     from meshcast.results.communication import communication_sections  # which is made of sections itself
 
     if prediction.infeasible is not None:
-        return [*_infeasible(prediction, prediction.infeasible), *_closing(prediction)]
+        return [*_infeasible(prediction, prediction.infeasible), *_pipeline(prediction), *_closing(prediction)]
     return [
         _headline(prediction),
         _where_time_goes(prediction),

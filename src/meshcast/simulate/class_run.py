@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from meshcast.hardware.conditions import Conditions
 from meshcast.lower.kernel import Kernel, LoopStep
-from meshcast.mesh import Group
-from meshcast.simulate.classes import Ints, RankClasses, group_numbers, refine
+from meshcast.mesh import Group, group_numbers
+from meshcast.simulate.classes import Ints, RankClasses, refine
 from meshcast.simulate.engine import KernelTimes, RankRun, Simulator, costliest
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import NOTHING, Length

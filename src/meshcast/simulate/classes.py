@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.mesh import Group
+from meshcast.mesh import OUTSIDE
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-OUTSIDE = -1  # a rank that takes no part in a collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,18 +45,6 @@ class RankClasses:
     def count(self) -> int:
         """Number of classes."""
         return len(self.sizes)
-
-
-def group_numbers(group: Group, devices: int) -> Ints:
-    """For every rank the number of the group it is in, or `OUTSIDE`."""
-    numbers = np.full(devices, OUTSIDE, dtype=np.int64)
-    if group.table:
-        for number, members in enumerate(group.table):
-            numbers[list(members)] = number
-    else:
-        rows = group.starts()[:, None] + group.offsets()
-        numbers[rows] = np.arange(len(rows))[:, None]
-    return numbers
 
 
 def refine(start: Ints, groups: Sequence[Ints]) -> RankClasses:

@@ -10,51 +10,15 @@ or size, or the waits close a circle.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshcast.errors import UsageError
-from meshcast.simulate.classes import OUTSIDE, Ints, RankClasses, refine
-from meshcast.units import format_bytes
+from meshcast.mesh import OUTSIDE
+from meshcast.simulate.classes import Ints, RankClasses, refine
+from meshcast.workload.posted import Posted, RankSequence
 
 RANKS_NAMED = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Posted:
-    """A collective as a program posts it.
-
-    Attributes:
-        kind: What it does.
-        size: Bytes that every member holds.
-        groups: The group number of every rank, or `OUTSIDE`.
-        location: Where in the program it stands.
-    """
-
-    kind: str
-    size: int
-    groups: Ints
-    location: str = ""
-
-    def __str__(self) -> str:
-        place = f" at {self.location}" if self.location else ""
-        return f"{self.kind.replace('_', '-')} of {format_bytes(self.size)}{place}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RankSequence:
-    """What some ranks post, in order.
-
-    Attributes:
-        ranks: Whose it is.
-        posts: The collectives.
-        label: What to call the program, where there are several.
-    """
-
-    ranks: Ints
-    posts: tuple[Posted, ...]
-    label: str = ""
 
 
 def check_matching(sequences: Sequence[RankSequence], ranks: int, *, where: str) -> None:

@@ -97,24 +97,29 @@ def permute_group(attribute: Any, mesh: Mesh) -> Group:
     outermost level of the group is that of the slowest pair. Of groups that are no shifts of each other the one counts
     whose pairs cross the widest aligned block of 2^k devices: that is exact for levels with powers of two.
     """
-    pairs = np.asarray(ir.DenseElementsAttr(attribute)).reshape(-1, 2)
-    return _permute_group(np.ascontiguousarray(pairs, dtype=np.int64).tobytes(), mesh)
+    return _permute_group(np.stack(permute_pairs(attribute)).tobytes(), mesh)
+
+
+def permute_pairs(attribute: Any) -> tuple[_Ids, _Ids]:
+    """Sources and targets of a `collective_permute`."""
+    pairs = np.asarray(ir.DenseElementsAttr(attribute), dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 @functools.lru_cache(maxsize=256)
 def _permute_group(pairs: bytes, mesh: Mesh) -> Group:
-    sources, targets = np.frombuffer(pairs, dtype=np.int64).reshape(-1, 2).T
+    sources, targets = np.frombuffer(pairs, dtype=np.int64).reshape(2, -1)
     moving = sources != targets
     sources, targets = sources[moving], targets[moving]
     if sources.size == 0:
         return Group(dims=((1, 1),))
-    linked = _linked(sources, targets)
+    together = linked(sources, targets)
     crossed = np.frexp((sources ^ targets).astype(np.float64))[1]  # bits up to the highest that differs
-    widest = linked[int(np.argmax(crossed))]
-    return group_of_ids(np.union1d(sources[linked == widest], targets[linked == widest]).tolist(), mesh)
+    widest = together[int(np.argmax(crossed))]
+    return group_of_ids(np.union1d(sources[together == widest], targets[together == widest]).tolist(), mesh)
 
 
-def _linked(sources: _Ids, targets: _Ids) -> _Ids:
+def linked(sources: _Ids, targets: _Ids) -> _Ids:
     """A number for each pair, the same for pairs that share devices, directly or through others.
 
     Each device sends at most once and receives at most once, so pairs form rings and chains. Following `next` 2^k times

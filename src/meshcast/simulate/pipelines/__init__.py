@@ -13,8 +13,8 @@ from meshcast.simulate.pipelines.schedule import PipelineSchedule as PipelineSch
 from meshcast.simulate.pipelines.schedule import Task as Task
 from meshcast.simulate.pipelines.schedule import Work as Work
 from meshcast.simulate.pipelines.schedule import checked as checked
+from meshcast.simulate.pipelines.simulation import CriticalSegment as CriticalSegment
 from meshcast.simulate.pipelines.simulation import PipelineRun as PipelineRun
-from meshcast.simulate.pipelines.simulation import Segment as Segment
 from meshcast.simulate.pipelines.simulation import StageRun as StageRun
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
 from meshcast.simulate.pipelines.zero_bubble import zero_bubble_h1 as zero_bubble_h1

@@ -52,7 +52,7 @@ class StageRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class CriticalSegment:
     """A run of the critical path on one stage: tasks in a row, or what is waited for between two stages."""
 
     stage: int
@@ -75,7 +75,7 @@ class PipelineRun:
     schedule: PipelineSchedule
     stages: tuple[StageRun, ...]
     duration: float
-    critical_path: tuple[Segment, ...] = field(repr=False)
+    critical_path: tuple[CriticalSegment, ...] = field(repr=False)
 
     @property
     def bubble(self) -> float:
@@ -299,13 +299,13 @@ class _Simulation:
         reduced = max(ready, channel)
         return _Finish(end=reduced + update, update=update, exposed=reduced - ready, reduce_s=total, ready=ready)
 
-    def critical_path(self, stage: int, finish: _Finish) -> tuple[Segment, ...]:
+    def critical_path(self, stage: int, finish: _Finish) -> tuple[CriticalSegment, ...]:
         """Back from the end of the step to its start, each time to what came last."""
-        found: list[Segment] = []
+        found: list[CriticalSegment] = []
         if finish.update:
-            found.append(Segment(stage=stage, what="optimizer", seconds=finish.update))
+            found.append(CriticalSegment(stage=stage, what="optimizer", seconds=finish.update))
         if finish.exposed:
-            found.append(Segment(stage=stage, what="gradient reduction", seconds=finish.exposed))
+            found.append(CriticalSegment(stage=stage, what="gradient reduction", seconds=finish.exposed))
         index = len(self.starts[stage]) - 1
         counts: dict[str, int] = {}
         seconds = 0.0
@@ -314,11 +314,11 @@ class _Simulation:
             nonlocal seconds, counts
             if counts:
                 what = " + ".join(f"{count} {work}" for work, count in sorted(counts.items()))
-                found.append(Segment(stage=stage, what=what, seconds=seconds))
+                found.append(CriticalSegment(stage=stage, what=what, seconds=seconds))
             seconds, counts = 0.0, {}
 
         if index >= 0 and finish.ready > self.ends[stage][index]:
-            found.append(Segment(stage=stage, what="send", seconds=finish.ready - self.ends[stage][index]))
+            found.append(CriticalSegment(stage=stage, what="send", seconds=finish.ready - self.ends[stage][index]))
         while index >= 0:
             start, end = self.starts[stage][index], self.ends[stage][index]
             work = self._schedule.orders[stage][index].work.value
@@ -331,7 +331,7 @@ class _Simulation:
             if other != stage or gap > 0:
                 close()
                 if gap > 0:
-                    found.append(Segment(stage=other, what="send", seconds=gap))
+                    found.append(CriticalSegment(stage=other, what="send", seconds=gap))
             stage, index = other, before
         close()
         return tuple(reversed(found))

@@ -7,7 +7,8 @@ taken to be the same on all ranks, as SPMD programs have to make it; a loop's bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,15 @@ import numpy.typing as npt
 from meshcast.capture.mlir import ir, stablehlo
 from meshcast.capture.program import Program, entry_function
 from meshcast.errors import UsageError
-from meshcast.simulate.classes import OUTSIDE, Ints, group_numbers
-from meshcast.simulate.matching import Posted, RankSequence, check_matching
-from meshcast.workload import Workload
+from meshcast.mesh import OUTSIDE, group_numbers
+from meshcast.units import format_bytes
 from meshcast.workload.graph import Block, Collective, OpKind
-from meshcast.workload.groups import replica_group
+from meshcast.workload.groups import linked, permute_pairs, replica_group
+from meshcast.workload.local_types import LocalTypes
 from meshcast.workload.reader import location_name
+from meshcast.workload.workload import Workload
 
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _GROUPED = frozenset(
     f"stablehlo.{kind}"
@@ -53,6 +56,42 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Posted:
+    """A collective as a program posts it.
+
+    Attributes:
+        kind: What it does.
+        size: Bytes that every member holds.
+        groups: The group number of every rank, or `OUTSIDE`.
+        location: Where in the program it stands.
+    """
+
+    kind: str
+    size: int
+    groups: Ints
+    location: str = ""
+
+    def __str__(self) -> str:
+        place = f" at {self.location}" if self.location else ""
+        return f"{self.kind.replace('_', '-')} of {format_bytes(self.size)}{place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RankSequence:
+    """What some ranks post, in order.
+
+    Attributes:
+        ranks: Whose it is.
+        posts: The collectives.
+        label: What to call the program, where there are several.
+    """
+
+    ranks: Ints
+    posts: tuple[Posted, ...]
+    label: str = ""
+
+
 def may_deadlock(workload: Workload) -> bool:
     """Whether a program has what only a check can tell: collectives inside branches, or messages over channels."""
     return _may_deadlock(workload.body, inside=False)
@@ -68,11 +107,12 @@ def _may_deadlock(block: Block, *, inside: bool) -> bool:
     return False
 
 
-def check_program(program: Program) -> None:
-    """Makes sure that the collectives of a program match on all ranks.
+def rank_sequences(program: Program) -> tuple[RankSequence, ...]:
+    """What the ranks of a program post, those that post alike together.
 
     Raises:
-        UsageError: Some ranks would wait for ever, or a message has no partner.
+        UsageError: A message has no partner.
+        UnsupportedError: The size of what is posted is not known.
     """
     posts = _Reader(program).posts()
     masks = np.stack([mask for _, mask in posts]) if posts else np.zeros((0, program.devices), dtype=np.bool_)
@@ -83,25 +123,19 @@ def check_program(program: Program) -> None:
         ranks = np.flatnonzero(role == number)
         mine = tuple(post for post, mask in posts if mask[ranks[0]])
         sequences.append(RankSequence(ranks=ranks, posts=mine))
-    check_matching(sequences, program.devices, where=program.name)
+    return tuple(sequences)
 
 
-def check_programs(programs: Sequence[tuple[Program, Ints]], ranks: int, *, where: str) -> None:
-    """Makes sure that programs that different ranks run post matching collectives.
+def program_sequence(program: Program, own: Ints, ranks: int) -> RankSequence:
+    """What some ranks post that run a program of their own.
 
     Args:
-        programs: Each with the ranks that run it; collectives name ranks of the whole.
+        program: It; its collectives name ranks of the whole.
+        own: The ranks that run it.
         ranks: How many there are in all.
-        where: What to call them together.
-
-    Raises:
-        UsageError: Some ranks would wait for ever.
     """
-    sequences = []
-    for program, own in programs:
-        posts = tuple(post for post, _ in _Reader(program, ranks=ranks).posts())
-        sequences.append(RankSequence(ranks=own, posts=posts, label=program.name))
-    check_matching(sequences, ranks, where=where)
+    posts = tuple(post for post, _ in _Reader(program, ranks=ranks).posts())
+    return RankSequence(ranks=own, posts=posts, label=program.name)
 
 
 class _Reader:
@@ -116,6 +150,7 @@ class _Reader:
             if op.operation.name == "func.func"
         }
         self._posts: list[tuple[Posted, Mask]] = []
+        self._types = LocalTypes(program.mesh, where=program.name)
         self._channels: dict[int, dict[str, tuple[int, str]]] = {}
 
     def posts(self) -> list[tuple[Posted, Mask]]:
@@ -211,17 +246,18 @@ class _Reader:
         kind = operation.name.removeprefix("stablehlo.")
         post = Posted(
             kind=kind,
-            size=sum(_bytes(value.type) for value in operation.operands),
+            size=sum(self._types.tensor(value.type).bytes for value in operation.operands),
             groups=self._groups(operation, kind),
             location=location_name(operation),
         )
         self._posts.append((post, mask))
 
     def _groups(self, operation: Any, kind: str) -> Ints:
-        numbers = np.full(self._ranks, OUTSIDE, dtype=np.int64)
         if kind == "collective_permute":
-            pairs = np.asarray(ir.DenseElementsAttr(operation.attributes["source_target_pairs"])).reshape(-1, 2)
-            return _linked(pairs, numbers)
+            numbers = np.full(self._ranks, OUTSIDE, dtype=np.int64)
+            sources, targets = permute_pairs(operation.attributes["source_target_pairs"])
+            numbers[sources] = numbers[targets] = linked(sources, targets)
+            return numbers
         return group_numbers(replica_group(operation.attributes["replica_groups"], self._program.mesh), self._ranks)
 
     def _message(self, operation: Any) -> None:
@@ -231,7 +267,7 @@ class _Reader:
         channel = stablehlo.ChannelHandle(attributes["channel_handle"]).handle
         kind = operation.name.removeprefix("stablehlo.")
         values = operation.operands if kind == "send" else operation.results
-        size = sum(_bytes(value.type) for value in values)
+        size = sum(self._types.tensor(value.type).bytes for value in values)
         ends = self._channels.setdefault(channel, {})
         if kind in ends:
             raise UsageError(
@@ -258,31 +294,3 @@ class _Reader:
                     where=self._program.name,
                     fix="send and receive the same type",
                 )
-
-
-def _linked(pairs: Ints, numbers: Ints) -> Ints:
-    """Ranks that pairs link, directly or through others, by the lowest of them."""
-    parent = {int(rank): int(rank) for rank in pairs.reshape(-1)}
-
-    def root(rank: int) -> int:
-        while parent[rank] != rank:
-            parent[rank] = parent[parent[rank]]
-            rank = parent[rank]
-        return rank
-
-    for source, target in pairs.tolist():
-        low, high = sorted((root(source), root(target)))
-        parent[high] = low
-    for rank in parent:
-        numbers[rank] = root(rank)
-    return numbers
-
-
-def _bytes(value_type: Any) -> int:
-    """Bytes of a tensor; tokens have none."""
-    if not isinstance(value_type, ir.RankedTensorType):
-        return 0
-    kind = ir.RankedTensorType(value_type)
-    elements = int(np.prod(kind.shape, dtype=np.int64)) if kind.has_static_shape else 0
-    width = getattr(kind.element_type, "width", 32)
-    return (elements * int(width) + 7) // 8

@@ -143,9 +143,9 @@ class Group:
         return list(self.starts()[:, None] + self.offsets())
 
     def __str__(self) -> str:
-        if self.table:
+        sizes = [len(members) for members in self.table]
+        if self.table and not (self.axes and len(set(sizes)) == 1):
             # The largest group's axes or strides would say that the others are like it.
-            sizes = [len(members) for members in self.table]
             some = "+".join(map(str, sizes[:MOST_SIZES])) + ("+..." if len(sizes) > MOST_SIZES else "")
             return f"{'uneven' if len(set(sizes)) > 1 else 'listed'} {some}"
         return "*".join(self.axes) if self.axes else "*".join(f"{size}@{stride}" for size, stride in self.dims)

@@ -280,3 +280,15 @@ def test_settings_that_have_no_effect_are_refused() -> None:
         stages(2, reduce_over=["data"])
     with pytest.raises(UsageError, match="at least one part"):
         pipeline_of([], microbatches=1)
+
+
+def test_communication_is_that_of_all_stages() -> None:
+    found = answer(stages(2, mesh={"data": 4}, reduce_over=["data"]))
+    told = found.communication
+    assert told is not None
+    assert found.breakdown is not None
+    assert sum(group.exposed_s for group in told.groups) == pytest.approx(found.breakdown.exposed_communication)
+    assert sum(segment.seconds for segment in told.critical) == pytest.approx(found.step_time_s)
+    assert {group.group for group in told.groups} >= {"pipeline", "data"}
+    for link in told.links:
+        assert link.utilisation == pytest.approx(link.bytes_sent / (link.bandwidth * (found.step_time_s or 0.0)))

@@ -178,5 +178,6 @@ def test_groups_with_a_table_have_names_of_their_own() -> None:
     even = Group(dims=((6, 1),), axes=("data",), devices=12)
     assert str(even) == "data"
     assert str(replace(even, table=((0, 1, 2, 3, 4, 5), (6, 7)))) == "uneven 6+2"
-    assert str(replace(even, table=((0, 1), (3, 2)))) == "listed 2+2"
+    assert str(replace(even, table=((0, 1), (3, 2)))) == "data"
+    assert str(replace(even, axes=(), table=((0, 1), (3, 2)))) == "listed 2+2"
     assert str(replace(even, table=tuple((i,) * (1 + i % 2) for i in range(12)))) == "uneven 1+2+1+2+1+2+1+2+..."

@@ -17,6 +17,7 @@ from meshcast.hardware import Cluster
 from meshcast.network.arranging import arranged
 from meshcast.network.setting import Setting
 from meshcast.options import Options
+from meshcast.pipelined.communication import pipeline_communication
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.effects import without_effect
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
@@ -235,6 +236,7 @@ def _timed(
         provenance=Provenance(**{origin: seconds / total for origin, seconds in busy.items()}),
         top_kernels=kernel_shares(step, bottleneck),
         collectives=collective_shares(step, bottleneck),
+        communication=pipeline_communication(_counts(step), step, run, cluster),
         pipeline=pipeline_share(pipeline, step, run),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -98,9 +98,21 @@ def group_shares(timeline: Timeline) -> tuple[GroupShare, ...]:
     return tuple(sorted(shares, key=lambda share: (-share.exposed_s, -share.busy_s)))
 
 
-def link_use(counted: Iterable[tuple[CollectivePlan, int]], cluster: Cluster, step: float) -> tuple[LinkUse, ...]:
-    """What a step sends over every level, innermost first: `utilisation = bytes / (bandwidth * step)`."""
-    sent: defaultdict[str, float] = defaultdict(float)
+def link_use(
+    counted: Iterable[tuple[CollectivePlan, float]],
+    cluster: Cluster,
+    step: float,
+    more: Mapping[str, float] | None = None,
+) -> tuple[LinkUse, ...]:
+    """What a step sends over every level, innermost first: `utilisation = bytes / (bandwidth * step)`.
+
+    Args:
+        counted: Plans of collectives, and how often each runs.
+        cluster: The levels.
+        step: Seconds of the step.
+        more: Bytes that are sent besides, by level.
+    """
+    sent: defaultdict[str, float] = defaultdict(float, more or {})
     for plan, count in counted:
         for level, size in plan.level_bytes.items():
             sent[level] += count * size

@@ -26,6 +26,8 @@ from meshcast.network.setting import Setting
 from meshcast.network.spread import Ints, spread_of_devices
 from meshcast.workload.graph import Collective
 
+FULL_SPEED = 1 - 1e-9  # beyond it a share is 1 but for rounding, which should not decide how a step is put in order
+
 Origin = Literal["analytical", "simulated"]
 
 
@@ -173,7 +175,8 @@ class Flow:
         for collective, each in zip(active, traffic, strict=True):
             slowest = min((next(rates) for _ in each), default=math.inf)
             alone = self.seconds(collective)
-            shares.append(min(1.0, slowest * alone) if math.isfinite(slowest) and alone else 1.0)
+            share = slowest * alone if math.isfinite(slowest) and alone else 1.0
+            shares.append(share if share < FULL_SPEED else 1.0)
         return tuple(shares)
 
     def together(self, planned: Sequence[tuple[Collective, CollectivePlan]]) -> FlowResult:

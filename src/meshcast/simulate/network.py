@@ -48,8 +48,9 @@ class OnNetwork:
     start_s: float = 0.0
 
     def seconds(self, kernel: Kernel) -> float:
-        """The model's time, changed."""
-        return max(0.0, self.model.seconds(collective_of_kernel(kernel)) * self.factor + self.start_s)
+        """The model's time, changed; models that agree but for rounding must not put a step in different orders."""
+        seconds = max(0.0, self.model.seconds(collective_of_kernel(kernel)) * self.factor + self.start_s)
+        return float(f"{seconds:.12g}")
 
     def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
         """The model's shares."""

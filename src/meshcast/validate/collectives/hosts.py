@@ -29,7 +29,7 @@ class Host:
         cards: Network cards for them.
         gbit: Gbit/s of one card.
         fabric: What the cards are; the technology of the cluster's own network where it is empty.
-        sold: The name of a cloud's instance: what it has is known, and words that say otherwise are wrong.
+        sold: The name of a cloud's instance or of one machine: what it has is known, and words that say otherwise are wrong.
         switched: Whether switches join devices that the cluster's own hosts wire to each other.
     """
 
@@ -71,7 +71,7 @@ _DEVICES: tuple[tuple[str, Host], ...] = (
 _HOSTS: tuple[tuple[str, Host], ...] = (
     (r"dgx-?1v?", _V100),
     (r"[dh]gx-2", replace(_V100, devices=16, cards=8, switched=True)),
-    (r"perlmutter", Host(cluster="perlmutter", label="A100", devices=4, cards=4, gbit=200, fabric="slingshot")),
+    (r"perlmutter", replace(_A100, cluster="perlmutter", devices=4, cards=4, fabric="slingshot", sold="Perlmutter")),
     (r"p3\.8xlarge", replace(_V100, devices=4, cards=1, gbit=10, fabric="tcp", sold="p3.8xlarge")),
     (r"p3(?:\.16xlarge)?", replace(_V100, cards=1, gbit=25, fabric="tcp", sold="p3.16xlarge")),
     (r"p3dn(?:\.24xlarge)?", replace(_V100, cards=1, gbit=100, fabric="efa-1", sold="p3dn")),
@@ -84,10 +84,10 @@ _HOSTS: tuple[tuple[str, Host], ...] = (
     (r"p6-b300(?:\.48xlarge)?", replace(_B300, cards=16, gbit=400, fabric="efa-4", sold="p6-b300")),
     (r"(?:u-)?p6e-gb200(?:x72)?(?:\.\w+)?", replace(_GB200, fabric="efa-4", sold="p6e-gb200")),
     (r"nd40rs_v2", replace(_V100, cards=1, gbit=100, fabric="infiniband", sold="ND40rs v2")),
-    (r"nd96asr(?:_a100)?_v4", replace(_A100_SMALL, fabric="infiniband", sold="ND A100 v4")),
-    (r"nd96amsr(?:_a100)?_v4", replace(_A100, fabric="infiniband", sold="NDm A100 v4")),
-    (r"nd96isr(?:f)?(?:_h100)?_v5", replace(_H100, fabric="infiniband", sold="ND H100 v5")),
-    (r"nd96isr(?:f)?_h200_v5", replace(_H200, fabric="infiniband", sold="ND H200 v5")),
+    (r"nd96asr(?:_a100)?_v4|nd a100 v4", replace(_A100_SMALL, fabric="infiniband", sold="ND A100 v4")),
+    (r"nd96amsr(?:_a100)?_v4|ndm a100 v4", replace(_A100, fabric="infiniband", sold="NDm A100 v4")),
+    (r"nd96isr(?:f)?(?:_h100)?_v5|nd h100 v5", replace(_H100, fabric="infiniband", sold="ND H100 v5")),
+    (r"nd96isr(?:f)?_h200_v5|nd h200 v5", replace(_H200, fabric="infiniband", sold="ND H200 v5")),
     (r"a2-highgpu-8g", replace(_A100_SMALL, cards=1, gbit=100, fabric="tcp", sold="a2-highgpu-8g")),
     (r"a2-ultragpu-8g", replace(_A100, cards=1, gbit=100, fabric="tcp", sold="a2-ultragpu-8g")),
     (r"a2-megagpu-16g",
@@ -119,7 +119,9 @@ CARD_ALONE = Host(cluster="dgx-h100", label="network card", devices=1, cards=1)
 _CARD_ALONE = r"rdma|infiniband|ib|roce|[ehnx]dr\d*|connectx-?\d"
 # Cards of the same chip that differ in their links: other devices, of which the catalogue has none.
 _VARIANTS = r"(?:h[12]00|a100|gh?200)[ -]?nvl(?!\d)|h100[ -]?cnx|a100x"
-_LOOKS_LIKE_A_DEVICE = r"rtx[ -]?(?:pro )?\w+(?: ada)?|gtx[ -]?\w+|mi\d+\w*|gaudi ?\d?|trainium ?\d?|[a-z]{1,3}\d{1,4}[a-z]?"
+_LOOKS_LIKE_A_DEVICE = (
+    r"rtx[ -]?(?:pro )?\w+(?: ada)?|gtx[ -]?\w+|mi\d+\w*|gaudi ?\d?|trainium ?\d?|[a-z]{1,3}\d{1,4}[a-z]?"
+)
 
 
 def _word(pattern: str) -> str:

@@ -94,7 +94,9 @@ class CollectivesSummary:
                 name: {group: measures.to_json() for group, measures in found.groups.items()}
                 for name, found in self.breakdowns.items()
             },
-            "with_mistuned": {group: measures.to_json() for group, measures in with_them.groups.items()} if with_them else {},
+            "with_mistuned": {group: measures.to_json() for group, measures in with_them.groups.items()}
+            if with_them
+            else {},
             "worst": [row.id for row in self.worst],
             "failures": {row.id: row.why for row in self.failed},
             "skipped": self.skipped,

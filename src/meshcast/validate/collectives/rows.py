@@ -20,7 +20,9 @@ COLUMNS = ("id", "hardware", "devices", "collective", "bytes")
 FIGURES = ("time_us", "busbw_GBps")
 LARGE = 16 * 2**30
 # What microbenchmarks list beside collectives and is none; any other name is that of a collective that we do not have.
-_NO_COLLECTIVE = re.compile(r"\b(?:mat ?mul|gemm|conv\w*|copy|memcpy|stream|add|attention|softmax|flops?)\b", re.IGNORECASE)
+_NO_COLLECTIVE = re.compile(
+    r"\b(?:mat ?mul|gemm|conv\w*|copy|memcpy|stream|add|attention|softmax|flops?)\b", re.IGNORECASE
+)
 _NOT_SAID = ("", "-", "n/a", "na", "none", "?")
 
 

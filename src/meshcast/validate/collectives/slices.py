@@ -31,13 +31,16 @@ def slice_system(row: CollectiveRow, name: str, label: str) -> System:
     inner = cluster.levels[0].size if len(cluster.levels) > 2 else 1  # devices of a chip
     slices = number_of(row.hardware, "slices?") or (2 if re.search(r"\bdual[- ]slice", row.hardware.lower()) else None)
     shape = shape_said(row.hardware)
-    chips = math.prod(shape) if shape else _named_chips(row.hardware, label)
+    named = _named_chips(row.hardware, label)
+    chips = math.prod(shape) if shape else named
+    if named and named != chips:
+        raise UnsupportedError(f"{row.hardware!r} names {named} chips, its shape has {chips}", where=row.id)
     dcn = network_said(row.hardware) == "dcn" or (slices or 1) > 1
     if dcn:
         return _joined(row, cluster, label, inner=inner, slices=slices, chips=chips, shape=shape)
     if chips and devices > chips * inner:
         raise UnsupportedError(
-            f"{devices} devices are more than the {chips * inner} of {row.hardware!r}",
+            f"{devices} devices are more than the {chips * inner} of {row.hardware!r}, {inner} a chip",
             where=row.id, fix="say how many slices there are: (2 slices)",
         )  # fmt: skip
     if shape:
@@ -116,7 +119,9 @@ def _shaped(cluster: Cluster, shape: tuple[int, ...], inner: int, *, alone: bool
     if ici.wrap == "full-axis" and len(set(closed)) > 1:
         if alone and sorted(slice_shape(ici, chips, ici.size // inner)) == sorted(sides):
             return cluster  # the slice that the catalogue's pod has for so many chips
-        raise UnsupportedError(f"a slice {'x'.join(map(str, shape))} that closes along some sides only is not described")
+        raise UnsupportedError(
+            f"a slice {'x'.join(map(str, shape))} that closes along some sides only is not described"
+        )
     wrap = ("always" if all(closed) else "never") if ici.wrap == "full-axis" else ici.wrap
     levels = list(cluster.levels)
     levels[index] = replace(ici, dims=sides, size=chips * inner, wrap=wrap)

@@ -21,16 +21,19 @@ from meshcast.validate.collectives.system import System
 from meshcast.validate.collectives.words import number_of, plain, rates_in_bytes
 
 _OFF = re.compile(
-    r"nvls ?(?:is )?(?:off|disabled)|nvls(?:_enable)? ?= ?0|(?:no|without|w/o) (?:nvls|(?:nvlink )?sharp)", re.IGNORECASE
+    r"nvls ?(?:is )?(?:off|disabled)|nvls(?:_enable)? ?= ?0|(?:no|without|w/o) (?:nvls|(?:nvlink )?sharp)",
+    re.IGNORECASE,
 )
 _ON = re.compile(r"\bsharp\b|\bnvls\b", re.IGNORECASE)
 _FABRIC_ADDS = re.compile(
     r"(?:\+|with) ?(?:ib |infiniband )?sharp|sharp (?:is )?(?:on\b|enabled)|collnet(?:_enable)? ?(?:= ?1|on\b|enabled)",
     re.IGNORECASE,
 )
-_ALGORITHM = re.compile(r"\balgo(?:rithm)?s?[ =:]+(ring|tree|nvls_?tree|nvls|collnet\w*)\b|\b(ring|tree)[ -]algo", re.IGNORECASE)
+_ALGORITHM = re.compile(
+    r"\b(?:nccl_)?algo(?:rithm)?s?[ =:]+(ring|tree|nvls_?tree|nvls|collnet\w*)\b|\b(ring|tree)[ -]algo", re.IGNORECASE
+)
 _ALGORITHM_ALONE = re.compile(r"(?<!fat[ -])\b(ring|tree)\b", re.IGNORECASE)
-_PROTOCOL = re.compile(r"\bproto(?:col)?[ =:]+(ll128|ll|simple)\b", re.IGNORECASE)
+_PROTOCOL = re.compile(r"\b(?:nccl_)?proto(?:col)?[ =:]+(ll128|ll|simple)\b", re.IGNORECASE)
 _NVLINK = re.compile(r"nvlink ?-?([1-6])(?:\.0)?\b")
 _GENERATIONS = {"V100": 2, "A100": 3, "H100": 4, "H200": 4, "B200": 5, "B300": 5, "GB200": 5, "GB300": 5}
 _REDUCED = {"h800": 8, "a800": 8}  # NVLinks that export variants have left
@@ -89,7 +92,9 @@ def _racked(host: Host, text: str, row: CollectiveRow) -> Host:
     racks = number_of(text, "racks?")
     if racks and row.devices:
         if row.devices % racks or row.devices // racks > host.devices:
-            raise UnsupportedError(f"{row.devices} devices make no {racks} racks of {host.devices} at most", where=row.id)
+            raise UnsupportedError(
+                f"{row.devices} devices make no {racks} racks of {host.devices} at most", where=row.id
+            )
         host = replace(host, devices=row.devices // racks, cards=row.devices // racks)
     return host
 
@@ -147,7 +152,9 @@ def _inside(cluster: Cluster, host: Host, row: CollectiveRow, size: int) -> list
         raise UnsupportedError(f"{host.label} has no switches that add (NVLS)", where=row.id)
     if re.search(r"fully[ -]connected|full mesh|point-to-point", text) and size > 1 and level.topology != "full":
         peers = size - 1
-        level = replace(level, topology="full", links=peers, link_bandwidth=level.bandwidth / peers, in_network_reduction=False)
+        level = replace(
+            level, topology="full", links=peers, link_bandwidth=level.bandwidth / peers, in_network_reduction=False
+        )
     return [level] if size > 1 else []
 
 
@@ -206,7 +213,9 @@ def _asked(row: CollectiveRow, *, crosses: bool) -> tuple[str | None, str | None
     algorithm: str | None = None
     if named:
         said = next(word for word in named.groups() if word).lower().replace("_", "")
-        algorithm = "nvls-tree" if said == "nvlstree" else "in-network" if said.startswith(("nvls", "collnet")) else said
+        algorithm = (
+            "nvls-tree" if said == "nvlstree" else "in-network" if said.startswith(("nvls", "collnet")) else said
+        )
     elif _FABRIC_ADDS.search(row.hardware) and crosses:
         algorithm = "in-network"
     return algorithm, protocol[1] if protocol else None

@@ -15,7 +15,9 @@ _NUMBER = r"(?<![\w.])(\d+|" + "|".join(_NUMBERS) + r")"
 # Bits are told from bytes by the case of a letter: "400Gb" is a card, "80GB" a memory. A bare "G" is a card's where cards
 # have such rates.
 _RATE = r"(\d+(?:\.\d+)?) ?(?:(?:([GT])(?:b(?:it)?[Ee]?)?(?:ps|/s|/sec)?|([gt])(?:bps|bit/s|b/s|bit|be))(?![A-Za-z/]))"
-_ANY_RATE = r"(?:\d+(?:\.\d+)? ?[gt](?:bit/s|bps|b/s|bit|be|b)?[ -]*)?"  # the same in lower case, for what stands around it
+_ANY_RATE = (
+    r"(?:\d+(?:\.\d+)? ?[gt](?:bit/s|bps|b/s|bit|be|b)?[ -]*)?"  # the same in lower case, for what stands around it
+)
 _BARE = re.compile(r"\d+(?:\.\d+)? ?G$")
 _BARE_RATES = (10, 25, 50, 100, 200, 400, 800, 1600, 3200)
 _BYTES_PER_SECOND = re.compile(r"(\d+(?:\.\d+)?) ?(G|T)B(?:ps|/s)")
@@ -91,7 +93,9 @@ def network_said(text: str) -> Network | None:
         return found[0] if found else None
     together = _TOGETHER.get(frozenset(found))
     if together is None:
-        raise UnsupportedError(f"{text!r} says {' and '.join(found)}", fix="name the network that carried the collective")
+        raise UnsupportedError(
+            f"{text!r} says {' and '.join(found)}", fix="name the network that carried the collective"
+        )
     return next(name for name, _ in _NETWORKS if name == together)
 
 
@@ -124,7 +128,8 @@ def cards_said(text: str) -> SaidCards:
         count=counts[0] if counts else None,
         gbit=gbit,
         whole=gbit is not None and gbit > FASTEST_CARD and not counts,
-        each_device=re.search(rf"{_CARD} ?(?:per|/|a|for each|for every) ?(?:gpu|device|accelerator)", lower) is not None,
+        each_device=re.search(rf"{_CARD} ?(?:per|/|a|for each|for every) ?(?:gpu|device|accelerator)", lower)
+        is not None,
     )
 
 

@@ -86,6 +86,13 @@ def test_networks_and_their_cards() -> None:
         ("H100, 3.2 Tbps InfiniBand", "infiniband", 400),
         ("A100 4 NICs HDR", "infiniband", 4 * 200 / 8),
         ("A100 HDR100", "infiniband", 100),
+        ("H100 ConnectX-7 NICs", "infiniband", 400),
+        ("H100 4 ConnectX-7 NICs", "infiniband", 4 * 400 / 8),
+        ("H100 1 ConnectX-7 per GPU", "infiniband", 400),
+        ("DGX-1 V100 EDR", "infiniband", 50),
+        ("A100 Slingshot 11 NICs", "slingshot", 200),
+        ("A100 4x HDR", "infiniband", 4 * 200 / 8),
+        ("H100 NDR400, dual-socket hosts", "infiniband", 400),
         ("A100 80G 200G HDR", "infiniband", 200),  # the first is memory
         ("V100 p3dn.24xlarge, EFA", "efa-1", 100 / 8),
         ("p3.16xlarge 25Gb Ethernet", "roce", 25 / 8),

@@ -21,8 +21,12 @@ _ANY_RATE = (
 _BARE = re.compile(r"\d+(?:\.\d+)? ?G$")
 _BARE_RATES = (10, 25, 50, 100, 200, 400, 800, 1600, 3200)
 _BYTES_PER_SECOND = re.compile(r"(\d+(?:\.\d+)?) ?(G|T)B(?:ps|/s)")
-_CARD = r"(?:nic|hca|card|rail|adapter|interface|uplink|connectx-?\d|cx-?\d)s?\b"
-_BETWEEN = r"(?:(?:infiniband|ib|ethernet|roce|rdma|efa|network|mellanox|nvidia|gbe|[qfehnx]dr\d*)[ -]*)*"
+_CARD = r"(?:nic|hca|card|rail|adapter|interface|uplink|connectx|[qfehnx]dr\d*)s?\b"
+# Names that end in a number, which is not that of the cards after it.
+_NUMBERED = ((r"\b(?:connectx|cx)-?\d\b", "connectx"), (r"\b(slingshot|dgx|hgx|gen|nvlink|pcie|sxm)[ -]?\d+\b", r"\1"))
+_BETWEEN = (
+    r"(?:(?:infiniband|ib|ethernet|roce|rdma|efa|network|mellanox|nvidia|connectx|slingshot|gbe|[qfehnx]dr\d*)[ -]*)*"
+)
 _NAMED_RATES = {"qdr": 40, "fdr": 56, "edr": 100, "hdr": 200, "ndr": 400, "xdr": 800}
 _CONNECTX = {"5": 100, "6": 200, "7": 400, "8": 800}
 _SLINGSHOT = {"10": 100, "11": 200}
@@ -34,8 +38,8 @@ _NETWORKS: tuple[tuple[Network, str], ...] = (
     ("dcn", r"\bdcn\b|data-?cent(?:er|re) network"),
     ("efa", r"\befa(?: ?-?v?\d)?\b|elastic fabric"),
     ("slingshot", r"slingshot"),
-    ("tcp", r"\btcp(?:xo?)?\b|\bsockets?\b(?! \d)|\bipoib\b"),
-    ("infiniband", r"infiniband|\bib\b|\b[qfehnx]dr(?:100|200)?\b|\bquantum"),
+    ("tcp", r"\btcp(?:xo?)?\b|nccl_net ?= ?socket|over sockets|\bipoib\b"),
+    ("infiniband", r"infiniband|\bib\b|\b[qfehnx]dr(?:100|200|400|800)?\b|\bquantum"),
     ("roce", r"\broce(?:v2)?\b|spectrum-?x"),
     ("ethernet", r"ethernet|\d ?gbe\b"),
 )
@@ -128,7 +132,9 @@ def cards_said(text: str) -> SaidCards:
         count=counts[0] if counts else None,
         gbit=gbit,
         whole=gbit is not None and gbit > FASTEST_CARD and not counts,
-        each_device=re.search(rf"{_CARD} ?(?:per|/|a|for each|for every) ?(?:gpu|device|accelerator)", lower)
+        each_device=re.search(
+            rf"{_CARD} ?(?:per|/|a|for each|for every) ?(?:gpu|device|accelerator)", re.sub(*_NUMBERED[0], lower)
+        )
         is not None,
     )
 
@@ -168,12 +174,15 @@ def _rates(text: str) -> list[float]:
 
 def _named_rates(lower: str) -> list[float]:
     found = [
-        float(lanes or _NAMED_RATES[name]) for name, lanes in re.findall(r"\b([qfehnx]dr)(100|200)?\b", lower)
+        float(lanes or _NAMED_RATES[name]) for name, lanes in re.findall(r"\b([qfehnx]dr)(100|200|400|800)?\b", lower)
     ]  # HDR100 and NDR200 are half the lanes
     found += [float(_CONNECTX[n]) for n in re.findall(r"\b(?:connectx|cx)-?([5-8])\b", lower)]
     return found + [float(_SLINGSHOT[n]) for n in re.findall(r"slingshot[ -]?(1[01])\b", lower)]
 
 
 def _card_counts(text: str) -> list[int]:
-    found = re.finditer(rf"{_NUMBER} ?x?[ -]+{_ANY_RATE}{_BETWEEN}{_ANY_RATE}{_CARD}", plain(text))
+    left = plain(text)
+    for pattern, name in _NUMBERED:
+        left = re.sub(pattern, name, left)
+    found = re.finditer(rf"{_NUMBER} ?x?[ -]+{_ANY_RATE}{_BETWEEN}{_ANY_RATE}{_CARD}", left)
     return [_number(match[1]) for match in found]

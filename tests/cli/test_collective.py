@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from meshcast.chakra import trace_bytes
 from meshcast.cli.app import app
-from meshcast.errors import InputError, UsageError
+from meshcast.errors import InputError, MeshcastError, UsageError
+from meshcast.hardware.astra import read_network
+from meshcast.network.astra import read_system
+from meshcast.network.astra.outside import collective_node
 from meshcast.network.benchmark import bus_factor, parse_sizes
 
 
@@ -99,3 +103,29 @@ def test_tables_are_printed(tmp_path: Path) -> None:
         assert result.exit_code == 0
         assert "8 devices" in result.stdout
         assert "in-network" in result.stdout or "ring" in result.stdout
+
+
+def test_astra_sims_files_are_written(tmp_path: Path) -> None:
+    folder = tmp_path / "inputs"
+    for _ in range(2):  # a second export replaces the first
+        asked("all_gather", "--bytes", "64MiB", "--on", "dgx-h100", "--devices", "16", "--export-astra", str(folder))
+    network = read_network(folder / "network.yml")
+    assert network.npus == 16
+    assert len(list(folder.glob("collective.*.et"))) == 16
+    shard = trace_bytes([collective_node("all_gather", 2**22)])  # ASTRA-sim counts what an NPU starts with
+    assert (folder / "collective.15.et").read_bytes() == shard
+    assert read_system(folder / "system.json").splits == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["all_reduce", "--bytes", "1MiB,2MiB", "--devices", "8"], "one --bytes"),
+        (["broadcast", "--bytes", "1MiB", "--devices", "8"], "ASTRA-sim has no"),
+        (["all_reduce", "--bytes", "1MiB", "--mesh", "a=2,b=4", "--axes", "a"], "groups of 2"),
+    ],
+)
+def test_what_astra_sim_has_no_files_for(arguments: list[str], message: str, tmp_path: Path) -> None:
+    command = ["collective", *arguments, "--on", "dgx-h100", "--export-astra", str(tmp_path / "x")]
+    with pytest.raises(MeshcastError, match=message):
+        CliRunner().invoke(app, command, catch_exceptions=False)

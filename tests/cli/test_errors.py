@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -340,3 +341,27 @@ def test_the_installed_command_reports_without_a_traceback(tmp_path: Path) -> No
     assert done.stderr.startswith("meshcast: unreadable-input: missing.mlir: no such file")
     done = subprocess.run([*command, "predict", "-", "--json"], input=TANH, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["collective", "all_reduce", "--bytes", "1KiB..8GiB", "--json"],
+        ["collective", "all_reduce", "--bytes", "1KiB..8GiB"],  # rich writes this one
+        ["predict", str(FIXTURES / "tanh.mlir"), str(FIXTURES / "tanh.mlir"), "--json"],
+        ["devices"],
+        ["--help"],
+        ["collective", "--help"],
+        ["collective", "none", "--bytes", "1", "--json"],
+    ],
+)
+def test_a_reader_that_leaves_is_no_error(command: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)  # nobody reads: the first byte written fails
+    done = subprocess.run(
+        [sys.executable, "-m", "meshcast", *command], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

@@ -131,3 +131,14 @@ def test_sides_of_boxes() -> None:
     assert even_sides(4, (16, 16, 16)) == (2, 2)
     with pytest.raises(UnsupportedError, match="no box"):
         even_sides(17, (16, 16))
+
+
+def test_what_an_oversubscribed_tree_lacks_is_not_lost() -> None:
+    tree = load_cluster("h100-oversubscribed")
+    level = tree.levels[1]
+    assert level.taper > 1
+    inside, across = cluster_network(tree, 8 * level.devices_per_leaf).dimensions
+    assert inside.bandwidth == pytest.approx(tree.levels[0].bandwidth / 2**30)
+    assert across.bandwidth == pytest.approx(level.bandwidth / level.taper / 2**30)
+    _, leaf = cluster_network(tree, 16).dimensions  # two nodes on one switch
+    assert leaf.bandwidth == pytest.approx(level.bandwidth / 2**30)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
+from meshcast.hardware import load_cluster
 from meshcast.hardware.astra import SHAPES
 from meshcast.mesh import Group
 from meshcast.network.astra import (
@@ -31,6 +32,7 @@ from meshcast.network.astra.config import Pattern, implementation
 from meshcast.network.astra.phases import chunk_phases, chunk_sizes
 from meshcast.network.astra.simulation import foldable, simulate
 from meshcast.network.astra.tree import place
+from meshcast.network.benchmark import collective_of
 from meshcast.validate.astra import Setting, read_astra_rows
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
@@ -280,3 +282,16 @@ def test_collectives_that_astra_sim_does_not_have() -> None:
     uneven = Group(dims=((6, 1),), devices=24)
     with pytest.raises(UnsupportedError, match="products of dimensions"):
         astra_plan(collective("all_reduce", 1 << 20, uneven), TWO_LEVELS)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_a_plan_sends_what_a_ring_sends_and_no_more_than_the_links_carry(kind: str) -> None:
+    cluster = load_cluster("dgx-v100").for_devices(16)
+    plan = astra_plan(collective_of(kind, 2**30, Group(dims=((16, 1),))), cluster)
+    (stage,) = plan.stages
+    phases = 2 if kind == "all_reduce" else 1
+    # Two nodes of eight: half of the buffer, an eighth of it by each device, in each phase.
+    assert stage.level.name == "infiniband"
+    assert stage.step_bytes == phases * 2**30 / 2 / 8
+    assert stage.rate <= stage.level.bandwidth
+    assert plan.seconds == pytest.approx(plan.start_s + stage.step_bytes / stage.rate)

@@ -78,18 +78,76 @@ def test_the_summary_counts_and_the_page_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("id,hardware\n", "no column devices, collective, bytes"),
-        (HEADER, "no rows"),
-        (HEADER + "a,,H100,eight,1,all_reduce,f32,1,1,,\n", "devices is 'eight'"),
-        (HEADER + "a,,H100,8,1,all_reduce,f32,-1,1,,\n", "bytes is '-1'"),
-        (HEADER + "a,,H100,2.5,1,all_reduce,f32,1,1,,\n", "whole number"),
-    ],
+    ("text", "message"), [("id,hardware\n", "no column devices, collective, bytes"), (HEADER, "no rows")]
 )
 def test_files_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_collective_rows(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ("H100,eight,1,all_reduce,f32,1024,1,,", "devices is 'eight'"),
+        ("H100,8,1,all_reduce,f32,-5,1,,", "bytes is '-5'"),
+        ("H100,8,1,all_reduce,f32,0,1,,", "bytes is '0'"),
+        ("H100,8,1,all_reduce,f32,64 parsecs,1,,", "parsecs"),
+        ("H100,2.5,1,all_reduce,f32,1024,1,,", "whole number"),
+        ("H100,8,1,all_reduce,f32,1024,fast,,", "time_us is 'fast'"),
+        ("H100,8,1,all_reduce,f32,,1,,", "without a size"),
+        ("H100,8,1,gather,f32,1024,1,,", "no collective 'gather'"),
+        ("H100,8,1,barrier,f32,1024,1,,", "no collective 'barrier'"),
+    ],
+)
+def test_a_bad_cell_fails_its_row_alone(tmp_path: Path, cells: str, why: str) -> None:
+    rows = read_collective_rows(write(tmp_path, f"{HEADER}bad,,{cells}\ngood,,H100,8,1,all_reduce,f32,2097152,40,,\n"))
+    bad, good = validate_collectives(rows)
+    assert why in (bad.row.why or "")
+    assert not bad.skipped
+    assert good.row.predicted is not None
+    summary = CollectivesSummary(results=(bad, good)).to_json()
+    assert (summary["rows"], summary["failed"], list(summary["failures"])) == (2, 1, ["bad"])
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("64MiB", 2**26),
+        ("1e9", 1e9),
+        ("1 GB", 1e9),
+        ("8M", 2**23),
+        ('"1,048,576"', 2**20),
+        ("large", LARGE),
+        ("n/a", None),
+    ],
+)
+def test_sizes(tmp_path: Path, text: str, size: float | None) -> None:
+    (row,) = read_collective_rows(write(tmp_path, f"{HEADER}a,,H100,8,1,all_reduce,f32,{text},1,,\n"))
+    assert (row.size, row.wrong) == (size, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("AllReduce", "all_reduce"),
+        ("all_reduce_perf", "all_reduce"),
+        ("All Gather", "all_gather"),
+        ("psum_ici", "all_reduce"),
+    ],
+)
+def test_spellings_of_collectives(tmp_path: Path, text: str, kind: str) -> None:
+    (row,) = read_collective_rows(write(tmp_path, f"{HEADER}a,,H100,8,1,{text},f32,1024,1,,\n"))
+    assert row.kind == kind
+
+
+def test_classes_are_told_with_their_mistuned_rows_too(tmp_path: Path) -> None:
+    text = ROWS + "h,,A100,16,2,all_reduce,f32,1073741824,10000,,\n"
+    summary = CollectivesSummary(results=tuple(validate_collectives(read_collective_rows(write(tmp_path, text)))))
+    answer = summary.to_json()
+    assert answer["groups"]["A100, >= 1 MiB"]["rows"] == 1
+    assert answer["with_mistuned"]["A100, >= 1 MiB"]["rows"] == 2
+    page = collectives_page(summary, command="meshcast validate collectives x.csv", page=tmp_path / "page.md")
+    assert "## With the rows that are called mis-tuned" in page
 
 
 def test_the_command(tmp_path: Path) -> None:

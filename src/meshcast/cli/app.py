@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from meshcast.cli import calibrate, collective, compare, devices, doctor, models, predict, show, systolic, validate
 from meshcast.errors import MeshcastError, UsageError
 from meshcast.version import VERSION
 
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Ends with 0 where the reader of our output has left: click would end with 1, and so would rich inside a table."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _stop_writing()
+        raise typer.Exit(0) from None
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        _stop_writing()
+        raise typer.Exit(0) from None
+
+
+class _Verbs(TyperGroup):
+    """The verbs. A reader that leaves early (`| head -1`) is no error."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Reads the command line; help is printed here."""
+        with _reader_may_leave():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a verb."""
+        with _reader_may_leave():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="meshcast",
+    cls=_Verbs,
     help="Predicts how a distributed ML program will run on GPUs and TPUs nobody has to own.",
     no_args_is_help=True,
     add_completion=False,
@@ -42,27 +77,39 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 def run() -> None:
     """Runs the command; a user's mistake is a message and an exit code, never a traceback."""
+    code = 0
+    try:
+        code = _exit_code()
+        sys.stdout.flush()  # not left to the interpreter's end, where a closed pipe can no longer be caught
+    except BrokenPipeError:
+        _stop_writing()
+    sys.exit(code)
+
+
+def _exit_code() -> int:
     as_json = "--json" in sys.argv
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        return app(standalone_mode=False) or 0
     except MeshcastError as error:
         report(error, as_json=as_json)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except typer.Abort:
-        sys.exit(130)
+        return 130
     except KeyboardInterrupt:
         print("meshcast: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has left: not an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return 130
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the command line parser's: a bug of ours, with its traceback
             raise
         if as_json:
             emit_json(UsageError(error.format_message(), where="command line", fix="see --help").to_json())
         error.show()  # type: ignore[attr-defined]
-        sys.exit(2)
+        return 2
+
+
+def _stop_writing() -> None:
+    """What is still to be written goes nowhere, also what the interpreter flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report(error: MeshcastError, *, as_json: bool) -> None:

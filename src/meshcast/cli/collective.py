@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,6 +56,12 @@ def collective_command(
         ),
     ] = None,
     beside: flags.OtherJobs = None,
+    export_astra: Annotated[
+        Path | None,
+        typer.Option(
+            "--export-astra", metavar="DIR", help="Also write ASTRA-sim's network, system, memory and trace files."
+        ),
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why."""
@@ -85,6 +92,8 @@ def collective_command(
     )
     with patience(f"timing {kind}"):
         answers = answer(question)
+    if export_astra is not None:
+        _export(export_astra, answers, on)
     if json:
         for one in answers:
             emit_json(one.to_json())
@@ -92,6 +101,20 @@ def collective_command(
         _print_one(answers[0])
     else:
         _print_sweep(answers)
+
+
+def _export(folder: Path, answers: list[CollectiveAnswer], on: str) -> None:
+    from meshcast.errors import UsageError
+    from meshcast.hardware import resolve
+    from meshcast.network.astra import export_collective
+
+    if len(answers) != 1:
+        raise UsageError(
+            f"{len(answers)} sizes cannot be exported as one", where="--export-astra", fix="give one --bytes"
+        )
+    (one,) = answers
+    written = export_collective(folder, one.collective, resolve(on), one.devices)
+    typer.echo("ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in written.items()), err=True)
 
 
 def _print_one(answer: CollectiveAnswer) -> None:

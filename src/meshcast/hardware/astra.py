@@ -154,18 +154,19 @@ def cluster_network(cluster: Cluster, devices: int) -> AstraNetwork:
                 "ASTRA-sim's networks are products of dimensions",
                 fix=f"use a multiple of {level.size if devices > level.size else inside} devices",
             )
-        dimensions += level_dimensions(level, size // inside)
+        dimensions += level_dimensions(level, size // inside, inside=inside)
         inside = size
     if not dimensions:
         raise UsageError(f"{devices} device of {cluster.name} has no network", fix="use 2 devices or more")
     return AstraNetwork(dimensions=tuple(dimensions))
 
 
-def level_dimensions(level: NetworkLevel, parts: int) -> Iterator[Dimension]:
-    """The dimensions that `parts` domains inside a level form.
+def level_dimensions(level: NetworkLevel, parts: int, *, inside: int) -> Iterator[Dimension]:
+    """The dimensions that `parts` domains of `inside` devices each form inside a level.
 
-    Whatever is neither a ring, a torus nor a full mesh becomes a Switch, the closest that ASTRA-sim has: what such a level
-    lacks beyond the first switch is lost.
+    Whatever is neither a ring, a torus nor a full mesh becomes a Switch, the closest that ASTRA-sim has. Where such a level
+    has less beyond a device's own switch (an oversubscribed fat tree, a dragonfly, PCIe) and the parts do not all fit under
+    one, every device of the Switch has the rate that is left when all send beyond theirs at once.
     """
     nanoseconds = round(level.latency_s * 1e9, 6)  # without what the change of units adds to it
     rate = level.link_bandwidth / GB
@@ -178,7 +179,9 @@ def level_dimensions(level: NetworkLevel, parts: int) -> Iterator[Dimension]:
         bandwidth = level.links * rate / max(1, parts - 1)
         yield Dimension(shape="FullyConnected", npus=parts, bandwidth=bandwidth, latency_ns=nanoseconds)
     else:
-        yield Dimension(shape="Switch", npus=parts, bandwidth=level.links * rate, latency_ns=nanoseconds / 2)
+        beyond = parts * inside > level.devices_per_leaf
+        bandwidth = (level.effective_bandwidth if beyond else level.bandwidth) / GB
+        yield Dimension(shape="Switch", npus=parts, bandwidth=bandwidth, latency_ns=nanoseconds / 2)
 
 
 def even_sides(parts: int, extents: tuple[int, ...]) -> tuple[int, ...]:

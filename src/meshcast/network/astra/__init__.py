@@ -11,6 +11,7 @@ from meshcast.network.astra.config import KINDS as KINDS
 from meshcast.network.astra.config import AstraSystem as AstraSystem
 from meshcast.network.astra.config import Backend as Backend
 from meshcast.network.astra.config import Kind as Kind
+from meshcast.network.astra.export import export_collective as export_collective
 from meshcast.network.astra.files import RemoteMemory as RemoteMemory
 from meshcast.network.astra.files import groups_text as groups_text
 from meshcast.network.astra.files import read_groups as read_groups

@@ -14,6 +14,7 @@ from meshcast.network.astra.phases import chunk_phases
 from meshcast.network.astra.simulation import foldable, simulate
 from meshcast.network.plan import CollectivePlan, Primitive, Stage
 from meshcast.network.spread import LevelSpread, spread_over_levels
+from meshcast.network.steps import PHASES
 from meshcast.workload.graph import Collective
 
 Source = Literal["preset", "astra-sim"]
@@ -117,17 +118,31 @@ def _plan(
 ) -> CollectivePlan:  # fmt: skip
     total, latency = times
     stages: tuple[Stage, ...] = ()
-    if total > latency and collective.payload_bytes:
+    sent = _sent_bytes(collective, slowest)
+    if total > latency and sent:
         stage = Stage(
             level=slowest.level, primitive=primitive, algorithm="direct" if algorithms[-1] == "direct" else "ring",
-            parts=slowest.parts, below=slowest.below, steps=1, alpha_s=0.0, step_bytes=collective.payload_bytes,
-            rate=collective.payload_bytes / (total - latency),
+            parts=slowest.parts, below=slowest.below, steps=1, alpha_s=0.0, step_bytes=sent,
+            rate=sent / (total - latency),
         )  # fmt: skip
         stages = (stage,)
     why = "ASTRA-sim's answer" if source == "astra-sim" else "ASTRA-sim's rules"
     return CollectivePlan(
         kind=collective.kind, algorithm=" + ".join(algorithms), start_s=latency, stages=stages, why=why
     )
+
+
+def _sent_bytes(collective: Collective, at: LevelSpread) -> float:
+    """Bytes that one device sends over a level.
+
+    With d parts of b members, p phases and a buffer of S bytes, `p (d - 1) / d * S / b`: the dimensions inside have
+    scattered the buffer. An all-to-all takes the whole buffer through every dimension, and a message goes as it is.
+    """
+    size = float(collective.payload_bytes)
+    if collective.kind == "collective_permute":
+        return size
+    share = (at.parts - 1) / at.parts * size
+    return share if collective.kind == "all_to_all" else PHASES[collective.kind] * share / at.below
 
 
 def _spread_network(spread: tuple[LevelSpread, ...], cluster: Cluster) -> AstraNetwork:
@@ -138,7 +153,10 @@ def _spread_network(spread: tuple[LevelSpread, ...], cluster: Cluster) -> AstraN
                 f"parts of {at.below} and more: ASTRA-sim's networks are products of dimensions",
                 where="--network", fix="use --network alpha-beta or flow",
             )  # fmt: skip
-    return AstraNetwork(dimensions=tuple(d for at in spread for d in level_dimensions(at.level, at.parts)))
+    inside = dict(zip(cluster.levels, (1, *(level.size for level in cluster.levels)), strict=False))
+    return AstraNetwork(
+        dimensions=tuple(d for at in spread for d in level_dimensions(at.level, at.parts, inside=inside[at.level]))
+    )
 
 
 def _message_ns(collective: Collective, network: AstraNetwork) -> tuple[int, float]:

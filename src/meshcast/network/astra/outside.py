@@ -94,7 +94,9 @@ def write_traces(prefix: Path, npus: int, nodes: list[Node]) -> None:
     first = prefix.with_name(f"{prefix.name}.0.et")
     first.write_bytes(trace_bytes(nodes))
     for rank in range(1, npus):
-        prefix.with_name(f"{prefix.name}.{rank}.et").symlink_to(first.name)
+        other = prefix.with_name(f"{prefix.name}.{rank}.et")
+        other.unlink(missing_ok=True)  # of an earlier export
+        other.symlink_to(first.name)
 
 
 def _printed(command: list[str], folder: Path, timeout_s: float) -> str:

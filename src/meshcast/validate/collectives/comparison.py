@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshcast.errors import UnsupportedError
+from meshcast.errors import InputError, UnsupportedError, nearest
 from meshcast.network import CollectivePlan, plan_collective
-from meshcast.network.benchmark import bus_factor, collective_of
+from meshcast.network.benchmark import KINDS, bus_factor, collective_of
 from meshcast.validate.collectives.rows import CollectiveRow
-from meshcast.validate.collectives.systems import System, system_of
+from meshcast.validate.collectives.system import System
+from meshcast.validate.collectives.systems import system_of
 from meshcast.validate.programs import Row, why_failed
 
 BORDER = 2**20
@@ -38,6 +39,11 @@ class CollectiveResult:
         """Where latency counts, and where bandwidth does."""
         return SIZES[0] if (self.measured.size or 0.0) >= BORDER else SIZES[1]
 
+    @property
+    def group(self) -> str:
+        """Hardware and size together."""
+        return f"{self.hardware_class}, {self.size_class}" if self.system else UNKNOWN
+
     def to_json(self) -> dict[str, Any]:
         """The contract's line of a row, and what was planned for it."""
         line = {
@@ -55,6 +61,7 @@ class CollectiveResult:
             **line,
             "cluster": self.system.cluster.name,
             "devices": devices,
+            "assumed": list(self.system.assumed),
             "algorithm": self.plan.algorithm,
             "protocol": self.plan.protocol,
             "busbw_GBps": {
@@ -71,12 +78,12 @@ def validate_collectives(rows: Sequence[CollectiveRow]) -> Iterator[CollectiveRe
 
 
 def _result(measured: CollectiveRow) -> CollectiveResult:
-    kind = measured.kind
-    if kind is None:
+    if measured.no_collective:
         row = Row(id=measured.id, group="skipped", measured=None, predicted=None, why="no collective")
         return CollectiveResult(measured=measured, row=row, skipped=True)
     system: System | None = None
     try:
+        kind = _checked(measured)
         system = system_of(measured)
         plan = predicted_plan(measured, kind, system)
     except Exception as error:  # this row's failure, or a bug: named in the row, so that the others are still judged
@@ -90,10 +97,17 @@ def _result(measured: CollectiveRow) -> CollectiveResult:
     return CollectiveResult(measured=measured, row=row, system=system, plan=plan)
 
 
+def _checked(measured: CollectiveRow) -> str:
+    if measured.wrong:
+        raise InputError(measured.wrong, where=measured.id)
+    if measured.kind is None:
+        fix = nearest(measured.collective, tuple(KINDS))
+        raise UnsupportedError(f"no collective {measured.collective!r} is known", where=measured.id, fix=fix)
+    return measured.kind
+
+
 def _group(result: CollectiveResult) -> str:
-    if result.measured.mistuned:
-        return MISTUNED
-    return f"{result.hardware_class}, {result.size_class}" if result.system else UNKNOWN
+    return MISTUNED if result.measured.mistuned else result.group
 
 
 def predicted_plan(measured: CollectiveRow, kind: str, system: System) -> CollectivePlan:
@@ -101,7 +115,7 @@ def predicted_plan(measured: CollectiveRow, kind: str, system: System) -> Collec
     if measured.size is None:
         raise UnsupportedError("a collective without a size", where=measured.id)
     collective = collective_of(kind, int(measured.size), system.group)
-    return plan_collective(collective, system.cluster, algorithm=system.algorithm)
+    return plan_collective(collective, system.cluster, algorithm=system.algorithm, protocol=system.protocol)
 
 
 def measured_us(measured: CollectiveRow, kind: str, devices: int) -> float | None:

@@ -22,7 +22,11 @@ rows that give only a bus bandwidth against the time that it means; a size of "l
 - Parameters belong to link technologies (`meshcast.hardware`, catalogue/links), never to a row, a size or a source. They
   were calibrated on rows like these; `docs/collectives.md` says how far they carry over to technologies left out.
 - The class is that of the device, or of the link where a source names no device.
-- Rows of which the source itself says that the system was mis-tuned are predicted too, in a group of their own.
+- Words are read by a grammar: device or host, devices and nodes, links inside, network, cards and rates, slices. What it
+  does not understand, and what contradicts itself, fails with the reason; what no word says (how many cards a host has) is
+  that of the catalogue's usual system, and `--json` lists it as `assumed`.
+- Rows of which the source itself says that the system was mis-tuned are predicted too, in a group of their own; a table
+  below has their classes with them.
 """
 
 
@@ -63,6 +67,13 @@ class CollectivesSummary:
         }
 
     @property
+    def with_mistuned(self) -> Comparison | None:
+        """The classes of rows that are called mis-tuned, with these; None where there are none."""
+        groups = {result.group for result in self.judged if result.measured.mistuned}
+        rows = [replace(result.row, group=result.group) for result in self.judged if result.group in groups]
+        return compare(rows, lambda row: row.time) if groups else None
+
+    @property
     def failed(self) -> list[Row]:
         """Rows without a prediction."""
         return [result.row for result in self.judged if result.row.time is None]
@@ -74,6 +85,7 @@ class CollectivesSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The contract's last line; what is not in the contract stands after it."""
+        with_them = self.with_mistuned
         return {
             "schema": SCHEMA,
             "kind": "collectives",
@@ -82,6 +94,9 @@ class CollectivesSummary:
                 name: {group: measures.to_json() for group, measures in found.groups.items()}
                 for name, found in self.breakdowns.items()
             },
+            "with_mistuned": {group: measures.to_json() for group, measures in with_them.groups.items()}
+            if with_them
+            else {},
             "worst": [row.id for row in self.worst],
             "failures": {row.id: row.why for row in self.failed},
             "skipped": self.skipped,
@@ -92,9 +107,14 @@ class CollectivesSummary:
 _TITLES = {"size": "Sizes", "collective": "Collectives", "algorithm": "Algorithms and protocols that were chosen"}
 
 
+_WITH_MISTUNED = "With the rows that are called mis-tuned"
+
+
 def collectives_grids(summary: CollectivesSummary) -> list[Grid]:
     """Everything the validation prints, in order."""
     found = [extra_grid("time by hardware and size", summary.time)]
+    if summary.with_mistuned:
+        found.append(extra_grid(_WITH_MISTUNED, summary.with_mistuned))
     found += [extra_grid(_TITLES[name], comparison) for name, comparison in summary.breakdowns.items()]
     found.append(worst_grid("worst rows", summary.worst))
     if summary.failed:
@@ -127,6 +147,8 @@ def collectives_page(summary: CollectivesSummary, *, command: str, page: Path) -
     """
     parts = ["# Accuracy of collectives\n", _ABOUT, made_by(command, page)]
     parts += ["## Hardware and size\n", markdown_table(extra_grid("", summary.time))]
+    if summary.with_mistuned:
+        parts += [f"## {_WITH_MISTUNED}\n", markdown_table(extra_grid("", summary.with_mistuned))]
     for name, comparison in summary.breakdowns.items():
         parts += [f"## {_TITLES[name]}\n", markdown_table(extra_grid("", comparison))]
     parts += ["## Worst rows\n", markdown_table(worst_grid("", summary.worst))]

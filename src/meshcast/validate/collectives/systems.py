@@ -1,193 +1,221 @@
 """From the words of a measurement ("A100 p4de.24xlarge, EFA", "TPU7x Ironwood 2x2x1 ICI") to a cluster and a group.
 
-The rules are general: a device by its name, a host by its cloud's name, a network by its words and card rates, an
-NVLink domain by the numbers of devices and nodes. What no rule understands is an error that says so.
+A grammar, not a list of rows: a device or host (`hosts`), the numbers of devices and nodes, the links inside a host, the
+network between hosts with its cards (`networks`), the shape of a slice (`slices`), and words that change algorithms. What is
+not understood, and what contradicts itself, is an error that says so; what no word says is listed as assumed.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshcast.errors import UnsupportedError
 from meshcast.hardware import Cluster, NetworkLevel, load_cluster, load_link
 from meshcast.mesh import Group
+from meshcast.validate.collectives.hosts import CARD_ALONE, Host, host_named, on_pcie, tpu_named
+from meshcast.validate.collectives.networks import network_between
 from meshcast.validate.collectives.rows import CollectiveRow
+from meshcast.validate.collectives.slices import slice_system
+from meshcast.validate.collectives.system import System
+from meshcast.validate.collectives.words import number_of, plain, rates_in_bytes
 
-# What a name means, the more special ones first: (pattern, cluster, the class that errors are told by).
-_NAMED = (
-    (r"gb300", "gb300-nvl72", "GB300"),
-    (r"gb200", "gb200-nvl72", "GB200"),
-    (r"\bp6e?-b300", "dgx-b300", "B300"),
-    (r"b300", "dgx-b300", "B300"),
-    (r"\bp6-b200", "aws-p6-b200", "B200"),
-    (r"b200", "dgx-b200", "B200"),
-    (r"\bp5en?\b(?<!p5)", "aws-p5en", "H200"),
-    (r"(?<!g)h200|\ba3[- ]ultra", "dgx-h200", "H200"),
-    (r"h100.*pcie|pcie.*h100", "h100-pcie-server", "H100 PCIe"),
-    (r"\bp5\b", "aws-p5", "H100"),
-    (r"(?<!g)h[18]00|\ba3[- ](?:high|mega)", "dgx-h100", "H100"),
-    (r"\bp4de", "aws-p4de", "A100"),
-    (r"\bp4dn?\b", "aws-p4d", "A100"),
-    (r"a100.*pcie|pcie.*a100", "a100-pcie-server", "A100 PCIe"),
-    (r"a100.*40 ?gb", "dgx-a100-40gb", "A100"),
-    (r"\ba[18]00", "dgx-a100", "A100"),
-    (r"l40s", "l40s-server", "L40S"),
-    (r"\brtx|\bl40?\b|\ba(?:10g?|40)\b|\bt4\b", "l40s-server", "PCIe card"),
-    (r"v100|dgx-1\b|\bp3(?:dn)?\b", "dgx-v100", "V100"),
-    (r"mi300x?", "mi300x-node", "MI300X"),
-    (r"mi250x?", "mi250x-node", "MI250X"),
-    (r"tpu ?-?v?7x?|ironwood", "tpu-v7-core-pod", "TPU v7"),
-    (r"v6e|trillium", "tpu-v6e-pod", "TPU v6e"),
-    (r"v5p", "tpu-v5p-pod", "TPU v5p"),
-    (r"v5e|v5 ?lite", "tpu-v5e-pod", "TPU v5e"),
-    (r"tpu ?-?v4", "tpu-v4-pod", "TPU v4"),
-    (r"tpu ?-?v3", "tpu-v3-pod", "TPU v3"),
-    (r"pcie ?-?(gen)? ?5", "h100-pcie-server", "PCIe"),
-    (r"pcie ?-?(gen)? ?[34]", "a100-pcie-server", "PCIe"),
-    (r"rdma|infiniband|roce", "dgx-h100", "network card"),
+_OFF = re.compile(
+    r"nvls ?(?:is )?(?:off|disabled)|nvls(?:_enable)? ?= ?0|(?:no|without|w/o) (?:nvls|(?:nvlink )?sharp)",
+    re.IGNORECASE,
 )
-# Networks by their words, and the technology of their links.
-_NETWORKS = ((r"\befa\b", None), (r"\broce\b|ethernet", "roce"), (r"infiniband|\bib\b|[nhx]dr\b", "infiniband"))
-_EFA = {"A100": "efa-1", "V100": "efa-1"}  # cards of their time; later ones have the second generation
-_CARDS = re.compile(r"(?:\b(\d+) ?x ?|\b)(\d+) ?G(?:b|bit|bps)?(?:/s)?\b")  # GB are bytes of memory
-_CARD = 800  # Gbit/s of the fastest card there is: more than that is said of a whole host
-_REDUCED = {"h800": 8, "a800": 8}  # NVLinks that export variants have left
-_OFF = re.compile(r"nvls (?:is )?(?:off|disabled)|nvls(?:_enable)? ?= ?0|(?:no|without) (?:nvls|sharp)", re.IGNORECASE)
 _ON = re.compile(r"\bsharp\b|\bnvls\b", re.IGNORECASE)
-_FABRIC_ADDS = re.compile(r"(?:\+|with) ?(?:ib )?sharp", re.IGNORECASE)
-_SHAPE = re.compile(r"\b(\d+x\d+(?:x\d+)?)\b")
+_FABRIC_ADDS = re.compile(
+    r"(?:\+|with) ?(?:ib |infiniband )?sharp|sharp (?:is )?(?:on\b|enabled)|collnet(?:_enable)? ?(?:= ?1|on\b|enabled)",
+    re.IGNORECASE,
+)
+_ALGORITHM = re.compile(
+    r"\b(?:nccl_)?algo(?:rithm)?s?[ =:]+(ring|tree|nvls_?tree|nvls|collnet\w*)\b|\b(ring|tree)[ -]algo", re.IGNORECASE
+)
+_ALGORITHM_ALONE = re.compile(r"(?<!fat[ -])\b(ring|tree)\b", re.IGNORECASE)
+_PROTOCOL = re.compile(r"\b(?:nccl_)?proto(?:col)?[ =:]+(ll128|ll|simple)\b", re.IGNORECASE)
+_NVLINK = re.compile(r"nvlink ?-?([1-6])(?:\.0)?\b")
+_GENERATIONS = {"V100": 2, "A100": 3, "H100": 4, "H200": 4, "B200": 5, "B300": 5, "GB200": 5, "GB300": 5}
+_REDUCED = {"h800": 8, "a800": 8}  # NVLinks that export variants have left
+# bytes/s of 16 lanes in one direction, before encoding and packets.
+_PCIE = {3: 16e9, 4: 32e9, 5: 64e9}
+_NEWEST_PCIE = {"V100": 3, "A100": 4, "L40S": 4, "H100": 5}
+_BRIDGE = (12, 25e9)  # NVLinks of a pair of PCIe cards with three bridges, bytes/s of each (A100 and H100 PCIe briefs)
+_LARGEST_PCIE_HOST = 16
 # Where a source says "several nodes" and not how many: enough of them that another one changes nothing.
 SEVERAL = 16
-_HOST = 16  # devices in a host at most
-_PCIE_3 = 16e9  # bytes/s of 16 lanes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class System:
-    """What a measurement ran on.
-
-    Attributes:
-        cluster: With the levels that its devices span.
-        devices: Members of a group.
-        group: Which devices they are, and how many groups run at once.
-        hardware_class: What errors are told by.
-        algorithm: Where the words name one that libraries do not take by themselves.
-    """
-
-    cluster: Cluster
-    devices: int
-    group: Group
-    hardware_class: str
-    algorithm: str | None = None
 
 
 def system_of(row: CollectiveRow) -> System:
     """The system that a row's words describe.
 
     Raises:
-        UnsupportedError: No rule understands them, or they contradict each other.
+        UnsupportedError: They are not understood, or contradict each other.
     """
-    text = row.hardware.lower()
-    found = next(((name, label) for pattern, name, label in _NAMED if re.search(pattern, text)), None)
-    if found is None:
-        raise UnsupportedError(f"no rule understands the hardware {row.hardware!r}", where=row.id)
-    cluster, label = load_cluster(found[0]), found[1]
-    if cluster.device.kind == "tpu":
-        return _slice(row, cluster, label)
-    devices, size = _counted(cluster, row)
-    levels = tuple(_changed(cluster, row, label, size))
-    algorithm = "in-network" if _FABRIC_ADDS.search(row.hardware) and devices > size else None
+    text = plain(row.hardware)
+    if not text.strip():
+        raise UnsupportedError("no hardware is named", where=row.id)
+    tpu = tpu_named(text)
+    if tpu is not None:
+        return slice_system(row, *tpu)
+    if "oversubscri" in text:
+        raise UnsupportedError("what is oversubscribed is not read from words", where=row.id)
+    host = _racked(host_named(text, where=row.id), text, row)
+    devices, inside, assumed = _counted(host, row)
+    cluster = load_cluster(host.cluster)
+    levels = list(_inside(cluster, host, row, inside))
+    if devices > inside:
+        between = network_between(cluster.levels[1], host, row.hardware, inside=inside)
+        levels.append(between.level)
+        assumed += between.assumed
+    _check_rates(row, levels)
+    algorithm, protocol = _asked(row, crosses=devices > inside)
     return System(
-        cluster=replace(cluster, levels=levels).for_devices(devices),
+        cluster=replace(cluster, levels=tuple(levels)).for_devices(devices),
         devices=devices,
         group=Group(dims=((devices, 1),)),
-        hardware_class=label,
+        hardware_class=host.label,
         algorithm=algorithm,
+        protocol=protocol,
+        assumed=tuple(assumed),
     )
 
 
-def _counted(cluster: Cluster, row: CollectiveRow) -> tuple[int, int]:
-    """(members of the group, devices in one domain of the innermost level), as the numbers of devices and nodes say."""
-    size = cluster.levels[0].size
-    nodes = SEVERAL if row.several_nodes else row.nodes
-    if row.devices is None and _single(row):
-        size = 1  # a card alone: what it does is the same for any host
+def _racked(host: Host, text: str, row: CollectiveRow) -> Host:
+    """The NVLink domain of a rack: its size by name, or by the numbers of devices and racks."""
+    named = re.search(r"nvl(\d+)(?: ?[x×] ?(\d+)(?! ?g))?", text)
+    if named:
+        size = int(named[1]) * int(named[2] or 1)
+        if not 2 <= size <= host.devices:
+            raise UnsupportedError(f"{host.label} has NVLink domains of {host.devices}, not {size}", where=row.id)
+        host = replace(host, devices=size, cards=size)
+    racks = number_of(text, "racks?")
+    if racks and row.devices:
+        if row.devices % racks or row.devices // racks > host.devices:
+            raise UnsupportedError(
+                f"{row.devices} devices make no {racks} racks of {host.devices} at most", where=row.id
+            )
+        host = replace(host, devices=row.devices // racks, cards=row.devices // racks)
+    return host
+
+
+def _counted(host: Host, row: CollectiveRow) -> tuple[int, int, list[str]]:
+    """(members of the group, devices of one host that take part, what was assumed), as the numbers say."""
+    said = number_of(row.hardware, "nodes?|hosts?|servers?")
+    rack = host.cluster.endswith("nvl72")  # trays of a rack are called nodes, too: those change nothing
+    if said and row.nodes and said != row.nodes:
+        raise UnsupportedError(f"nodes is {row.nodes}, the hardware says {said}", where=row.id)
+    nodes = SEVERAL if row.several_nodes else row.nodes or said
+    assumed: list[str] = []
+    size = host.devices
+    if row.devices is None:
+        if _one_card(row.hardware) and row.several_nodes:
+            size = 1  # what a card does is the same for any host
+        assumed.append(f"{size * (nodes or 1)} devices")
     devices = row.devices or size * (nodes or 1)
-    # Racks of one NVLink domain count their trays as nodes: those change nothing.
-    if nodes and size <= _HOST and devices % nodes == 0:
-        size = min(size, devices // nodes)
     if devices < 2:
         raise UnsupportedError(f"{devices} device has nothing to send", where=row.id)
-    return devices, size
+    if nodes and devices % nodes:
+        raise UnsupportedError(f"{devices} devices do not spread evenly over {nodes} nodes", where=row.id)
+    if nodes and not rack:
+        flexible = on_pcie(plain(row.hardware)) or host.cluster.endswith("-server")
+        most = max(size, _LARGEST_PCIE_HOST) if flexible else size
+        if host is not CARD_ALONE and devices // nodes > most:
+            raise UnsupportedError(
+                f"{devices} devices in {nodes} nodes: a host of {host.sold or host.label} has {size}", where=row.id
+            )
+        size = devices // nodes
+    return devices, min(size, devices), assumed
 
 
-def _changed(cluster: Cluster, row: CollectiveRow, label: str, size: int) -> Iterator[NetworkLevel]:
-    """The cluster's levels with what the words say of switches and cards, `size` devices in an innermost domain."""
-    inside, *outside = cluster.levels
-    text = f"{row.hardware}; {row.notes}".lower()
-    inside = replace(inside, size=size)
+def _one_card(text: str) -> bool:
+    return re.search(r"\b(?:single|one|1)\b[^,;+]*\bnic\b", text.lower()) is not None
+
+
+def _inside(cluster: Cluster, host: Host, row: CollectiveRow, size: int) -> list[NetworkLevel]:
+    """The levels inside a host of which `size` devices take part."""
+    text = plain(f"{row.hardware}; {row.notes}")
+    level = replace(cluster.levels[0], size=size)
+    _check_generation(host, row)
+    if host.switched:
+        level = replace(level, topology="switch")
     for name, links in _REDUCED.items():
         if name in text:
-            inside = replace(inside, links=links)
+            level = replace(level, links=links)
+    if on_pcie(plain(row.hardware)) or host.label == "PCIe" or level.name == "pcie":
+        return [*_bridged(host, row, size), *([_pcie(level, host, row)] if size > 1 else [])]
     # A vendor's list of expected peaks has rows with and without switches that add: without the word, they do not.
     expected = "expected peak" in text and not _ON.search(row.hardware)
     if _OFF.search(text) or expected:
-        inside = replace(inside, in_network_reduction=False)
-    if "fully connected" in text and row.devices and row.devices > 1:
-        peers = row.devices - 1
-        rate = inside.bandwidth / peers
-        inside = replace(inside, topology="full", size=row.devices, links=peers, link_bandwidth=rate)
-    if re.search(r"pcie ?-?(?:gen)? ?3", text):
-        inside = replace(inside, link_bandwidth=_PCIE_3)
-    if size > 1:
-        yield inside
-    yield from (_network(level, row, label, size) for level in outside)
+        level = replace(level, in_network_reduction=False)
+    elif re.search(r"\bnvls\b", row.hardware.lower()) and not level.in_network_reduction:
+        raise UnsupportedError(f"{host.label} has no switches that add (NVLS)", where=row.id)
+    if re.search(r"fully[ -]connected|full mesh|point-to-point", text) and size > 1 and level.topology != "full":
+        peers = size - 1
+        level = replace(
+            level, topology="full", links=peers, link_bandwidth=level.bandwidth / peers, in_network_reduction=False
+        )
+    return [level] if size > 1 else []
 
 
-def _network(level: NetworkLevel, row: CollectiveRow, label: str, size: int) -> NetworkLevel:
-    """The level between hosts of `size` devices, with what the words say of it."""
-    for pattern, name in _NETWORKS:
-        if re.search(pattern, row.hardware.lower()):
-            level = replace(level, link=load_link(name or _EFA.get(label, "efa-2")))
-            break
-    cards = _CARDS.search(row.hardware)
-    if cards is None:
-        return level
-    rate = int(cards[2]) * 1e9 / 8
-    if cards[1] or _single(row) or int(cards[2]) > _CARD:
-        rate *= int(cards[1] or 1) / size  # of a whole host
-    return replace(level, links=1, link_bandwidth=rate)
+def _pcie(level: NetworkLevel, host: Host, row: CollectiveRow) -> NetworkLevel:
+    """PCIe between the devices of a host, by its generation and whether they reach each other directly."""
+    text = plain(row.hardware)
+    if level.name != "pcie":
+        level = replace(load_cluster("a100-pcie-server").levels[0], size=level.size)
+        level = replace(level, link_bandwidth=_PCIE[_NEWEST_PCIE[host.label.split()[0]]])
+    said = re.search(r"pcie ?-?(?:gen)? ?([3-6])(?:\.0)?(?: ?x ?(8|16)\b)?", text)
+    if said:
+        newest = _NEWEST_PCIE.get(host.label.split()[0], max(_PCIE))
+        if int(said[1]) > newest:
+            raise UnsupportedError(f"{host.label} has PCIe {newest}, not {said[1]}", where=row.id)
+        level = replace(level, link_bandwidth=_PCIE[int(said[1])] * int(said[2] or 16) / 16)
+    if re.search(r"(?:p2p|peer-to-peer) (?:is )?(?:off|disabled)|(?:no|without) (?:p2p|peer-to-peer)|staged", text):
+        level = replace(level, link=load_link("pcie-staged"))
+    elif re.search(r"(?:p2p|peer-to-peer) (?:is )?(?:on|enabled)|with (?:p2p|peer-to-peer)", text):
+        level = replace(level, link=load_link("pcie"))
+    return level
 
 
-def _single(row: CollectiveRow) -> bool:
-    return re.search(r"\b(?:single|one|1) nic\b", row.hardware.lower()) is not None
+def _bridged(host: Host, row: CollectiveRow, size: int) -> list[NetworkLevel]:
+    """The NVLinks between two PCIe cards that a bridge joins."""
+    if "bridge" not in row.hardware.lower():
+        return []
+    label = host.label.split()[0]
+    if label not in ("A100", "H100") or size % 2:
+        raise UnsupportedError(f"bridges between {size} {host.label} of a host are not described", where=row.id)
+    links, rate = _BRIDGE
+    pair = load_cluster(f"dgx-{label.lower()}").levels[0]
+    return [replace(pair, topology="full", size=2, links=links, link_bandwidth=rate, in_network_reduction=False)]
 
 
-def _slice(row: CollectiveRow, cluster: Cluster, label: str) -> System:
-    """TPUs: a slice by its shape or its number; between slices by the word DCN."""
-    if not row.devices or row.devices < 2:
-        raise UnsupportedError("a collective of TPUs needs its number of devices", where=row.id)
-    devices = row.devices
-    between = re.search(r"\((\d+) slices?\)", row.hardware.lower())
-    if "dcn" in f"{row.hardware} {row.collective}".lower() and between and int(between[1]) > 1:
-        slices = int(between[1])
-        if devices % slices:
-            raise UnsupportedError(f"{devices} devices make no {slices} equal slices", where=row.id)
-        # One chip of every slice: all the chips of a slice do this at once.
-        inside = replace(cluster.levels[-2], size=devices // slices, dims=(devices // slices,))
-        levels = (inside, replace(cluster.levels[-1], size=devices))
-        group = Group(dims=((slices, devices // slices),), devices=devices)
-        cluster = replace(cluster, levels=levels)
-        return System(cluster=cluster, devices=slices, group=group, hardware_class=label)
-    inner = cluster.levels[0].size if len(cluster.levels) > 2 else 1  # devices of a chip
-    shape = _SHAPE.search(row.hardware)
-    chips = math.prod(map(int, shape[1].split("x"))) if shape else 0
-    if inner > 1 and devices <= chips:
-        # A group has one device of every chip; the chips' other devices have groups of their own beside it.
-        group, spanned = Group(dims=((devices, inner),), devices=chips * inner), chips * inner
-    else:
-        group, spanned = Group(dims=((devices, 1),)), devices
-    return System(cluster=cluster.for_devices(spanned), devices=devices, group=group, hardware_class=label)
+def _check_generation(host: Host, row: CollectiveRow) -> None:
+    said = _NVLINK.search(plain(row.hardware))
+    generation = _GENERATIONS.get(host.label)
+    if said and generation and int(said[1]) != generation:
+        raise UnsupportedError(f"{host.label} has NVLink {generation}, not {said[1]}", where=row.id)
+
+
+def _check_rates(row: CollectiveRow, levels: list[NetworkLevel]) -> None:
+    """A rate in bytes must be that of a level, in one direction or in both: nothing else is made of it."""
+    known = [times * level.bandwidth for level in levels for times in (1, 2)]
+    for said in rates_in_bytes(row.hardware):
+        if not any(abs(said - rate) <= 0.01 * rate for rate in known):
+            have = ", ".join(f"{level.name} {level.bandwidth / 1e9:g} GB/s" for level in levels)
+            raise UnsupportedError(f"{said / 1e9:g} GB/s is said; a device has {have} in one direction", where=row.id)
+
+
+def _asked(row: CollectiveRow, *, crosses: bool) -> tuple[str | None, str | None]:
+    """(algorithm, protocol) that the words name."""
+    every = f"{row.hardware}; {row.collective}; {row.notes}"
+    protocol = _PROTOCOL.search(every)
+    named = _ALGORITHM.search(every) or _ALGORITHM_ALONE.search(f"{row.hardware}; {row.collective}")
+    algorithm: str | None = None
+    if named:
+        said = next(word for word in named.groups() if word).lower().replace("_", "")
+        algorithm = (
+            "nvls-tree" if said == "nvlstree" else "in-network" if said.startswith(("nvls", "collnet")) else said
+        )
+    elif _FABRIC_ADDS.search(row.hardware) and crosses:
+        algorithm = "in-network"
+    return algorithm, protocol[1] if protocol else None

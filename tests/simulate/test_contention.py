@@ -111,7 +111,7 @@ def test_contention_is_bounded(graph: list, cores: float, memory: float, shared:
 
 
 @settings(deadline=None, max_examples=100)
-@given(STEPS, st.floats(1, 8))
+@given(STEPS, st.sampled_from([1.0, 2.0, 8.0]))  # exact in binary: rounding could break ties between events otherwise
 def test_everything_faster_by_a_factor_is_faster_by_it(graph: list, factor: float) -> None:
     body = build(graph)
     slow = run(body, taken=FIFTH, shared=True).duration

@@ -40,7 +40,7 @@ def _layer_weights(config: Config, stack: Stack) -> dict[str, Weight]:
     attention = latent_attention if config.latent_rank else grouped_query
     found = {"attention_norm": Weight((config.dim,)), **attention.attention_weights(config)}
     found["ffn_norm"] = Weight((config.dim,))
-    found |= routed_weights(config) if stack.routed else gated_weights(config.dim, config.ffn)
+    found |= routed_weights(config) if stack.routed else gated_weights(config.dim, config.ffn, gate=config.gated)
     if config.post_norms:
         found |= {name: Weight((config.dim,)) for name in ("attention_post_norm", "ffn_post_norm")}
     return found

@@ -22,10 +22,10 @@ HOME = ("data", "fsdp")
 """The axes that still split the tokens once they are at their experts."""
 
 
-def gated_weights(dim: int, ffn: int, *, prefix: str = "") -> dict[str, Weight]:
-    """The weights of a gated feed-forward layer, its width split over "tensor"."""
+def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True) -> dict[str, Weight]:
+    """The weights of a feed-forward layer, with a gate or without, its width split over "tensor"."""
     return {
-        f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor")),
+        **({f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor"))} if gate else {}),
         f"{prefix}up": Weight((dim, ffn), ("fsdp", "tensor")),
         f"{prefix}down": Weight((ffn, dim), ("tensor", "fsdp")),
     }
@@ -50,7 +50,10 @@ def routed_weights(config: Config) -> dict[str, Weight]:
 
 
 def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
-    """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
+    """The feed-forward half of a layer on normalised activations, gated where it has a gate, without its residual sum."""
+    if f"{prefix}gate" not in w:
+        hidden = layout.constrain(h @ w[f"{prefix}up"], BATCH, None, "tensor")
+        return ACTIVATIONS[activation](hidden) @ w[f"{prefix}down"]
     gate, up = (layout.constrain(h @ w[f"{prefix}{name}"], BATCH, None, "tensor") for name in ("gate", "up"))
     return (ACTIVATIONS[activation](gate) * up) @ w[f"{prefix}down"]
 

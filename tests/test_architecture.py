@@ -25,7 +25,7 @@ RANKS = {
             ("estimate", "network"),
             ("simulate",),
             ("results",),
-            ("levers", "options", "feasibility", "collectives", "shares", "mixed"),
+            ("levers", "options", "feasibility", "collectives", "shares", "mixed", "stacks"),
             ("run",),
             ("pipelined",),
             ("pipeline",),

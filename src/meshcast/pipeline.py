@@ -166,7 +166,11 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     # Rewrites are ours to make: a compiler's schedule has its own.
     overlap = options.overlapping
     prefer_compiled = (
-        options.fidelity == "auto" and not options.trip_counts and device.kind != "tpu" and not overlap.any
+        options.fidelity == "auto"
+        and not options.trip_counts
+        and device.kind != "tpu"
+        and not overlap.any
+        and options.fusion == "compiler"
     )
     lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
     if overlap.any and lowering != "modelled":
@@ -175,12 +179,18 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
             where="--overlap",
             fix="leave --overlap out, or use --lowering modelled with it",
         )
+    if options.fusion != "compiler" and (lowering != "modelled" or device.kind != "gpu"):
+        raise UsageError(
+            f"the kernels are {lowering} for a {device.kind}: what an eager framework would launch is not among them",
+            where="--stack",
+            fix="use a stack that compiles, or --lowering modelled on a GPU",
+        )
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
         options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
-        overlap,
+        overlap, options.fusion,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
@@ -197,7 +207,9 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
                 refused = f"{error.message}; the lowering is modelled instead"
         if found is None:
             local = partition(program, mesh=mesh, route=options.partitioner)
-            found = _warned(lower(read_workload(local, read), backend=backend, given=lowering == "given"), refused)
+            workload = read_workload(local, read)
+            kernels = lower(workload, backend=backend, given=lowering == "given", fusion=options.fusion)
+            found = _warned(kernels, refused)
             found = overlapped(replace(found, overflow=overflow), overlap)
         if program.devices > 1 and may_deadlock(found.workload):
             check_program(program)

@@ -123,7 +123,7 @@ class Run:
         asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
         setting, said = arranged(asked, self.cluster, self.devices, counts)
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
-        own = Path(self.options.on).suffix != "" and bool(counts)
+        own = isinstance(self.options.on, str) and Path(self.options.on).suffix != "" and bool(counts)
         return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
 
     @property
@@ -202,7 +202,8 @@ class Run:
         """
         launches = self.device.kind == "gpu" and self.full_clock.gap > 0
         whole = self.options.host == "on" or self.lowered.kernel_count >= WHOLE_PROGRAM_LAUNCHES
-        return host_seconds(self.lowered) if launches and whole and self.options.host != "off" else 0.0
+        costs = self.options.host_costs
+        return host_seconds(self.lowered, costs) if launches and whole and self.options.host != "off" else 0.0
 
     @cached_property
     def executed(self) -> tuple[tuple[Kernel, int], ...]:

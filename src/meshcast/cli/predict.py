@@ -12,6 +12,7 @@ from meshcast.cli.patience import patience
 
 
 def predict_command(
+    context: typer.Context,
     targets: Annotated[
         list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
     ],
@@ -30,6 +31,7 @@ def predict_command(
     channels: flags.ChannelsFlag = 0,
     contention: flags.ContentionFlag = "on",
     overlap: flags.OverlapFlag = "",
+    stack: flags.StackFlag = None,
     placement: flags.PlacementFlag = None,
     slow: flags.SlowDevices = None,
     links: flags.LinkConditions = None,
@@ -54,7 +56,7 @@ def predict_command(
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
         lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
         channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,
-        background=background, fabric=fabric, beside=beside,
+        background=background, fabric=fabric, beside=beside, stack=stack, written=flags.written_flags(context),
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

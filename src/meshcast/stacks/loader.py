@@ -13,7 +13,7 @@ from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
-from meshcast.stacks.stack import Attention, Recomputation, Stack
+from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Stack
 from meshcast.units import Dimension
 
 SCHEMA = "meshcast.stack/1"
@@ -73,6 +73,11 @@ def _read(path: Path) -> Stack:
         ),
         sequence_parallel=reader.flag("defaults", "sequence_parallel"),
         zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0") or 0),
+        context_attention=cast(
+            ContextAttention,
+            reader.choice("defaults", "context_attention", among=get_args(ContextAttention), default="ring"),
+        ),
+        batch_per_device=reader.flag("defaults", "batch_per_device"),
         host=HostCosts(**{name: seconds for name, seconds in host.items() if seconds is not None}),
         notes=reader.text("notes", default=""),
         facts=reader.facts,

@@ -14,6 +14,7 @@ from meshcast.simulate.scheduling import Scheduler
 
 Attention = Literal["plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
+ContextAttention = Literal["ring", "all-gather"]
 
 
 @shown
@@ -32,6 +33,9 @@ class Stack:
         recomputation: What its recipes recompute where they do not say.
         sequence_parallel: Whether tensor parallelism splits the rest of a layer by position, where nobody says.
         zero: How far data parallelism shards the optimizer (ZeRO stage), where nobody says.
+        context_attention: How keys and values reach the devices that split a sequence, where nobody says.
+        batch_per_device: Whether its recipes give a batch for each device; others give one for each rank that shares the
+            batch, which may be several devices.
         host: What issuing a step costs the host.
     """
 
@@ -46,6 +50,8 @@ class Stack:
     recomputation: Recomputation
     sequence_parallel: bool
     zero: int
+    context_attention: ContextAttention
+    batch_per_device: bool
     host: HostCosts
     notes: str = ""
     facts: Mapping[str, Fact] = field(default_factory=dict, hash=False, repr=False)

@@ -14,6 +14,7 @@ from meshcast.validate.runs.findings import Findings
 from meshcast.validate.runs.rows import DEGREES, RunRow
 from meshcast.validate.runs.shapes import RunModel
 from meshcast.validate.runs.software import precision_of, recomputation_of
+from meshcast.validate.runs.systems import RunSystem
 
 Plan = dict[str, int | str]
 
@@ -27,8 +28,9 @@ def _says_something(name: str, value: int | str) -> bool:
     return name not in DEGREES or value not in (0, 1) or (name == "sp" and value == 1)
 
 
-def plan_of(row: RunRow, model: RunModel, stack: Stack, devices: int, found: Findings) -> Plan:
-    """The plan of a row on so many devices."""
+def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> Plan:
+    """The plan of a row on its system."""
+    devices = system.devices
     told = {name: size for name, size in row.degrees.items() if size}
     if model.language and devices > 1 and not told.keys() - {"sp"}:
         found.lacks(f"parallelism ({', '.join(DEGREES)})")
@@ -44,11 +46,11 @@ def plan_of(row: RunRow, model: RunModel, stack: Stack, devices: int, found: Fin
     if model.language:
         plan |= shards | _inside(row, stack, shards["tp"], found)
     plan |= _schedule(row, shards["pp"], told, found)
-    plan |= _microbatch(row, ranks, shards["pp"], found)
+    plan |= _microbatch(row, stack, ranks, devices, shards["pp"], found)
     if model.language:
         plan["remat"] = recomputation_of(row, stack, found)
-        plan["attention"] = stack.attention
-    plan["precision"] = precision_of(row, found)
+        plan["attention"] = stack.attention if shards["cp"] == 1 else stack.context_attention
+    plan["precision"] = precision_of(row, system.cluster.device, found)
     return plan
 
 
@@ -101,7 +103,7 @@ def _schedule(row: RunRow, stages: int, told: dict[str, int], found: Findings) -
     return {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
 
 
-def _microbatch(row: RunRow, ranks: int, stages: int, found: Findings) -> Plan:
+def _microbatch(row: RunRow, stack: Stack, ranks: int, devices: int, stages: int, found: Findings) -> Plan:
     """The microbatch; the global batch must be a multiple of what the ranks take at once."""
     batch, micro = row.counts.get("gbs"), row.counts.get("mbs")
     if micro is not None and stages > 1 and re.search(r"local batch", row.words):
@@ -109,6 +111,8 @@ def _microbatch(row: RunRow, ranks: int, stages: int, found: Findings) -> Plan:
         micro = 1
     if batch is None:
         return {}
+    if micro is not None and stack.batch_per_device:
+        micro *= devices // ranks  # devices that split one rank's work have a batch each, too
     if micro is None:
         micro = 1 if stages > 1 else max(1, batch // ranks)
         found.assumes(f"mbs={micro}")

@@ -177,13 +177,15 @@ def _of_other_kind(row: RunRow, builder: Builder, found: Findings) -> RunModel |
     settings: dict[str, Any] = {}
     if builder.module == "dlrm" and (size := re.search(r"([\d.]+) ?gb\)", row.model.lower())):
         config = builder.config
-        rows = float(size[1]) * 1e9 / (config.tables * config.dim * _ROW_BYTES)
-        # Even over any number of devices up to a pod's: a row more or less is nothing.
-        settings["rows"] = max(1, round(rows / 1024)) * 1024
-        found.assumes(f"{config.tables} equal tables of {config.dim} fp32 numbers a row that make up {size[1]} GB")
-        if row.devices > 1 and config.tables % row.devices:
-            settings["placement"] = "row"
-            found.assumes(f"every table split by rows: {config.tables} tables do not share out evenly")
+        each = -(-config.tables // row.devices)  # on the devices that have most
+        tables = each * row.devices
+        rows = float(size[1]) * 1e9 / (tables * config.dim * _ROW_BYTES)
+        settings |= {"tables": tables, "rows": max(1, round(rows))}
+        found.assumes(f"equal tables of {config.dim} fp32 numbers a row that make up {size[1]} GB")
+        if tables != config.tables:
+            found.assumes(
+                f"{tables} tables, so that each of {row.devices} devices has the {each} that some have of {config.tables}"
+            )
     return RunModel(builder=builder, settings=_changes(builder, settings))
 
 

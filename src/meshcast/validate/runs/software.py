@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from meshcast.hardware import Device
 from meshcast.stacks import Stack
 from meshcast.validate.runs.findings import Findings
 from meshcast.validate.runs.rows import RunRow
@@ -18,16 +19,17 @@ _STACKS = (
     (r"deeplearningexamples|pytorch", "pytorch-ddp"),
     (r"levanter|jax|hespas|palm|t5x|\btpu\b", "xla"),
 )
-# (pattern, the plan's word, what is taken for granted)
+# (pattern, the plan's word)
 _PRECISIONS = (
-    (r"nvfp4|mxfp4|fp4", "fp4", ""),
-    (r"int8", "int8", ""),
-    (r"fp8|float8", "fp8", ""),
-    (r"bf16", "bf16", ""),
-    (r"fp16|^amp$", "bf16", "fp16 costs what bf16 does"),
-    (r"tf32", "tf32", ""),
-    (r"fp32|float32", "fp32", ""),
+    (r"nvfp4|mxfp4|fp4", "fp4"),
+    (r"int8", "int8"),
+    (r"fp8|float8", "fp8"),
+    (r"bf16", "bf16"),
+    (r"fp16|^amp$", "fp16"),
+    (r"tf32", "tf32"),
+    (r"fp32|float32", "fp32"),
 )
+# (pattern, the plan's word, what is taken for granted)
 _RECOMPUTED = (
     (r"^none$|^no$", "none", ""),
     (r"^full$", "full", ""),
@@ -44,16 +46,18 @@ def stack_name(row: RunRow) -> str | None:
     return next((name for pattern, name in _STACKS if re.search(pattern, text)), None)
 
 
-def precision_of(row: RunRow, found: Findings) -> str:
-    """The plan's word for a row's precision."""
+def precision_of(row: RunRow, device: Device, found: Findings) -> str:
+    """The plan's word for a row's precision; fp16 is told as bf16 where the device has that at the same rate."""
     text = row.precision.lower()
     if not text:
         found.assumes("precision bf16")
         return "bf16"
-    for pattern, word, granted in _PRECISIONS:
+    for pattern, word in _PRECISIONS:
         if re.search(pattern, text):
-            if granted:
-                found.assumes(f"{row.precision}: {granted}")
+            peaks = device.matrix_flops
+            if word == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
+                found.assumes(f"{row.precision}: fp16 costs what bf16 does")
+                return "bf16"
             return word
     found.lacks(f"a rule for the precision {row.precision!r}")
     return ""

@@ -92,7 +92,7 @@ def run_target(row: RunRow) -> RunTarget:
     if stack is None:
         found.lacks("the software that ran it")
     devices = system.devices if system else row.devices
-    plan = plan_of(row, model, stack, devices, found) if model and stack else {}
+    plan = plan_of(row, model, stack, system, found) if model and stack and system else {}
     if "gbs" not in row.counts:
         found.lacks("gbs")
     return RunTarget(

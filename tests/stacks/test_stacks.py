@@ -107,7 +107,20 @@ def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
     """A scheduler that is written, though it is the default, is not the stack's."""
 
     def said(*words: str) -> dict[str, object]:
-        command = ["predict", "gpt2-tiny", "--on", "dgx-h100", "--mesh", "fsdp=8", "--set", "batch=8", "--json", *words]
+        command = [
+            "predict",
+            "gpt2-tiny",
+            "--on",
+            "dgx-h100",
+            "--mesh",
+            "fsdp=8",
+            "--set",
+            "batch=8",
+            "--host",
+            "off",
+            "--json",
+            *words,
+        ]
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output
         found: dict[str, object] = json.loads(result.stdout)

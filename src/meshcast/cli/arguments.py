@@ -202,15 +202,15 @@ def positive(text: str, flag: str) -> int:
 
 
 def options(
-    *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
+    *, on: str, stack: str | None = None, written: tuple[str, ...] = (),
+    devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
     clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
     profile: str | None = None, simulator: str | None = None, scheduler: str = "latency-hiding", channels: int = 0,
     contention: str = "on", overlap: str = "", placement: str | None = None, slow: list[str] | None = None,
     links: list[str] | None = None, background: list[str] | None = None, fabric: str | None = None,
-    beside: list[str] | None = None, stack: str | None = None,
-    written: tuple[str, ...] = (),
+    beside: list[str] | None = None,
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags; a stack gives those that are not `written`."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.

@@ -52,11 +52,12 @@ def predict_command(
     from meshcast.results.printer import print_prediction
 
     options = flags.options(
-        on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
+        on=on, stack=stack, written=flags.written_flags(context),
+        devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
         lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
         channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,
-        background=background, fabric=fabric, beside=beside, stack=stack, written=flags.written_flags(context),
+        background=background, fabric=fabric, beside=beside,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

@@ -50,12 +50,16 @@ def routed_weights(config: Config) -> dict[str, Weight]:
 
 
 def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
-    """The feed-forward half of a layer on normalised activations, gated where it has a gate, without its residual sum."""
-    if f"{prefix}gate" not in w:
-        hidden = layout.constrain(h @ w[f"{prefix}up"], BATCH, None, "tensor")
-        return ACTIVATIONS[activation](hidden) @ w[f"{prefix}down"]
+    """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
     gate, up = (layout.constrain(h @ w[f"{prefix}{name}"], BATCH, None, "tensor") for name in ("gate", "up"))
     return (ACTIVATIONS[activation](gate) * up) @ w[f"{prefix}down"]
+
+
+def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
+    """The feed-forward half of a layer without experts, gated where the model's are."""
+    if config.gated:
+        return gated(h, w, activation=config.activation, layout=layout)
+    return ACTIVATIONS[config.activation](layout.constrain(h @ w["up"], BATCH, None, "tensor")) @ w["down"]
 
 
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:

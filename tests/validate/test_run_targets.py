@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshcast.errors import InputError
+from meshcast.validate.runs.parallelism import shared_out
 from meshcast.validate.runs.rows import RunRow, read_run_rows
 from meshcast.validate.runs.target import RunTarget, run_target
 
@@ -104,6 +107,25 @@ def test_experts_share_the_data_parallel_ranks() -> None:
         1,
     )
     assert any("recomputation none" in each for each in found.assumptions)
+
+
+def test_layers_that_do_not_divide_leave_the_ends_fewer() -> None:
+    assert shared_out(126, 16) == [7, *[8] * 14, 7]
+    assert shared_out(61, 16) == [3, *[4] * 13, 3, 3]
+    assert shared_out(8, 4) == [2, 2, 2, 2]
+
+
+@given(st.integers(1, 200), st.integers(1, 64))
+def test_every_layer_has_its_part(layers: int, parts: int) -> None:
+    counts = shared_out(layers, parts)
+    assert (sum(counts), len(counts)) == (layers, parts)
+    assert max(counts) - min(counts) <= 1
+
+
+def test_tpus_keep_scores_in_memory() -> None:
+    found = target(hardware="TPU v5e-8", source="https://github.com/x/maxtext")
+    assert found.plan["attention"] == "plain"
+    assert any("scores in memory" in each for each in found.assumptions)
 
 
 def test_sharded_gradients_with_whole_weights_are_zero_two() -> None:

@@ -45,11 +45,11 @@ def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found
     plan |= _data_parallel(row, model, stack, told, ranks, found)
     if model.language:
         plan |= shards | _inside(row, stack, shards["tp"], found)
-    plan |= _schedule(row, shards["pp"], told, found)
+    plan |= _schedule(row, model, shards["pp"], told, found)
     plan |= _microbatch(row, stack, ranks, devices, shards["pp"], found)
     if model.language:
         plan["remat"] = recomputation_of(row, stack, found)
-        plan["attention"] = stack.attention if shards["cp"] == 1 else stack.context_attention
+        plan["attention"] = _attention(stack, system, shards["cp"], found)
     plan["precision"] = precision_of(row, system.cluster.device, found)
     return plan
 
@@ -89,7 +89,31 @@ def _inside(row: RunRow, stack: Stack, tensor: int, found: Findings) -> Plan:
     return {"sp": int(row.degrees.get("sp", int(stack.sequence_parallel)) > 0)}
 
 
-def _schedule(row: RunRow, stages: int, told: dict[str, int], found: Findings) -> Plan:
+def _attention(stack: Stack, system: RunSystem, context: int, found: Findings) -> str:
+    """The stack's attention, as far as plans have it: their fused kernel is cuDNN's."""
+    if context > 1:
+        return stack.context_attention
+    device = system.cluster.device
+    if stack.attention == "flash" and device.vendor != "NVIDIA":
+        found.assumes(f"attention with its scores in memory, where {stack.name} has a fused kernel for {device.title}")
+        return "plain"
+    return stack.attention
+
+
+def shared_out(layers: int, parts: int) -> list[int]:
+    """Layers of every part of a model, in order: as even as they can be, the last and the first ones with fewer.
+
+    The ends have the embedding and the loss to compute besides (Llama 3 takes a layer from each, Dubey 2024, section 3.3.2).
+    """
+    full = -(-layers // parts)
+    counts = [full] * parts
+    ends = [place for pair in zip(range(parts - 1, -1, -1), range(parts), strict=True) for place in pair]
+    for place in list(dict.fromkeys(ends))[: full * parts - layers]:
+        counts[place] -= 1
+    return counts
+
+
+def _schedule(row: RunRow, model: RunModel, stages: int, told: dict[str, int], found: Findings) -> Plan:
     """Virtual stages and the schedule of a pipeline."""
     if stages == 1:
         return {}
@@ -100,7 +124,12 @@ def _schedule(row: RunRow, stages: int, told: dict[str, int], found: Findings) -
     elif not virtual:
         virtual = 1
         found.assumes("vp=1")
-    return {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
+    plan: Plan = {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
+    layers, parts = model.config.layers, stages * virtual
+    if layers % parts:
+        plan["layers-per-stage"] = "+".join(map(str, shared_out(layers, parts)))
+        found.assumes(f"{layers} layers over {parts} parts: the last and the first ones have fewer")
+    return plan
 
 
 def _microbatch(row: RunRow, stack: Stack, ranks: int, devices: int, stages: int, found: Findings) -> Plan:

@@ -260,6 +260,17 @@ def fidelity_names() -> tuple[str, ...]:
     return tuple(estimator_names())
 
 
+def check_fidelity(name: str) -> None:
+    """Refuses a fidelity that no estimator has.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    known = ("auto", *fidelity_names())
+    if name not in known:
+        raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=nearest(name, known))
+
+
 def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
     """The chain that a fidelity stands for on a device, and what the prediction should say about it.
 
@@ -268,9 +279,7 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         UnsupportedError: Measured kernels are asked for, and there are none of the device.
     """
     fidelity = options.fidelity
-    known = ("auto", *fidelity_names())
-    if fidelity not in known:
-        raise UsageError(f"no fidelity {fidelity!r}", where="--fidelity", fix=nearest(fidelity, known))
+    check_fidelity(fidelity)
     if fidelity == "compiled" and options.lowering == "modelled":
         raise UsageError(
             "fidelity 'compiled' is the compiler's own kernels, not modelled ones",

@@ -44,13 +44,14 @@ def runs_command(
     done so far and exits with 130.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.pipeline import Options, check_settings
+    from meshcast.pipeline import Options, check_fidelity, check_settings
     from meshcast.validate.runs.comparison import chosen_runs, validate_runs
     from meshcast.validate.runs.page import RunsSummary, print_runs, runs_page
     from meshcast.validate.runs.rows import read_run_rows
 
     rows = chosen_runs(read_run_rows(file), only=only, limit=limit)
     options = Options(fidelity=fidelity, network=network, levers=False)
+    check_fidelity(fidelity)
     check_settings(options)  # a misspelt one is the caller's mistake, not a failure of every row
     found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs)
     results, interrupted = judged(found, len(rows), "runs", json=json)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from meshcast.errors import UsageError
 from meshcast.estimate.estimator import Clocks
+from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
+from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
 from meshcast.network.arranging import Arrangement
+from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
+
+if TYPE_CHECKING:
+    from meshcast.stacks import Stack
 
 # Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
 Host = Literal["auto", "on", "off"]
@@ -25,7 +31,7 @@ ContentionSetting = Literal["on", "off"]
 class Options:
     """Everything a prediction depends on besides the program."""
 
-    on: str = "h100-sxm"
+    on: str | Cluster = "h100-sxm"
     devices: int | None = None
     mesh: Mapping[str, int] | None = None
     fidelity: str = "auto"
@@ -50,6 +56,19 @@ class Options:
     channels: int = 0  # collectives that may be under way at once; 0: one for each group
     contention: ContentionSetting = "on"
     overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
+    fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
+    host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
+
+    def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
+        """These options with what a software stack brings, except for the fields that are chosen already."""
+        brought = {
+            "scheduler": stack.scheduler,
+            "channels": stack.channels,
+            "overlap": stack.overlap,
+            "fusion": stack.fusion,
+            "host_costs": stack.host,
+        }
+        return replace(self, **{name: value for name, value in brought.items() if name not in but})  # type: ignore[arg-type]
 
     @property
     def arrangement(self) -> Arrangement:

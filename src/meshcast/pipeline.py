@@ -177,7 +177,11 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     # Rewrites are ours to make: a compiler's schedule has its own.
     overlap = options.overlapping
     prefer_compiled = (
-        options.fidelity == "auto" and not options.trip_counts and device.kind != "tpu" and not overlap.any
+        options.fidelity == "auto"
+        and not options.trip_counts
+        and device.kind != "tpu"
+        and not overlap.any
+        and options.fusion == "compiler"
     )
     lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
     if overlap.any and lowering != "modelled":
@@ -186,12 +190,18 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
             where="--overlap",
             fix="leave --overlap out, or use --lowering modelled with it",
         )
+    if options.fusion != "compiler" and (lowering != "modelled" or device.kind != "gpu"):
+        raise UsageError(
+            f"the kernels are {lowering} for a {device.kind}: what an eager framework would launch is not among them",
+            where="--stack",
+            fix="use a stack that compiles, or --lowering modelled on a GPU",
+        )
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
         options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
-        overlap,
+        overlap, options.fusion,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
@@ -208,7 +218,9 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
                 refused = f"{error.message}; the lowering is modelled instead"
         if found is None:
             local = partition(program, mesh=mesh, route=options.partitioner)
-            found = _warned(lower(read_workload(local, read), backend=backend, given=lowering == "given"), refused)
+            workload = read_workload(local, read)
+            kernels = lower(workload, backend=backend, given=lowering == "given", fusion=options.fusion)
+            found = _warned(kernels, refused)
             found = overlapped(replace(found, overflow=overflow), overlap)
         if program.devices > 1 and may_deadlock(found.workload):
             check_program(program)
@@ -259,6 +271,17 @@ def fidelity_names() -> tuple[str, ...]:
     return tuple(estimator_names())
 
 
+def check_fidelity(name: str) -> None:
+    """Refuses a fidelity that no estimator has.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    known = ("auto", *fidelity_names())
+    if name not in known:
+        raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=nearest(name, known))
+
+
 def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
     """The chain that a fidelity stands for on a device, and what the prediction should say about it.
 
@@ -267,9 +290,7 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         UnsupportedError: Measured kernels are asked for, and there are none of the device.
     """
     fidelity = options.fidelity
-    known = ("auto", *fidelity_names())
-    if fidelity not in known:
-        raise UsageError(f"no fidelity {fidelity!r}", where="--fidelity", fix=nearest(fidelity, known))
+    check_fidelity(fidelity)
     if fidelity == "compiled" and options.lowering == "modelled":
         raise UsageError(
             "fidelity 'compiled' is the compiler's own kernels, not modelled ones",

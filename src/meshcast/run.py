@@ -125,7 +125,7 @@ class Run:
         if not self.whole:
             return setting, said
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
-        own = Path(self.options.on).suffix != "" and bool(counts)
+        own = isinstance(self.options.on, str) and Path(self.options.on).suffix != "" and bool(counts)
         return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
 
     def _step_in(self, setting: Setting) -> float:
@@ -230,7 +230,8 @@ class Run:
         """
         launches = self.device.kind == "gpu" and self.full_clock.gap > 0
         whole = self.options.host == "on" or self.lowered.kernel_count >= WHOLE_PROGRAM_LAUNCHES
-        return host_seconds(self.lowered) if launches and whole and self.options.host != "off" else 0.0
+        costs = self.options.host_costs
+        return host_seconds(self.lowered, costs) if launches and whole and self.options.host != "off" else 0.0
 
     @cached_property
     def executed(self) -> tuple[tuple[Kernel, int], ...]:

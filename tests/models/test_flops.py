@@ -115,3 +115,10 @@ def test_a_window_costs_two_windows_a_position() -> None:
 def test_accumulating_changes_no_flops() -> None:
     whole, parts = (matrix_flops("gpt2-tiny", batch=8, accumulate=n) for n in (1, 4))
     assert whole == parts
+
+
+def test_a_layer_without_a_gate_has_two_products() -> None:
+    """6 FLOP a weight and token: the gate's dim x ffn of every layer are gone."""
+    settings = {"batch": 1, "seq": 64, "layers": 2, "activation": "relu", **EXACT}
+    gated, plain = (matrix_flops("llama3-tiny", **settings, gated=gate) for gate in (True, False))
+    assert gated - plain == 6 * 2 * 64 * 128 * 64

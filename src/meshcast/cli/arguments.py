@@ -136,6 +136,15 @@ OverlapFlag = Annotated[
         "next turn's weights), gathers=N (at most N waiting for use), async-tp (products in parts beside their exchange).",
     ),
 ]
+StackFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--stack",
+        metavar="NAME|FILE",
+        help="Software stack (docs/stacks.md): xla, maxtext, megatron, nemo, pytorch-fsdp, ... or a TOML file; gives what "
+        "--scheduler, --channels and --overlap do not, what is fused, and the host's time.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
 TripCounts = Annotated[
@@ -193,7 +202,8 @@ def positive(text: str, flag: str) -> int:
 
 
 def options(
-    *, on: str, devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
+    *, on: str, stack: str | None = None, written: tuple[str, ...] = (),
+    devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
     settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
     clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
@@ -202,13 +212,14 @@ def options(
     links: list[str] | None = None, background: list[str] | None = None, fabric: str | None = None,
     beside: list[str] | None = None,
 ) -> Options:  # fmt: skip
-    """The pipeline's options from the flags."""
+    """The pipeline's options from the flags; a stack gives those that are not `written`."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
     from meshcast.hardware import parse_conditions
     from meshcast.mesh import Mesh
     from meshcast.pipeline import Options
+    from meshcast.stacks import load_stack
 
-    return Options(
+    chosen = Options(
         on=on,
         devices=devices,
         mesh=Mesh.parse(mesh).sizes if mesh is not None else None,
@@ -235,3 +246,10 @@ def options(
         fabric=fabric,
         beside=tuple(beside or ()),
     )
+    return chosen if stack is None else chosen.with_stack(load_stack(stack), but=written)
+
+
+def written_flags(context: typer.Context) -> tuple[str, ...]:
+    """Flags that the command line has: a stack gives only what they leave open."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return tuple(name for name, source in sources.items() if source is not None and source.name != "DEFAULT")

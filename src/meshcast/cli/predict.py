@@ -12,6 +12,7 @@ from meshcast.cli.patience import patience
 
 
 def predict_command(
+    context: typer.Context,
     targets: Annotated[
         list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
     ],
@@ -30,6 +31,7 @@ def predict_command(
     channels: flags.ChannelsFlag = 0,
     contention: flags.ContentionFlag = "on",
     overlap: flags.OverlapFlag = "",
+    stack: flags.StackFlag = None,
     placement: flags.PlacementFlag = None,
     slow: flags.SlowDevices = None,
     links: flags.LinkConditions = None,
@@ -50,7 +52,8 @@ def predict_command(
     from meshcast.results.printer import print_prediction
 
     options = flags.options(
-        on=on, devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
+        on=on, stack=stack, written=flags.written_flags(context),
+        devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
         lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
         channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,

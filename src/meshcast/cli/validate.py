@@ -15,6 +15,7 @@ from meshcast.cli.validate_astra import astra_command
 from meshcast.cli.validate_collectives import collectives_command
 from meshcast.cli.validate_compiled import compiled_command
 from meshcast.cli.validate_ops import ops_command
+from meshcast.cli.validate_runs import runs_command
 
 app = typer.Typer(
     help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -24,6 +25,7 @@ app.command("ops")(ops_command)
 app.command("compiled")(compiled_command)
 app.command("collectives")(collectives_command)
 app.command("astra")(astra_command)
+app.command("runs")(runs_command)
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")

@@ -91,16 +91,18 @@ def load_link(name_or_path: str | Path) -> LinkTechnology:
     return _named_link(_find("links", str(name_or_path)))
 
 
-def resolve(name_or_path: str | Path) -> Cluster:
+def resolve(name_or_path: str | Path | Cluster) -> Cluster:
     """The cluster that a name or file stands for; a device stands for its default cluster, made of that very device.
 
-    `DEVICE@FILE.yml` is that device on a network of ASTRA-sim's.
+    `DEVICE@FILE.yml` is that device on a network of ASTRA-sim's. A cluster stands for itself.
 
     Raises:
         UnsupportedError: Neither a cluster nor a device has this name.
         UsageError: An ASTRA-sim network is given without a device.
         InputError: The file cannot be read or does not follow the schema.
     """
+    if isinstance(name_or_path, Cluster):
+        return name_or_path
     name = str(name_or_path)
     if name.endswith(astra.SUFFIXES):
         return _on_astra_network(name)

@@ -1,5 +1,6 @@
 """What the backend compiler makes of the graph: fusions, library calls, collectives; kernels in launch order."""
 
+from meshcast.lower.fusion import Fusion as Fusion
 from meshcast.lower.kernel import BranchStep as BranchStep
 from meshcast.lower.kernel import CompiledMemory as CompiledMemory
 from meshcast.lower.kernel import CostKey as CostKey

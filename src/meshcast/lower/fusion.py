@@ -18,6 +18,9 @@ fusions that are too expensive).
 
 A matrix product takes plain arithmetic on its result in (`lower.products`).
 
+A framework that runs op by op (`EAGER`) has one kernel for each of its ops, which take one or two tensors: what is made
+of a single tensor (GELU, softmax, a norm) is one kernel, and what would read a third tensor of full size is another.
+
 XLA:TPU fuses by other rules: a product or convolution computes what leads to its operands on the way in and whatever is
 done with its result on the way out, and a reduction is always the root of its kernel.
 """
@@ -26,7 +29,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
@@ -52,6 +56,8 @@ _NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
 _PRODUCTS = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
 
+# Who fuses: a compiler whatever it may, or nobody beyond the ops of a framework.
+Fusion = Literal["compiler", "eager"]
 Fusions = dict[int, list[int]]  # root -> members in program order, the root last
 
 
@@ -63,6 +69,7 @@ class Rules:
     joining: frozenset[OpKind]  # beside the plain producers, may be computed inside the kernel that reads them
     plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
     repeats_functions: bool  # whether a slow function is always computed again in each of several readers
+    tensors: int = 0  # of full size that a kernel may read; 0: any number
 
 
 GPU = Rules(
@@ -71,6 +78,7 @@ GPU = Rules(
     plain_epilogues=True,
     repeats_functions=True,
 )
+EAGER = replace(GPU, joining=frozenset({OpKind.REDUCE}), tensors=2)
 TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False, repeats_functions=False)
 
 
@@ -154,11 +162,27 @@ class _Sweep:
         for user in users[1:]:
             if self._roots[user] is not owners:
                 owners = owners | self._roots[user]
-        if self._fuses(index, users, owners):
+        if self._fuses(index, users, owners) and all(self._has_room(root, index) for root in owners):
             self._roots[index] = owners
             for root in owners:
                 self._members.setdefault(root, [root]).append(index)
         return self._roots[index]
+
+    def _has_room(self, root: int, index: int) -> bool:
+        """Whether a fusion that also computes this op reads no more tensors of full size than a kernel may."""
+        if not self._rules.tensors:
+            return True
+        members = [index, *self._members.get(root, [root])]
+        made = {value for member in members for value in self._ops[member].results}
+        full = self._space(root)
+        read = {value for member in members for value in self._operands[member]} - made
+        # What is spread from something small is small: it is computed on the way in.
+        return sum(1 for value in read if self._least_elements(value) * 2 > full) <= self._rules.tensors
+
+    def _least_elements(self, value: int) -> int:
+        tensor = self._tensors[value]
+        source = self._sources.get(value, tensor.bytes)
+        return tensor.elements * source // tensor.bytes if tensor.bytes else 0
 
     def _fuses(self, index: int, users: Sequence[int], owners: frozenset[int]) -> bool:
         op = self._ops[index]

@@ -8,7 +8,7 @@ from meshcast.errors import UsageError
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
-from meshcast.lower.fusion import GPU, IN_PLACE, TPU, Fusions, plan_fusion
+from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.library import clears_first, copy_kernel, memset
@@ -33,20 +33,23 @@ _EFFECTS = frozenset({OpKind.COLLECTIVE, OpKind.HOST})
 _LIBRARY = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
 
 
-def lower(workload: Workload, *, backend: str = "xla-gpu", given: bool = True) -> LoweredProgram:
+def lower(
+    workload: Workload, *, backend: str = "xla-gpu", given: bool = True, fusion: Fusion = "compiler"
+) -> LoweredProgram:
     """The kernels one device runs for a workload.
 
     Args:
         workload: The op graph.
         backend: Whose fusion rules: `xla-gpu`, `xla-tpu`, or `none`.
         given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
+        fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
     """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
     if workload.scheduled and given and backend != "none":
         return lower_scheduled(workload, backend=backend)
     values = Values(workload.tensors)
-    lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu")
+    lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu", eager=fusion == "eager")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
@@ -56,11 +59,12 @@ def lower(workload: Workload, *, backend: str = "xla-gpu", given: bool = True) -
 
 
 class _Lowering:
-    def __init__(self, values: Values, *, fuse: bool, gpu: bool) -> None:
+    def __init__(self, values: Values, *, fuse: bool, gpu: bool, eager: bool = False) -> None:
         self._values = values
         self._tensors = values.tensors
         self._fuse = fuse
         self._gpu = gpu
+        self._rules = (EAGER if eager else GPU) if gpu else TPU
         self._free_values: dict[int, set[int]] = {}  # by the block's id: blocks live as long as their workload
         self._undone = False
         self._looped = False  # inside a loop's body
@@ -90,7 +94,7 @@ class _Lowering:
         live_out = frozenset(outputs) | {buffer.get(value, value) for value in nested}
         fusions: Fusions = {index: [index] for index in range(len(ops))}
         if self._fuse:
-            fusions = plan_fusion(ops, operands, live_out, self._tensors, GPU if self._gpu else TPU)
+            fusions = plan_fusion(ops, operands, live_out, self._tensors, self._rules)
         kept_copies = self._overwrites(ops, operands, live_out, writable)
         stepped = stepped_slices(ops, self._tensors) if self._looped else set()
         steps: list[Step] = []

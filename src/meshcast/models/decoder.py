@@ -16,7 +16,7 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models import grouped_query, kv_cache, latent_attention
-from meshcast.models.experts import gated, gated_weights, routed, routed_weights
+from meshcast.models.experts import dense, gated_weights, routed, routed_weights
 from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
 from meshcast.models.layers import one_layer as unstacked
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
@@ -40,7 +40,7 @@ def _layer_weights(config: Config, stack: Stack) -> dict[str, Weight]:
     attention = latent_attention if config.latent_rank else grouped_query
     found = {"attention_norm": Weight((config.dim,)), **attention.attention_weights(config)}
     found["ffn_norm"] = Weight((config.dim,))
-    found |= routed_weights(config) if stack.routed else gated_weights(config.dim, config.ffn)
+    found |= routed_weights(config) if stack.routed else gated_weights(config.dim, config.ffn, gate=config.gated)
     if config.post_norms:
         found |= {name: Weight((config.dim,)) for name in ("attention_post_norm", "ffn_post_norm")}
     return found
@@ -82,7 +82,7 @@ def layer(
     if sparse:
         y, balance = routed(h, w, config=config, layout=layout)
     else:
-        y = gated(h, w, activation=config.activation, layout=layout)
+        y = dense(h, w, config=config, layout=layout)
     return x + _finished(y, w, "ffn_post_norm", layout, residual), cache, balance
 
 

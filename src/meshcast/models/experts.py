@@ -22,10 +22,10 @@ HOME = ("data", "fsdp")
 """The axes that still split the tokens once they are at their experts."""
 
 
-def gated_weights(dim: int, ffn: int, *, prefix: str = "") -> dict[str, Weight]:
-    """The weights of a gated feed-forward layer, its width split over "tensor"."""
+def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True) -> dict[str, Weight]:
+    """The weights of a feed-forward layer, with a gate or without, its width split over "tensor"."""
     return {
-        f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor")),
+        **({f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor"))} if gate else {}),
         f"{prefix}up": Weight((dim, ffn), ("fsdp", "tensor")),
         f"{prefix}down": Weight((ffn, dim), ("tensor", "fsdp")),
     }
@@ -53,6 +53,13 @@ def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Lay
     """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
     gate, up = (layout.constrain(h @ w[f"{prefix}{name}"], BATCH, None, "tensor") for name in ("gate", "up"))
     return (ACTIVATIONS[activation](gate) * up) @ w[f"{prefix}down"]
+
+
+def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
+    """The feed-forward half of a layer without experts, gated where the model's are."""
+    if config.gated:
+        return gated(h, w, activation=config.activation, layout=layout)
+    return ACTIVATIONS[config.activation](layout.constrain(h @ w["up"], BATCH, None, "tensor")) @ w["down"]
 
 
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:

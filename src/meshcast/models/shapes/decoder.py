@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from meshcast.models.shapes.checks import require, require_divides, require_one_of
 
-ACTIVATIONS = ("silu", "gelu")
+ACTIVATIONS = ("silu", "gelu", "relu")
 DISPATCHES = ("einsum", "gather")
 
 
@@ -34,6 +34,7 @@ class Config:
         ffn: Width of a dense feed-forward layer, and of an expert where `expert_ffn` is zero.
         head_dim: Width of a head; of its part without positions in latent attention.
         tied: The embedding is the output projection too.
+        gated: Dense feed-forward layers have a gate beside their first product; without it they have two products.
         qkv_bias: Biases on the query, key and value projections (Qwen 2).
         qk_norm: Normalised queries and keys, per head (Qwen 3, Gemma 3).
         post_norms: Each half of a layer is normalised before its residual sum as well (Gemma 2).
@@ -63,6 +64,7 @@ class Config:
     rope_theta: float = 500000.0
     tied: bool = False
     activation: str = "silu"
+    gated: bool = True
     qkv_bias: bool = False
     qk_norm: bool = False
     post_norms: bool = False

@@ -1,0 +1,76 @@
+"""`meshcast validate runs FILE.csv`: our error against training runs that others measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.files import write_file
+from meshcast.cli.judged import judged
+from meshcast.cli.patience import INTERRUPTED
+
+
+def runs_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.csv",
+            help="Columns id, hardware, devices, model, metric, value, and of source_url, layers, hidden, ffn, heads, "
+            "kv_heads, vocab, seq, gbs, mbs, precision, dp, fsdp, tp, sp, pp, vp, ep, cp, recompute, other, notes what "
+            "is known.",
+        ),
+    ],
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="REGEX", help="Rows whose id, source, hardware or model it is found in."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    over_memory: Annotated[
+        bool, typer.Option("--over-memory", help="Time runs too that are predicted not to fit; they are marked.")
+    ] = False,
+    fidelity: flags.Fidelity = "auto",
+    network: flags.Network = "alpha-beta",
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    json: flags.Json = False,
+) -> None:
+    """Writes published training runs as targets and plans, predicts them, and compares in each row's own metric.
+
+    Rows that lack something are named with what is missing, assumptions are printed (docs/runs.md). The exit code is 0
+    when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows
+    done so far and exits with 130.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.pipeline import Options, check_fidelity, check_settings
+    from meshcast.validate.runs.comparison import chosen_runs, validate_runs
+    from meshcast.validate.runs.page import RunsSummary, print_runs, runs_page
+    from meshcast.validate.runs.rows import read_run_rows
+
+    rows = chosen_runs(read_run_rows(file), only=only, limit=limit)
+    options = Options(fidelity=fidelity, network=network, levers=False)
+    check_fidelity(fidelity)
+    check_settings(options)  # a misspelt one is the caller's mistake, not a failure of every row
+    found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs)
+    results, interrupted = judged(found, len(rows), "runs", json=json)
+    summary = RunsSummary(results=tuple(results), not_run=len(rows) - len(results))
+    if markdown is not None and not interrupted:
+        asked = "".join(
+            f" {flag} {value}" for flag, value in (("--only", only), ("--limit", limit)) if value is not None
+        )
+        asked += " --over-memory" if over_memory else ""
+        write_file(markdown, runs_page(summary, command=_command(file, fidelity, asked), page=markdown))
+    if json:
+        emit_json(summary.to_json())
+    else:
+        print_runs(summary)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _command(file: Path, fidelity: str, asked: str) -> str:
+    import os
+
+    return f"meshcast validate runs {Path(os.path.relpath(file)).as_posix()} --fidelity {fidelity}{asked}"

@@ -1,0 +1,97 @@
+"""Stacks from their files: `meshcast.stack/1`. Every key is checked, and mistakes are told with file and line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast, get_args
+
+from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.hardware import loader
+from meshcast.hardware.reader import Reader
+from meshcast.lower import Fusion
+from meshcast.lower.overlap import Overlap
+from meshcast.simulate.host import HostCosts
+from meshcast.simulate.scheduling import Scheduler, Scheduling
+from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Stack
+from meshcast.units import Dimension
+
+SCHEMA = "meshcast.stack/1"
+_DATA = Path(__file__).parent / "data"
+_ZERO_STAGES = ("0", "1", "2", "3")
+_HOST = ("run", "argument", "output", "launch", "convolution", "graph", "graph_kernel", "iteration")
+
+
+def stack_names() -> tuple[str, ...]:
+    """The stacks that come with meshcast."""
+    return tuple(sorted(path.stem for path in _DATA.glob("*.toml")))
+
+
+def load_stack(name_or_path: str | Path) -> Stack:
+    """The stack of this name, or in this file.
+
+    Raises:
+        UnsupportedError: No such stack.
+        InputError: The file cannot be read or does not follow the schema.
+    """
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or text.endswith(".toml") or os.sep in text:
+        return _read(Path(name_or_path))
+    if text not in stack_names():
+        raise UnsupportedError(f"no stack {text!r}", where="--stack", fix=nearest(text, stack_names()))
+    return _read(_DATA / f"{text}.toml")
+
+
+def _beside(name: str, user: Path) -> Path:
+    """The file of a base: of a stack's name, or relative to the file that names it."""
+    return _DATA / f"{name}.toml" if name in stack_names() else user.parent / name
+
+
+def _read(path: Path) -> Stack:
+    reader = Reader(loader.read(path, _beside))
+    reader.text("base", default="")
+    reader.choice("schema", among=(SCHEMA,))
+    scheduler = reader.choice("overlap", "scheduler", among=get_args(Scheduler))
+    channels = reader.whole("overlap", "channels", least=0)
+    rewrites = reader.text("overlap", "rewrites", default="")
+    _check_overlap(reader, scheduler, channels, rewrites)
+    reader.text("overlap", "note")
+    reader.text("kernels", "note")
+    reader.text("defaults", "note", default="")
+    host = {name: reader.optional("host", name, of=Dimension.TIME, may_be_zero=True) for name in _HOST}
+    stack = Stack(
+        name=reader.text("name"),
+        title=reader.text("title"),
+        fusion=cast(Fusion, reader.choice("kernels", "fusion", among=get_args(Fusion))),
+        products=reader.text("kernels", "products"),
+        attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
+        scheduler=cast(Scheduler, scheduler),
+        channels=channels,
+        overlap=rewrites,
+        recomputation=cast(
+            Recomputation, reader.choice("defaults", "recomputation", among=get_args(Recomputation), default="none")
+        ),
+        sequence_parallel=reader.flag("defaults", "sequence_parallel"),
+        zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0") or 0),
+        context_attention=cast(
+            ContextAttention,
+            reader.choice("defaults", "context_attention", among=get_args(ContextAttention), default="ring"),
+        ),
+        batch_per_device=reader.flag("defaults", "batch_per_device"),
+        host=HostCosts(**{name: seconds for name, seconds in host.items() if seconds is not None}),
+        notes=reader.text("notes", default=""),
+        facts=reader.facts,
+        sources=reader.sources(),
+    )
+    reader.finish()
+    return stack
+
+
+def _check_overlap(reader: Reader, scheduler: str, channels: int, rewrites: str) -> None:
+    """What the options would refuse is refused here, with the file's place."""
+    try:
+        parsed = Overlap.parse(rewrites)
+        if scheduler in get_args(Scheduler):
+            Scheduling(scheduler=cast(Scheduler, scheduler), channels=channels, gathers=parsed.gathers)
+    except UsageError as error:
+        reader.reject(("overlap", "rewrites"), f"overlap.rewrites: {error.message}")

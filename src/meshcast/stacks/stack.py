@@ -1,0 +1,69 @@
+"""`Stack`: what a software stack fuses, overlaps and launches, and what it does where nobody says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from meshcast.display import Rows, shown
+from meshcast.hardware import Fact, Source
+from meshcast.lower import Fusion
+from meshcast.simulate.host import HostCosts
+from meshcast.simulate.scheduling import Scheduler
+
+Attention = Literal["plain", "flash"]
+Recomputation = Literal["none", "selective", "full"]
+ContextAttention = Literal["ring", "all-gather"]
+
+
+@shown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A software stack.
+
+    Attributes:
+        fusion: `compiler`: chains of pointwise ops and reductions become one kernel; `eager`: one kernel for each op of
+            the framework.
+        products: The library that its matrix products come from; told, not modelled: see docs/stacks.md.
+        scheduler: How communication may overlap (`simulate.scheduling`).
+        channels: Collectives that may be under way at once; 0: one for each group.
+        overlap: Rewrites that hide communication (`lower.overlap`).
+        attention: Scores in memory, or on chip.
+        recomputation: What its recipes recompute where they do not say.
+        sequence_parallel: Whether tensor parallelism splits the rest of a layer by position, where nobody says.
+        zero: How far data parallelism shards the optimizer (ZeRO stage), where nobody says.
+        context_attention: How keys and values reach the devices that split a sequence, where nobody says.
+        batch_per_device: Whether its recipes give a batch for each device; others give one for each rank that shares the
+            batch, which may be several devices.
+        host: What issuing a step costs the host.
+    """
+
+    name: str
+    title: str
+    fusion: Fusion
+    products: str
+    scheduler: Scheduler
+    channels: int
+    overlap: str
+    attention: Attention
+    recomputation: Recomputation
+    sequence_parallel: bool
+    zero: int
+    context_attention: ContextAttention
+    batch_per_device: bool
+    host: HostCosts
+    notes: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict, hash=False, repr=False)
+    sources: Mapping[str, Source] = field(default_factory=dict, hash=False, repr=False)
+
+    def summary_rows(self) -> Rows:
+        """Its choices in a few lines."""
+        return [
+            ("stack", f"{self.name}: {self.title}"),
+            ("fusion", self.fusion),
+            ("products", self.products),
+            ("attention", self.attention),
+            ("scheduler", f"{self.scheduler}, channels {self.channels}, overlap {self.overlap or 'none'}"),
+            ("host", f"{self.host.launch * 1e6:g} us a launch, {self.host.graph_kernel * 1e6:g} us in a graph"),
+        ]

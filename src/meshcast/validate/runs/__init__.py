@@ -1,0 +1,1 @@
+"""Training runs that others measured and published, predicted and compared: `validate runs`."""

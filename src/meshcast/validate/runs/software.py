@@ -1,0 +1,88 @@
+"""The software of a run: its stack, its precision and what it recomputes, from the words of its source."""
+
+from __future__ import annotations
+
+import re
+
+from meshcast.hardware import Device
+from meshcast.stacks import Stack
+from meshcast.validate.runs.findings import Findings
+from meshcast.validate.runs.rows import RunRow
+
+# (pattern in the source and the row's words, stack), the more special ones first.
+_STACKS = (
+    (r"megatron-bridge|nemo", "nemo"),
+    (r"2205\.05198|2104\.04473|megatron", "megatron"),
+    (r"maxtext|tpu-recipes|gpu-recipes", "maxtext"),
+    (r"torch\.compile", "pytorch-compile"),
+    (r"torchtitan|llm-foundry|mosaicml|fsdp(?! jax)|2407\.21783", "pytorch-fsdp"),
+    (r"deeplearningexamples|pytorch", "pytorch-ddp"),
+    (r"levanter|jax|hespas|palm|t5x|\btpu\b", "xla"),
+)
+# (pattern, the plan's word)
+_PRECISIONS = (
+    (r"nvfp4|mxfp4|fp4", "fp4"),
+    (r"int8", "int8"),
+    (r"fp8|float8", "fp8"),
+    (r"bf16", "bf16"),
+    (r"fp16|^amp$", "fp16"),
+    (r"tf32", "tf32"),
+    (r"fp32|float32", "fp32"),
+)
+# (pattern, the plan's word, what is taken for granted)
+_RECOMPUTED = (
+    (r"^none$|^no$", "none", ""),
+    (r"^full$", "full", ""),
+    (r"^selective", "selective", ""),
+    (r"save_dot|minimal", "selective", "it keeps the products with weights and recomputes the rest"),
+    (r"offload|layer-input|remat", "full", "a layer keeps its input alone; what is offloaded moves beside the compute"),
+    (r"^custom$", "full", "its own choice of what to keep is not told"),
+)
+
+
+def stack_name(row: RunRow) -> str | None:
+    """The stack that a row's words name, or None."""
+    text = f"{row.source} {row.other} {row.notes} {row.hardware}".lower()
+    return next((name for pattern, name in _STACKS if re.search(pattern, text)), None)
+
+
+def precision_of(row: RunRow, device: Device, found: Findings) -> str:
+    """The plan's word for a row's precision; fp16 is told as bf16 where the device has that at the same rate."""
+    text = row.precision.lower()
+    if not text:
+        found.assumes("precision bf16")
+        return "bf16"
+    for pattern, word in _PRECISIONS:
+        if re.search(pattern, text):
+            peaks = device.matrix_flops
+            if word == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
+                found.assumes(f"{row.precision}: fp16 costs what bf16 does")
+                return "bf16"
+            return word
+    found.lacks(f"a rule for the precision {row.precision!r}")
+    return ""
+
+
+def recomputation_of(row: RunRow, stack: Stack, found: Findings) -> str:
+    """The plan's word for what a row recomputes."""
+    text = row.recompute.lower()
+    if not text:
+        found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
+        return stack.recomputation
+    for pattern, word, granted in _RECOMPUTED:
+        if re.search(pattern, text):
+            if granted:
+                found.assumes(f"recompute {row.recompute!r} is taken as {word}: {granted}")
+            return word
+    found.lacks(f"a rule for the recomputation {row.recompute!r}")
+    return ""
+
+
+def overlap_of(row: RunRow, stack: Stack) -> str:
+    """The stack's rewrites, and those that the row's words add or take away."""
+    rewrites = [each for each in stack.overlap.split(",") if each]
+    if re.search(r"async ?-?tp", row.words) and "async-tp" not in rewrites:
+        rewrites.append("async-tp")
+    if "vanilla tp" in row.words:
+        rewrites = [each for each in rewrites if each != "async-tp"]
+    return ",".join(rewrites)

@@ -1,0 +1,137 @@
+"""Stacks: every shipped file, what `--stack` brings, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from meshcast.cli.app import app
+from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.options import Options
+from meshcast.pipeline import predict
+from meshcast.simulate.host import HostCosts
+from meshcast.stacks import load_stack, stack_names
+
+OWN = """\
+schema = "meshcast.stack/1"
+name = "own"
+title = "One's own"
+base = "xla"
+
+[kernels]
+fusion = "eager"
+
+[overlap]
+scheduler = "program"
+rewrites = "buckets=1MiB"
+
+[host]
+launch = { value = "20 us", source = "assumption", note = "slow" }
+"""
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_shipped_stacks_load_and_say_where_their_numbers_come_from(name: str) -> None:
+    stack = load_stack(name)
+    assert stack.name == name
+    assert all(fact.note or fact.source in stack.sources for fact in stack.facts.values())
+
+
+def test_the_stacks_that_runs_name_are_there() -> None:
+    assert {"xla", "megatron", "maxtext", "pytorch-fsdp", "pytorch-compile", "nemo"} <= set(stack_names())
+
+
+def test_a_base_gives_what_a_file_leaves_out(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    stack = load_stack(path)
+    assert (stack.fusion, stack.attention) == ("eager", load_stack("xla").attention)
+    assert stack.host == dataclasses.replace(HostCosts(), launch=20e-6)
+
+
+def test_a_stack_gives_only_what_is_not_chosen() -> None:
+    stack = load_stack("pytorch-fsdp")
+    chosen = Options(overlap="async-tp").with_stack(stack, but=("overlap",))
+    assert chosen.overlap == "async-tp"
+    assert (chosen.scheduler, chosen.fusion, chosen.host_costs) == (stack.scheduler, stack.fusion, stack.host)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('scheduler = "program"', 'scheduler = "best"', "expected one of"),
+        ("buckets=1MiB", "bucket=1MiB", "no overlap"),
+        ("20 us", "20 GB", "launch"),
+        ('fusion = "eager"', 'fusions = "eager"', "unknown key"),
+        ("buckets=1MiB", "gathers=2", "gathers"),  # the program's order does not look at them
+    ],
+)
+def test_mistakes_are_told_with_their_line(tmp_path: Path, before: str, after: str, said: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN.replace(before, after))
+    with pytest.raises(InputError, match=said) as caught:
+        load_stack(path)
+    assert caught.value.where is not None
+    assert "own.toml:" in caught.value.where
+
+
+def test_an_unknown_stack_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnsupportedError, match="no stack 'megatrom'") as caught:
+        load_stack("megatrom")
+    assert "megatron" in str(caught.value)
+
+
+def test_an_eager_framework_launches_more_and_moves_more() -> None:
+    asked = {"on": "h100-sxm", "settings": {"batch": "8", "layers": "2"}, "lowering": "modelled"}
+    compiled = predict("gpt2-small", Options(**asked))  # type: ignore[arg-type]
+    eager = predict("gpt2-small", Options(**asked, fusion="eager"))  # type: ignore[arg-type]
+    assert eager.kernels > compiled.kernels
+    assert eager.hbm_bytes > compiled.hbm_bytes
+    assert eager.flops == compiled.flops
+
+
+def test_a_slow_host_bounds_small_programs() -> None:
+    asked = {"on": "h100-sxm", "lowering": "modelled", "host": "on"}
+    quick = predict("gpt2-tiny", Options(**asked))  # type: ignore[arg-type]
+    slow = predict("gpt2-tiny", Options(**asked, host_costs=HostCosts(graph_kernel=100e-6)))  # type: ignore[arg-type]
+    assert quick.step_time_s
+    assert slow.step_time_s
+    assert slow.step_time_s > quick.step_time_s
+
+
+def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
+    """A scheduler that is written, though it is the default, is not the stack's."""
+
+    def said(*words: str) -> dict[str, object]:
+        command = [
+            "predict",
+            "gpt2-tiny",
+            "--on",
+            "dgx-h100",
+            "--mesh",
+            "fsdp=8",
+            "--set",
+            "batch=8",
+            "--host",
+            "off",
+            "--json",
+            *words,
+        ]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        found: dict[str, object] = json.loads(result.stdout)
+        return found
+
+    stack = ("--stack", "megatron")
+    own, program = said("--scheduler", "latency-hiding", *stack), said("--scheduler", "program", *stack)
+    assert said(*stack)["step_time_s"] == program["step_time_s"]
+    assert own["step_time_s"] != program["step_time_s"]
+
+
+def test_tpus_have_no_eager_framework() -> None:
+    with pytest.raises(UsageError, match="eager"):
+        predict("gpt2-tiny", Options(on="tpu-v5e", fusion="eager"))

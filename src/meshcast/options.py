@@ -71,6 +71,11 @@ class Options:
         return replace(self, **{name: value for name, value in brought.items() if name not in but})  # type: ignore[arg-type]
 
     @property
+    def own_hardware(self) -> bool:
+        """Whether the hardware is a file of the user's own."""
+        return isinstance(self.on, str) and Path(self.on).suffix != ""
+
+    @property
     def arrangement(self) -> Arrangement:
         """What is asked for about the network."""
         return Arrangement(

@@ -6,7 +6,6 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -125,7 +124,7 @@ class Run:
         if not self.whole:
             return setting, said
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
-        own = isinstance(self.options.on, str) and Path(self.options.on).suffix != "" and bool(counts)
+        own = self.options.own_hardware and bool(counts)
         return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
 
     def _step_in(self, setting: Setting) -> float:

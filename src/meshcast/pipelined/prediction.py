@@ -10,7 +10,6 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import Cluster
@@ -54,7 +53,7 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
         return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
     replicas = run_replicas(pipeline, step, state)
     # The catalogue's clusters may have more than a pipeline needs; what a user has written should do something.
-    own = Path(options.on).suffix != ""
+    own = options.own_hardware
     said = (*said, *without_effect(pipeline, estimates, setting, options.network, levels=own))
     answer = _timed(prediction, pipeline, cluster, replicas[0].step, replicas[0].run)
     return replace(answer, ranks=replica_shares(pipeline, replicas), warnings=(*answer.warnings, *said))

@@ -84,15 +84,26 @@ def arranged(
         conditions = replace(conditions, speed={**found.speed, **conditions.speed})
     # A graph of one's own may have links of a level that so few devices would not need.
     spanned = cluster.for_devices(span) if asked.graph is None else cluster
-    check_conditions(conditions, spanned, span)
+    check_conditions(conditions, cluster, span)
+    known = {level.name for level in spanned.levels}
+    unspanned = {condition.level for condition in conditions.links} | set(conditions.background)
+    said = tuple(
+        f"the state of level {name!r} has no effect: {span} devices do not span it"
+        for name in sorted(unspanned - known)
+    )
+    conditions = replace(
+        conditions,
+        links=tuple(condition for condition in conditions.links if condition.level in known),
+        background={name: share for name, share in conditions.background.items() if name in known},
+    )
     setting = Setting(
         cluster=spanned, devices=span, conditions=conditions, placement=placement,
         graph=Path(asked.graph) if asked.graph is not None else None, beside=beside,
     )  # fmt: skip
     if asked.placement == OPTIMISE:
-        placement, said = _optimised(setting, ranks, collectives, step)
-        return replace(setting, placement=placement), (said,)
-    return setting, ()
+        placement, best = _optimised(setting, ranks, collectives, step)
+        return replace(setting, placement=placement), (*said, best)
+    return setting, said
 
 
 def without_effect(
@@ -102,7 +113,8 @@ def without_effect(
 
     def seconds(cluster: Cluster, conditions: Conditions) -> tuple[float, ...]:
         model = network_model(network, replace(setting, cluster=cluster, conditions=conditions))
-        return tuple(model.seconds(collective) for collective in collectives)
+        # Equal but for rounding is equal.
+        return tuple(float(f"{model.seconds(collective):.9g}") for collective in collectives)
 
     healthy_devices = replace(setting.conditions, speed={})
     if not levels and healthy_devices.healthy:

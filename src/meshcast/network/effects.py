@@ -11,14 +11,14 @@ from typing import Any
 
 from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel
 
-# Settings of a level that a file may have beyond what every level has, with the value that they have when not set.
-_OPTIONAL: dict[str, Any] = {
-    "in_network_reduction": False,
-    "oversubscription": 1.0,
-    "rails": 1,
-    "wrap": "always",
-    "twist": False,
-    "staging_bandwidth": 0.0,
+# Settings of a level that a file may have beyond what every level has, with what they are when not set, and otherwise.
+_OPTIONAL: dict[str, tuple[Any, ...]] = {
+    "in_network_reduction": (False,),
+    "oversubscription": (1.0,),
+    "rails": (1,),
+    "wrap": ("always", "never"),
+    "twist": (False,),
+    "staging_bandwidth": (0.0,),
 }
 
 
@@ -33,7 +33,9 @@ def settings_without_effect(
     looked at.
     """
     now = answer(cluster, conditions)
-    found = [said for said, changed in _of_levels(cluster) if answer(changed, conditions) == now] if levels else []
+    found = [
+        said for said, others in _of_levels(cluster) if levels and all(answer(one, conditions) == now for one in others)
+    ]
     # Two links that are equally tired hide each other: a condition counts by what it does alone, too.
     healthy = answer(cluster, HEALTHY) if not conditions.healthy else now
     for said, without, alone in _of_state(conditions):
@@ -42,15 +44,18 @@ def settings_without_effect(
     return tuple(found)
 
 
-def _of_levels(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
+def _of_levels(cluster: Cluster) -> Iterator[tuple[str, list[Cluster]]]:
     for index, level in enumerate(cluster.levels):
         slower = replace(level, link_bandwidth=level.link_bandwidth / 2, latency_s=2 * level.latency_s + 1e-6)
-        yield f"level {level.name!r} of {cluster.name} is not used", _with(cluster, index, slower)
-        for name, unset in _OPTIONAL.items():
+        yield f"level {level.name!r} of {cluster.name} is not used", [_with(cluster, index, slower)]
+        for name, values in _OPTIONAL.items():
             value = getattr(level, name)
-            if value != unset:
+            if value != values[0]:
                 said = f"{name} = {_said(value)} of level {level.name!r} has no effect"
-                yield said, _with(cluster, index, replace(level, **{name: unset}))
+                yield (
+                    said,
+                    [_with(cluster, index, replace(level, **{name: other})) for other in values if other != value],
+                )
 
 
 def _of_state(conditions: Conditions) -> Iterator[tuple[str, Conditions, Conditions]]:

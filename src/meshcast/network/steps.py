@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from meshcast.hardware import LinkProtocol, NetworkLevel
 from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive, Stage
-from meshcast.network.ports import port, wraps
+from meshcast.network.ports import port
 from meshcast.network.spread import LevelSpread
 
 # A collective of the workload, and what its stages do.
@@ -100,6 +100,16 @@ class Work:
         return 2 * math.sqrt(self.rounds * self.chunk_s * self.stage.bandwidth_s)
 
 
+def several_rings(at: LevelSpread) -> float:
+    """Of the rate of all links of a device, what rings along several sides of a slice reach.
+
+    One ring takes a link either way and runs at full rate; with more links than these, several rings run at once and
+    reach `rings_share`, or one is taken and the other links are left.
+    """
+    ways = sum(line.free_ways for line in at.lines)
+    return max(at.level.link.rings_share, 2 / ways) if len(at.lines) > 1 and ways > 2 else 1.0
+
+
 def work(
     problem: Problem,
     at: LevelSpread,
@@ -128,8 +138,7 @@ def work(
     link, protocol = at.level.link, protocol_of(at.level, problem.protocol)
     if rate is None:
         rate = port(at)
-        if wraps(at):
-            share *= link.rings_share
+        share *= several_rings(at)
     stage = Stage(
         level=at.level,
         primitive=problem.primitive,

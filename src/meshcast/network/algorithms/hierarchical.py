@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from meshcast.network.plan import AlgorithmName, CollectivePlan
-from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair
+from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair, wraps
 from meshcast.network.spread import LevelSpread
 from meshcast.network.steps import Problem, Work, plan, protocol_of, work
 
@@ -21,8 +21,8 @@ _SCATTERED = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective
 
 
 def hierarchical(problem: Problem) -> CollectivePlan | None:
-    """A ring in each level: `parts - 1` steps a phase."""
-    return _by_level(problem, "hierarchical", "ring", lambda at: at.parts - 1)
+    """A ring in each level, `parts - 1` steps a phase; where a level is a torus, rings along its sides (`torus_rings`)."""
+    return _by_level(problem, "hierarchical", lambda at: "torus-rings" if wraps(at) else "ring", _ring_steps)
 
 
 def halving_doubling(problem: Problem) -> CollectivePlan | None:
@@ -33,7 +33,9 @@ def halving_doubling(problem: Problem) -> CollectivePlan | None:
     """
     if any(has_hops(at.level) for at in problem.spread):
         return None
-    return _by_level(problem, "halving-doubling", "halving-doubling", lambda at: math.ceil(math.log2(at.parts)))
+    return _by_level(
+        problem, "halving-doubling", lambda _: "halving-doubling", lambda at: math.ceil(math.log2(at.parts))
+    )
 
 
 def direct(problem: Problem) -> CollectivePlan | None:
@@ -68,13 +70,22 @@ def sent_at(problem: Problem, at: LevelSpread) -> float:
 
 
 def _by_level(
-    problem: Problem, name: str, algorithm: AlgorithmName, steps: Callable[[LevelSpread], int]
+    problem: Problem,
+    name: str,
+    algorithm: Callable[[LevelSpread], AlgorithmName],
+    steps: Callable[[LevelSpread], int],
 ) -> CollectivePlan | None:
     if problem.kind not in _SCATTERED:
         return None
     phases = _SCATTERED[problem.kind]
-    works = [work(problem, at, algorithm, steps=phases * steps(at), sent=sent_at(problem, at)) for at in problem.spread]
+    works = [
+        work(problem, at, algorithm(at), steps=phases * steps(at), sent=sent_at(problem, at)) for at in problem.spread
+    ]
     return plan(problem, name, works)
+
+
+def _ring_steps(at: LevelSpread) -> int:
+    return sum(line.length - 1 for line in at.lines) if wraps(at) else at.parts - 1
 
 
 def _direct(problem: Problem, at: LevelSpread) -> Work:

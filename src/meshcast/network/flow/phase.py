@@ -61,7 +61,10 @@ def _phase(fabric: Fabric, latency_s: float, planned_s: float, loads: Sequence[L
         sent += load.sent
         flows += load.flows
     links = np.flatnonzero(sent > 0)
-    bound = float((sent[links] / fabric.capacity[links]).max(initial=0.0))
+    healthy, now = sent[links] / fabric.links.bandwidth[links], sent[links] / fabric.capacity[links]
+    # Software gets the same part of a slower link: a tired link takes longer by what it would at the plan's own rate.
+    reached = max(1.0, planned_s / healthy.max()) if links.size and healthy.max() > 0 else 1.0
+    bound = float(np.where(now > healthy, now * reached, now).max(initial=0.0))
     return Phase(latency_s=latency_s, wire_s=max(planned_s, bound), links=links, flows=flows[links], sent=sent[links])
 
 

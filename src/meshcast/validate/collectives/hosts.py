@@ -151,10 +151,11 @@ def host_named(text: str, *, where: str) -> Host:
         return hosts[0]
     if devices:
         return _variant(devices[0], text, where)
-    for host in _found(text, _LINKS):
-        return host
-    if re.search(_word(_CARD_ALONE), text) and not _device_word(text):
-        return CARD_ALONE
+    if not _device_word(text):
+        for host in _found(text, _LINKS):
+            return host
+        if re.search(_word(_CARD_ALONE), text):
+            return CARD_ALONE
     raise UnsupportedError(f"unknown device {_device_word(text) or repr(text)}", where=where, fix=_known())
 
 
@@ -187,7 +188,7 @@ def on_pcie(text: str) -> bool:
 
 
 def _device_word(text: str) -> str | None:
-    kept = re.sub(r"pcie ?-?(?:gen)? ?\d|nvlink ?\d|gen ?\d|[ehnx]dr\d*|connectx-?\d|cx-?\d|\d+ ?g\w*", " ", text)
+    kept = re.sub(r"pcie ?-?(?:gen)? ?\d|nvlink ?\d|gen ?\d|[ehnx]dr\d*|connectx-?\d|cx-?\d|\d+ ?g\w*|\bx ?\d+\b", " ", text)
     found = re.search(_word(_LOOKS_LIKE_A_DEVICE), kept)
     return found[0].upper() if found else None
 

@@ -170,6 +170,7 @@ def train_step(
     batch: int = 8,
     seq: int = 2048,
     accumulate: int = 1,
+    zero: int = 0,
     remat: Remat = "full",
     sequence_parallel: bool = False,
     param_dtype: DTypeLike = "float32",
@@ -193,7 +194,7 @@ def train_step(
 
     params = _params(config, layout, param_dtype)
     data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def _serving(config: Config) -> Config:

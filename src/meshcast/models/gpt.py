@@ -92,6 +92,7 @@ def train_step(
     batch: int = 8,
     seq: int | None = None,
     accumulate: int = 1,
+    zero: int = 0,
     scan: bool = True,
     remat: Remat = "none",
     param_dtype: DTypeLike = "float32",
@@ -107,7 +108,7 @@ def train_step(
         return cross_entropy(predicted, batch["targets"])
 
     data = token_batch(layout, batch, length, accumulate=accumulate)
-    return adamw_program(layout, loss, layout.params(tree, param_dtype), data, accumulate=accumulate)
+    return adamw_program(layout, loss, layout.params(tree, param_dtype), data, accumulate=accumulate, zero=zero)
 
 
 def forward(

@@ -35,6 +35,7 @@ def compare_command(
     ] = False,
     devices: flags.Devices = None,
     mesh: flags.MeshText = None,
+    plan: flags.PlanText = None,
     network: flags.Network = "alpha-beta",
     partitioner: flags.Partitioner = "shardy",
     clocks: flags.ClocksFlag = "sustained",
@@ -61,6 +62,7 @@ def compare_command(
     options = flags.options(
         on="h100-sxm", devices=devices, mesh=mesh, network=network, dims=dim, trips=trip_count, settings=setting,
         approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices, levers=False,
+        plan=plan,
     )  # fmt: skip
     grid = plan(targets, on=split_names(on), fidelities=split_names(fidelity), options=options)
     folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(list(grid.targets))))

@@ -106,6 +106,7 @@ def _setting(name: str, value: Any, default: Any, *, least: int) -> Any:
         wanted = "a list of positive integers, such as 3,4,6,3"
         fits = isinstance(value, tuple) and all(type(each) is int and each > 0 for each in value)
     elif isinstance(default, str):
+        value = "none" if value is None else value  # a word of some settings, and how nothing is written
         wanted, fits = "text", isinstance(value, str)
     # Otherwise it is a count, or has no default: a length that follows from the model.
     if not fits:

@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models import kv_cache
+from meshcast.models.attending import Kind, attend
 from meshcast.models.blocks import block, block_weights, through_layers
 from meshcast.models.layers import (
     BATCH,
@@ -33,6 +34,7 @@ from meshcast.models.shapes.gpt import Config
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data", "fsdp", "tensor")
+TRAINING_AXES = ("data", "fsdp", "context", "tensor")
 
 
 def weights(config: Config, layout: Layout | None = None, *, scan: bool = True) -> dict[str, Any]:
@@ -67,19 +69,19 @@ def _length(config: Config, seq: int | None) -> int:
 
 
 def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: Layout) -> jax.Array:
-    return layout.constrain(embed(params["tokens"], tokens, layout), BATCH, None, None) + positions
+    return layout.constrain(embed(params["tokens"], tokens, layout), *layout.residual) + positions
 
 
 def _logits(x: jax.Array, params: Any, layout: Layout) -> jax.Array:
-    x = layer_norm(x, params["norm_scale"], params["norm_bias"])
-    return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, None, "tensor")
+    x = layout.whole(layer_norm(x, params["norm_scale"], params["norm_bias"]))
+    return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, "context", "tensor")
 
 
 def logits(
     params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
 ) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
-    step = partial(block, layout=layout, heads=config.heads, attend=causal_attention, activation=config.activation)
+    step = partial(block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation)
     x = _embedded(params, tokens, params["positions"][: tokens.shape[1]], layout)
     x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return _logits(x, params, layout)
@@ -95,11 +97,13 @@ def train_step(
     zero: int = 0,
     scan: bool = True,
     remat: Remat = "none",
+    sequence_parallel: bool = False,
+    attention: Kind = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`; `seq` defaults to the longest."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = Layout.of(mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention)
     length, tree = _length(config, seq), weights(config, layout, scan=scan)
 
     def loss(params: Any, batch: Any) -> jax.Array:

@@ -16,6 +16,7 @@ from meshcast.models.optimizers import adamw, adamw_state
 from meshcast.models.sharding import WHOLE, Axes, Layout
 
 Program = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+Reduced = Callable[[Any], Any]
 
 
 def jit_options(layout: Layout, *, donate: tuple[int, ...], results: Any) -> dict[str, Any]:
@@ -53,19 +54,12 @@ def adamw_program(
         """Values like the parameters, as the optimizer's state is stored."""
         if not zero or layout.mesh is None:
             return values
-        # Whole first: or the shares' sharding would reach the products, and activations travel instead of gradients.
-        pin = jax.lax.with_sharding_constraint
-        return jax.tree.map(lambda v, p, s: pin(pin(v, p.sharding), s.sharding), values, params, shares)
+        return jax.tree.map(lambda v, s: jax.lax.with_sharding_constraint(v, s.sharding), values, shares)
 
     def gradients(params: Any, batch: Any) -> tuple[jax.Array, Any]:
-        if accumulate == 1:
-            value, grads = jax.value_and_grad(loss)(params, batch)
-            return value, shared(grads)
-        if layout.size("data") == 1 or zero == 2:
-            value, grads = _summed(loss, params, batch, shared)
-        else:
-            value, grads = _summed_apart(layout, loss, params, batch, dimensions)
-        return value / accumulate, jax.tree.map(lambda g: g / accumulate, grads)
+        if layout.size("data") == 1 or (accumulate == 1 and not zero):
+            return _mean(loss, params, batch, accumulate)
+        return _mean_apart(layout, loss, params, batch, accumulate, dimensions, each=zero == 2)
 
     half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(params))
     opt_state = adamw_state(shares)
@@ -87,46 +81,62 @@ def adamw_program(
     return train_step, (params, opt_state, batch), jit_options(layout, donate=(0, 1), results=results)
 
 
-def _summed(
-    loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any, shared: Callable[[Any], Any]
+def _mean(
+    loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any, accumulate: int, reduced: Reduced | None = None
 ) -> tuple[jax.Array, Any]:
-    """The loss and its gradients, summed in fp32 over the batch's leading axis."""
+    """The loss and its gradients; of several microbatches their mean, summed in fp32.
+
+    `reduced` is what becomes of each microbatch's gradients before they are added up.
+    """
+    reduce = reduced or (lambda gradients: gradients)
+    if accumulate == 1:
+        value, grads = jax.value_and_grad(loss)(params, batch)
+        return value, reduce(grads)
 
     def add(total: Any, microbatch: Any) -> tuple[Any, None]:
         value, grads = jax.value_and_grad(loss)(params, microbatch)
-        return jax.tree.map(jnp.add, total, (value, shared(grads))), None
+        return jax.tree.map(jnp.add, total, (value, reduce(grads))), None
 
-    zeros = shared(jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params))
-    return jax.lax.scan(add, (jnp.float32(0), zeros), batch)[0]
+    shapes = jax.eval_shape(reduce, params) if reduced else params
+    zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), shapes)
+    (value, grads), _ = jax.lax.scan(add, (jnp.float32(0), zeros), batch)
+    return value / accumulate, jax.tree.map(lambda g: g / accumulate, grads)
 
 
-def _summed_apart(
-    layout: Layout, loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any, shares: Any
+def _mean_apart(
+    layout: Layout,
+    loss: Callable[[Any, Any], jax.Array],
+    params: Any,
+    batch: Any,
+    accumulate: int,
+    shares: Any,
+    *,
+    each: bool,
 ) -> tuple[jax.Array, Any]:
-    """The same, every replica of "data" for itself until the end, where they are averaged.
+    """The same, replicas of "data" apart until their gradients are averaged: of `each` microbatch, or once at the end.
 
-    Gradients that `shares` gives a dimension are reduced into shares along it; below zero they are kept whole.
+    Gradients that `shares` gives a dimension are reduced into shares along it; the others are kept whole.
     """
     replicas = layout.size("data")
 
-    def summed(params: Any, batch: Any) -> tuple[jax.Array, Any]:
-        value, grads = _summed(loss, params, batch, lambda values: values)
-        return jax.lax.psum(value, "data") / replicas, jax.tree.map(reduced, grads, shares)
+    def averaged(gradients: Any) -> Any:
+        def reduced(gradient: jax.Array, dimension: int) -> jax.Array:
+            if dimension == WHOLE:
+                return jax.lax.psum(gradient, "data") / replicas
+            return jax.lax.psum_scatter(gradient, "data", scatter_dimension=dimension, tiled=True) / replicas
 
-    def reduced(gradient: jax.Array, dimension: int) -> jax.Array:
-        if dimension < 0:
-            return jax.lax.psum(gradient, "data") / replicas
-        return jax.lax.psum_scatter(gradient, "data", scatter_dimension=dimension, tiled=True) / replicas
+        return jax.tree.map(reduced, gradients, shares)
 
-    def placed(dimension: int) -> P:
-        return P(*(None,) * dimension, "data") if dimension >= 0 else P()
+    def apart(params: Any, batch: Any) -> tuple[jax.Array, Any]:
+        value, grads = _mean(loss, params, batch, accumulate, averaged if each else None)
+        return jax.lax.psum(value, "data") / replicas, grads if each else averaged(grads)
 
     run = jax.shard_map(
-        summed,
+        apart,
         mesh=layout.mesh,
         axis_names={"data"},
-        in_specs=(P(), P(None, "data")),
-        out_specs=(P(), jax.tree.map(placed, shares)),
+        in_specs=(P(), P("data") if accumulate == 1 else P(None, "data")),
+        out_specs=(P(), jax.tree.map(lambda d: P() if d == WHOLE else P(*(None,) * d, "data"), shares)),
         check_vma=False,
     )
     found: tuple[jax.Array, Any] = run(params, batch)

@@ -19,6 +19,8 @@ from jax.typing import DTypeLike
 from meshcast.errors import InfeasibleError, UsageError
 
 Axes = str | tuple[str, ...] | None
+BATCH: Axes = ("data", "fsdp", "expert")
+"""The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
 WHOLE = -1
 """The dimension along which something is shared out that is not."""
 
@@ -40,19 +42,41 @@ class Layout:
     """Shardings over a mesh; without a mesh every method is the identity or a plain shape."""
 
     mesh: AbstractMesh | None = None
+    sequence_parallel: bool = False
+    attention: str = "plain"
 
     @classmethod
-    def of(cls, sizes: Mapping[str, int] | None, *, axes: tuple[str, ...]) -> Layout:
-        """The layout over a mesh of some of the `axes` a model knows; an empty mesh is one device."""
+    def of(
+        cls,
+        sizes: Mapping[str, int] | None,
+        *,
+        axes: tuple[str, ...],
+        sequence_parallel: bool = False,
+        attention: str = "plain",
+    ) -> Layout:
+        """The layout over a mesh of some of the `axes` a model knows; an empty mesh is one device.
+
+        Args:
+            sizes: Axes and their sizes, outermost first.
+            axes: Those that the model knows.
+            sequence_parallel: Whether the residual stream is split by position over "tensor" too.
+            attention: A name of `attending.KINDS`.
+        """
         for name, size in (sizes or {}).items():
             if name not in axes:
                 raise UsageError(f"this model has no mesh axis {name!r}", fix="its axes are " + ", ".join(axes))
             if size < 1:
                 raise UsageError(f"mesh axis {name!r} has size {size}", fix="every axis needs a size of at least 1")
         if not sizes:
-            return cls()
+            return cls(attention=attention)
         kinds = (AxisType.Auto,) * len(sizes)
-        return cls(mesh=AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds))
+        mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
+        return cls(mesh=mesh, sequence_parallel=sequence_parallel, attention=attention)
+
+    @property
+    def residual(self) -> tuple[Axes, ...]:
+        """The axes of the residual stream (B, S, dim)."""
+        return BATCH, ("context", "tensor") if self.sequence_parallel else "context", None
 
     def present(self, axes: Axes) -> tuple[str, ...]:
         """Those of the axes that split anything: in the mesh, and of a size above one."""
@@ -107,6 +131,16 @@ class Layout:
         moved: jax.Array = whole(x)
         return moved
 
+    def whole(self, x: jax.Array) -> jax.Array:
+        """Normalised activations (B, S, dim) as tensor parallelism takes them: every position on all of its devices.
+
+        Where the residual stream is split over "tensor" they are gathered, and their gradient is reduced into shares.
+        """
+        used = (BATCH, "context", None)
+        if self.sequence_parallel:
+            x = self.moved(x, stored=self.residual, used=used)
+        return self.constrain(x, *used)  # its gradient too: the sum of several products is reduced once
+
     def local(self, function: Callable[..., Any], inputs: Sequence[Sequence[Axes]], output: Sequence[Axes]) -> Any:
         """A function of what each device holds of its arguments, with communication of its own."""
         if self.mesh is None:
@@ -136,13 +170,16 @@ class Layout:
         return jax.tree.map(gathered, weights, values)
 
     def spread(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> jax.ShapeDtypeStruct:
-        """An argument shared out over one more axis, along one dimension that it divides; whole if there is none."""
+        """An argument shared out over one more axis, along a dimension that no axis splits; as it is if none fits.
+
+        Sharing a share out again would reach into the products that make it.
+        """
         dimension = self.spread_dimension(struct, axis)
         if dimension == WHOLE:
             return struct
         assert self.mesh is not None
         spec = [*struct.sharding.spec, *(None,) * (len(struct.shape) - len(struct.sharding.spec))]
-        spec[dimension] = (axis, *_names(spec[dimension]))  # outermost, as `shard_map` divides
+        spec[dimension] = axis
         return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, P(*spec)))
 
     def spread_dimension(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> int:
@@ -150,9 +187,8 @@ class Layout:
         if self.mesh is None or not self.present(axis):
             return WHOLE
         spec = (*struct.sharding.spec, *(None,) * len(struct.shape))
-        fits = [d for d, extent in enumerate(struct.shape) if extent % self.size((*_names(spec[d]), axis)) == 0]
-        # One that is still whole, if there is any: sharing a share out again moves more.
-        return min(fits, key=lambda dimension: bool(_names(spec[dimension])), default=WHOLE)
+        whole = (d for d, extent in enumerate(struct.shape) if not spec[d] and extent % self.size(axis) == 0)
+        return next(whole, WHOLE)
 
     def require(self, count: int, axes: Axes, what: str) -> None:
         """Refuses a count that the axes do not divide."""
@@ -161,11 +197,6 @@ class Layout:
             raise InfeasibleError(
                 f"{what}: {count} is not divisible by {split}", fix="change the mesh, or the size it has to divide"
             )
-
-
-def _names(entry: Any) -> tuple[str, ...]:
-    """The axes of one dimension of a partition spec."""
-    return (entry,) if isinstance(entry, str) else tuple(entry or ())
 
 
 def _divided() -> frozenset[str]:

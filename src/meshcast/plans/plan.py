@@ -141,6 +141,11 @@ class Plan:
         return math.prod(getattr(self, name) for name in DEGREES)
 
     @property
+    def degrees(self) -> dict[str, int]:
+        """Its degrees above one; their product are the devices."""
+        return {name: getattr(self, name) for name in DEGREES if getattr(self, name) > 1}
+
+    @property
     def parts(self) -> int:
         """Parts that the model is cut into."""
         return self.pp * self.vp

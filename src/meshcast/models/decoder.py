@@ -22,6 +22,7 @@ from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entro
 from meshcast.models.layers import one_layer as unstacked
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
 from meshcast.models.shapes.decoder import Config, Stack
+from meshcast.models.sections import Sections
 from meshcast.models.sharding import Layout, Weight
 
 
@@ -105,9 +106,22 @@ def hidden(
     *, config: Config, layout: Layout, remat: Remat = "none",
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """Activations (B, S, dim) after the last layer, the cache with their keys, and the balance losses of its stacks."""
+    x = embedded(params, tokens, config, layout)
+    return through_stacks(params, x, positions, cache, config=config, layout=layout, remat=remat)
+
+
+def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: Layout) -> jax.Array:
+    """Activations (B, S, dim) before the first layer."""
+    x = embed(layout.gather(params["embedding"], weights(config)["embedding"]), tokens, layout)
+    return layout.constrain(x * config.dim**0.5 if config.scaled_embedding else x, *layout.residual)
+
+
+def through_stacks(
+    params: dict[str, Any], x: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
+    *, config: Config, layout: Layout, remat: Remat = "none",
+) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
+    """The layers of every stack: activations after them, the cache, and the balance losses."""
     tree = weights(config)
-    x = embed(layout.gather(params["embedding"], tree["embedding"]), tokens, layout)
-    x = layout.constrain(x * config.dim**0.5 if config.scaled_embedding else x, *layout.residual)
     kept: dict[str, Any] | None = None if cache is None else {}
     losses = []
     for stack in config.stacks():
@@ -206,6 +220,47 @@ def train_step(
     params = _params(config, layout, param_dtype)
     data = token_batch(layout, batch, seq, accumulate=accumulate)
     return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+
+
+def sections(
+    config: Config,
+    *,
+    first: int,
+    layers: int,
+    mesh: Mapping[str, int] | None = None,
+    seq: int = 2048,
+    remat: Remat = "full",
+    sequence_parallel: bool = False,
+    attention: Kind = "plain",
+) -> Sections:
+    """The model's two ends, and its layers from `first` on, for a pipeline to cut between them."""
+    layout = layout_of(
+        config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True
+    )
+    if not config.latent_rank:
+        grouped_query.key_copies(config, layout)
+    part, tree = config.part(first, layers), weights(config)
+    head = "embedding" if config.tied else "head"
+
+    def through(params: Any, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        x, _, balance = through_stacks(params, x, jnp.arange(seq), None, config=part, layout=layout, remat=remat)
+        share = (part.layers - part.dense_layers) / (config.layers - config.dense_layers)  # of the mean over all layers
+        return x, config.balance * share * jnp.mean(jnp.concatenate(balance)) if balance else None
+
+    def loss(params: Any, x: jax.Array, batch: Any) -> jax.Array:
+        return cross_entropy(project_out(x, params, config, layout), batch["targets"])
+
+    return Sections(
+        layout=layout,
+        entry={"embedding": tree["embedding"]},
+        layers={stack.name: weights(part)[stack.name] for stack in part.stacks()},
+        exit={name: tree[name] for name in ("norm", head)},
+        embed=lambda params, batch: embedded(params, batch["tokens"], config, layout),
+        through=through,
+        loss=loss,
+        width=config.dim,
+        length=seq,
+    )
 
 
 def _serving(config: Config) -> Config:

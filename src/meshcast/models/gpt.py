@@ -6,6 +6,7 @@ Data and FSDP parallel, and Megatron-style tensor parallelism; a scan over layer
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,7 @@ from meshcast.models.layers import (
 )
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
 from meshcast.models.shapes.gpt import Config
+from meshcast.models.sections import Sections
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data", "fsdp", "tensor")
@@ -113,6 +115,43 @@ def train_step(
 
     data = token_batch(layout, batch, length, accumulate=accumulate)
     return adamw_program(layout, loss, layout.params(tree, param_dtype), data, accumulate=accumulate, zero=zero)
+
+
+def sections(
+    config: Config,
+    *,
+    first: int,
+    layers: int,
+    mesh: Mapping[str, int] | None = None,
+    seq: int | None = None,
+    remat: Remat = "none",
+    sequence_parallel: bool = False,
+    attention: Kind = "plain",
+) -> Sections:
+    """The model's two ends, and its layers from `first` on, for a pipeline to cut between them.
+
+    The last part has an output projection of its own, a copy of the embedding as Megatron has it.
+    """
+    layout = Layout.of(mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention)
+    length, tree = _length(config, seq), weights(replace(config, layers=layers), layout)
+    step = partial(
+        block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation
+    )
+
+    def through(params: Any, x: jax.Array) -> tuple[jax.Array, None]:
+        return through_layers(step, x, params, tree["layers"], remat=remat, layout=layout), None
+
+    return Sections(
+        layout=layout,
+        entry={name: tree[name] for name in ("tokens", "positions")},
+        layers=tree["layers"],
+        exit={name: tree[name] for name in ("norm_scale", "norm_bias", "tokens")},
+        embed=lambda params, batch: _embedded(params, batch["tokens"], params["positions"][:length], layout),
+        through=through,
+        loss=lambda params, x, batch: cross_entropy(_logits(x, params, layout), batch["targets"]),
+        width=config.dim,
+        length=length,
+    )
 
 
 def forward(

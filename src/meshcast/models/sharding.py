@@ -99,6 +99,13 @@ class Layout:
             return jax.ShapeDtypeStruct(shape, dtype)
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(self.mesh, self.spec(*axes)))
 
+    def placed(self, struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        """An argument that is sharded over some of the mesh's axes, on this mesh."""
+        if self.mesh is None:
+            return struct
+        spec = struct.sharding.spec if struct.sharding is not None else P()
+        return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, spec))
+
     def params(self, weights: Any, dtype: DTypeLike) -> Any:
         """Abstract parameters for a pytree of `Weight`."""
         return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *weight.axes), weights)

@@ -6,6 +6,7 @@ from it, and `Plan.parse(str(plan)) == plan`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -246,7 +247,8 @@ def _spelled(name: str) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
-        return "+".join(str(each) for each in value)
+        runs = [(layers, len(list(group))) for layers, group in itertools.groupby(value)]
+        return "+".join(f"{layers}x{count}" if count > 1 else str(layers) for layers, count in runs)
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
@@ -268,7 +270,12 @@ def _flag(key: str, value: str) -> dict[str, Any]:
 
 
 def _layers(key: str, value: str) -> dict[str, Any]:
-    return {"layers_per_stage": tuple(_count(key, each)[key] for each in value.split("+"))}
+    """`7+8x14+7`: seven layers, eight in each of fourteen parts, seven."""
+    found: list[int] = []
+    for item in value.split("+"):
+        layers, _, times = item.partition("x")
+        found += [_count(key, layers)[key]] * _count(key, times or "1")[key]
+    return {"layers_per_stage": tuple(found)}
 
 
 def _hybrid(key: str, value: str) -> dict[str, Any]:

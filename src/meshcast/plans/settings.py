@@ -37,8 +37,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
                 f"{name} is decided by the plan {plan}", where="--set", fix="say it in the plan, or use --mesh"
             )
     check(plan, builder, settings)
-    batch = _whole(settings, "batch")
-    microbatches = plan.microbatches_of(batch)
+    microbatches = microbatches_of(plan, settings)
     wanted: dict[str, Any] = {
         "batch": plan.mbs * plan.batch_shards * microbatches,
         "accumulate": microbatches,
@@ -103,9 +102,9 @@ def _length(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int |
     return _whole(settings, "seq") or known["seq"] or getattr(config, "positions", None)
 
 
-def sequences(plan: Plan, settings: Mapping[str, Any]) -> int:
-    """The global batch."""
-    return plan.mbs * plan.batch_shards * plan.microbatches_of(_whole(settings, "batch"))
+def microbatches_of(plan: Plan, settings: Mapping[str, Any]) -> int:
+    """Microbatches of a step with the global batch that is set."""
+    return plan.microbatches_of(_whole(settings, "batch"))
 
 
 def _whole(settings: Mapping[str, Any], name: str) -> int | None:

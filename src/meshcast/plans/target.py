@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, wraps
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,8 @@ def model_of(target: Any) -> Builder:
 def _program(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...], platform: str) -> Program:
     """One program on all devices."""
     keep_off_accelerators()
+    from meshcast.plans.programs import precisely
+
     fn, args, options = builder(plan.mesh, **step_settings(plan, builder, dict(settings)))
     return capture(
         precisely(fn) if plan.precision == "fp32" else fn, *args, name=builder.name, platform=platform, options=options
@@ -101,15 +103,3 @@ def _pipeline(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...
     """A pipeline of programs."""
     keep_off_accelerators()
     return build_pipeline(builder, plan, dict(settings), platform)
-
-
-def precisely(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose fp32 products are made in fp32, not in tf32 or passes of bf16."""
-    import jax
-
-    @wraps(function)
-    def precise(*args: Any) -> Any:
-        with jax.default_matmul_precision("highest"):
-            return function(*args)
-
-    return precise

@@ -139,12 +139,12 @@ def sections(
     )
 
     def through(params: Any, x: jax.Array) -> tuple[jax.Array, None]:
-        return through_layers(step, x, params, tree["layers"], remat=remat, layout=layout), None
+        return through_layers(step, x, params, tree["layers"], remat=remat, layout=layout) if layers else x, None
 
     return Sections(
         layout=layout,
         entry={name: tree[name] for name in ("tokens", "positions")},
-        layers=tree["layers"],
+        layers=tree["layers"] if layers else {},
         exit={name: tree[name] for name in ("norm_scale", "norm_bias", "tokens")},
         embed=lambda params, batch: _embedded(params, batch["tokens"], params["positions"][:length], layout),
         through=through,

@@ -55,7 +55,8 @@ class Plan:
             values go round) or `all-gather`.
         offload: `optimizer`: its state lives in the host's memory.
         microbatches: Of a step; None where the global batch says it.
-        layers_per_stage: Layers of every part of the model, in order; empty: shared out evenly.
+        layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
+            the last the loss, and either may have none else. Empty: shared out evenly.
     """
 
     dp: int = 1
@@ -95,8 +96,8 @@ class Plan:
     def _check_combinations(self) -> None:
         """Refuses parts that have no meaning together."""
         if self.layers_per_stage:
-            for layers in self.layers_per_stage:
-                _whole("layers-per-stage", layers)
+            if any(layers < 0 for layers in self.layers_per_stage) or not any(self.layers_per_stage):
+                raise UsageError(f"layers-per-stage={_text(self.layers_per_stage)} has no layers", where=_FLAG)
             if len(self.layers_per_stage) != self.parts:
                 raise InfeasibleError(
                     f"layers-per-stage names {len(self.layers_per_stage)} parts, and pp={self.pp} x vp={self.vp} are "

@@ -84,10 +84,14 @@ def part_programs(
     x, dy = None if kind.first else hidden, None if kind.last else hidden
     result = layout.struct((), jnp.float32) if kind.last else hidden
 
+    # Of the loss the logits are saved; what is made of them element by element is made again.
+    saving = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    loss = jax.checkpoint(sections.loss, prevent_cse=False, policy=saving)
+
     def run(params: Any, x: Any, batch: Any) -> tuple[jax.Array, jax.Array]:
         x = sections.embed(params["entry"], batch) if kind.first else x
         x, balance = sections.through(params["layers"], x)
-        y = sections.loss(params["exit"], x, batch) if kind.last else layout.constrain(x, *layout.residual)
+        y = loss(params["exit"], x, batch) if kind.last else layout.constrain(x, *layout.residual)
         return y, jnp.float32(0) if balance is None else balance
 
     def forward(params: Any, x: Any, batch: Any) -> tuple[jax.Array, Any]:

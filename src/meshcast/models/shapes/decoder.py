@@ -131,13 +131,13 @@ class Config:
         Raises:
             InfeasibleError: They do not begin where the pattern of local and global layers does.
         """
-        if self.global_every and first % self.global_every:
+        if layers and self.global_every and first % self.global_every:
             raise InfeasibleError(
                 f"a part that begins at layer {first} is not a multiple of global_every={self.global_every} layers in",
                 fix=f"cut the model at multiples of {self.global_every} layers",
             )
         dense = min(max(self.dense_layers - first, 0), layers)
-        if self.experts and dense == layers:
+        if self.experts and dense == layers:  # none too
             return replace(self, layers=layers, experts=0, dense_layers=0, expert_ffn=0, shared_ffn=0)
         return replace(self, layers=layers, dense_layers=dense)
 

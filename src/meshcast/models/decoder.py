@@ -21,10 +21,9 @@ from meshcast.models.experts import gated, gated_weights, routed, routed_weights
 from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
 from meshcast.models.layers import one_layer as unstacked
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
-from meshcast.models.shapes.decoder import Config, Stack
 from meshcast.models.sections import Sections
+from meshcast.models.shapes.decoder import Config, Stack
 from meshcast.models.sharding import Layout, Weight
-
 
 
 def layout_of(
@@ -204,9 +203,7 @@ def train_step(
 
     With `sequence_parallel` the residual stream is split by position over "tensor".
     """
-    layout = layout_of(
-        config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True
-    )
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         params = cast(params, compute_dtype)
@@ -234,9 +231,7 @@ def sections(
     attention: Kind = "plain",
 ) -> Sections:
     """The model's two ends, and its layers from `first` on, for a pipeline to cut between them."""
-    layout = layout_of(
-        config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True
-    )
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True)
     if not config.latent_rank:
         grouped_query.key_copies(config, layout)
     part, tree = config.part(first, layers), weights(config)
@@ -288,9 +283,7 @@ def forward(
     layout = layout_of(config, mesh, sequence_parallel=sequence_parallel)
 
     def forward(params: Any, batch: Any) -> jax.Array:
-        x, _, _ = hidden(
-            params, batch["tokens"], jnp.arange(seq), None, config=config, layout=layout
-        )
+        x, _, _ = hidden(params, batch["tokens"], jnp.arange(seq), None, config=config, layout=layout)
         return project_out(x, params, config, layout)
 
     params = _params(config, layout, param_dtype)
@@ -320,9 +313,7 @@ def prefill(
     layout = layout_of(config, mesh, sequence_parallel=sequence_parallel)
 
     def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
-        x, cache, _ = hidden(
-            params, batch["tokens"], jnp.arange(seq), cache, config=config, layout=layout
-        )
+        x, cache, _ = hidden(params, batch["tokens"], jnp.arange(seq), cache, config=config, layout=layout)
         return cache, _sampled(x[:, -1:], params, config, layout)
 
     cache = cache_structs(config, layout, batch, length, param_dtype)

@@ -89,18 +89,14 @@ def _fused_backward(scale: float, causal: bool, heads_first: bool, kept: Any, gr
 fused.defvjp(_fused_forward, _fused_backward)
 
 
-def _call(
-    name: str, results: list[Any], query: Any, key: Any, scale: float, causal: bool, heads_first: bool
-) -> Any:
+def _call(name: str, results: list[Any], query: Any, key: Any, scale: float, causal: bool, heads_first: bool) -> Any:
     config = json.dumps(_config(query, key, scale, causal, heads_first, backward=name.endswith("Backward")))
     return jax.ffi.ffi_call(
         name, results, custom_call_api_version=2, legacy_backend_config=config, vmap_method="sequential"
     )
 
 
-def _config(
-    query: Any, key: Any, scale: float, causal: bool, heads_first: bool, *, backward: bool
-) -> dict[str, Any]:
+def _config(query: Any, key: Any, scale: float, causal: bool, heads_first: bool, *, backward: bool) -> dict[str, Any]:
     """The configuration that XLA reads from the call; numbers are texts in this format."""
     batch, heads, length, _ = _sizes(query, heads_first)
     products = _HEADS_FIRST if heads_first else _LENGTHS_FIRST

@@ -31,8 +31,8 @@ from meshcast.models.layers import (
     stacked,
 )
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
-from meshcast.models.shapes.gpt import Config
 from meshcast.models.sections import Sections
+from meshcast.models.shapes.gpt import Config
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data", "fsdp", "tensor")
@@ -83,7 +83,9 @@ def logits(
     params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
 ) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
-    step = partial(block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation)
+    step = partial(
+        block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation
+    )
     x = _embedded(params, tokens, params["positions"][: tokens.shape[1]], layout)
     x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return _logits(x, params, layout)

@@ -121,9 +121,12 @@ def _mean_apart(
 
     def averaged(gradients: Any) -> Any:
         def reduced(gradient: jax.Array, dimension: int) -> jax.Array:
+            total: jax.Array
             if dimension == WHOLE:
-                return jax.lax.psum(gradient, "data") / replicas
-            return jax.lax.psum_scatter(gradient, "data", scatter_dimension=dimension, tiled=True) / replicas
+                total = jax.lax.psum(gradient, "data")
+            else:
+                total = jax.lax.psum_scatter(gradient, "data", scatter_dimension=dimension, tiled=True)
+            return total / replicas
 
         return jax.tree.map(reduced, gradients, shares)
 

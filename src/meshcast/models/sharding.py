@@ -119,9 +119,7 @@ class Layout:
             return x
         divided = _divided()
         mesh = jax.sharding.get_abstract_mesh() if divided else self.mesh
-        pinned: jax.Array = jax.lax.with_sharding_constraint(
-            x, NamedSharding(mesh, self._undivided(axes, divided))
-        )
+        pinned: jax.Array = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, self._undivided(axes, divided)))
         return pinned
 
     def moved(self, x: jax.Array, *, stored: Sequence[Axes], used: Sequence[Axes]) -> jax.Array:

@@ -29,16 +29,16 @@ from meshcast.models.sections import Sections
 from meshcast.models.sharding import BATCH, Layout
 from meshcast.partition import partition
 
-Traced = Callable[[Callable[..., Any]], Callable[..., Any]]
+Made = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartPrograms:
-    """The programs of a part, captured."""
+    """The programs of a part, as they were made."""
 
-    forward: Program
-    backward: Program
-    update: Program
+    forward: Any
+    backward: Any
+    update: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +60,25 @@ class PartKind:
     spread: Layout | None = None
 
 
-def part_programs(
-    sections: Sections, kind: PartKind, *, name: str, platform: str, traced: Traced = lambda function: function
-) -> PartPrograms:
+def captured_as(name: str, platform: str, *, precise: bool) -> Made:
+    """Makes programs of functions: `name, forward` and so on, lowered for a platform."""
+
+    def made(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Program:
+        label = f"{name}, {function.__name__}"
+        return capture(
+            precisely(function) if precise else function, *args, name=label, platform=platform, options=options
+        )
+
+    return made
+
+
+def part_programs(sections: Sections, kind: PartKind, made: Made) -> PartPrograms:
     """A part's programs.
 
     Args:
         sections: What the part is made of.
         kind: Which part it is.
-        name: What to call the programs.
-        platform: What to lower for.
-        traced: What is to be done to each function before it is traced.
+        made: What to make of a function, its arguments and its options of `jax.jit`.
     """
     layout = sections.layout
     weights = {"layers": sections.layers}
@@ -112,10 +120,6 @@ def part_programs(
         summed = jax.tree.map(lambda total, g: total + g.astype(total.dtype), gradients, new)
         return (None if kind.first else layout.constrain(dx, *layout.residual)), summed
 
-    def made(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Program:
-        label = f"{name}, {function.__name__}"
-        return capture(traced(function), *args, name=label, platform=platform, options=options)
-
     out = {} if layout.mesh is None else {"out_shardings": (result.sharding, None)}
     ahead = made(forward, (params, x, batch), out)
     shapes = jax.eval_shape(forward, params, x, batch)[1]
@@ -129,9 +133,7 @@ def part_programs(
     )
 
 
-def _update(
-    params: Any, gradients: Any, kind: PartKind, layout: Layout, made: Callable[..., Program]
-) -> Program:
+def _update(params: Any, gradients: Any, kind: PartKind, layout: Layout, made: Made) -> Any:
     """AdamW on fp32 weights; those in half precision are copies of them. Shared out, each replica has a share of all."""
     if kind.spread is not None:
         layout = kind.spread
@@ -194,10 +196,11 @@ def _as_partitioned(shapes: Any, program: Program, layout: Layout) -> Any:
     main = entry_function(local.module, where=program.name)
     leaves, tree = jax.tree.flatten(shapes)
     specs = [_spec(ir.DictAttr(marks)) for marks in main.attributes["res_attrs"]][-len(leaves) :] if leaves else []
-    return tree.unflatten(
+    placed = (
         jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(layout.mesh, spec))
         for leaf, spec in zip(leaves, specs, strict=True)
     )
+    return jax.tree.unflatten(tree, placed)
 
 
 def _spec(marks: Any) -> P:
@@ -205,12 +208,17 @@ def _spec(marks: Any) -> P:
     if "sdy.sharding" not in marks:
         return P()
     sharding = sdy.TensorShardingAttr(marks["sdy.sharding"])
-    return P(*(tuple(sdy.AxisRefAttr(axis).name for axis in sdy.DimensionShardingAttr(d).axes) or None
-               for d in sharding.dimension_shardings))
+    return P(
+        *(
+            tuple(sdy.AxisRefAttr(axis).name for axis in sdy.DimensionShardingAttr(d).axes) or None
+            for d in sharding.dimension_shardings
+        )
+    )
 
 
 def precisely(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose fp32 products are made in fp32, not in tf32 or passes of bf16."""
+
     @wraps(function)
     def precise(*args: Any) -> Any:
         with jax.default_matmul_precision("highest"):

@@ -51,7 +51,7 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         UnsupportedError: The model cannot be cut, or not so.
         UsageError: A setting is not known.
     """
-    from meshcast.plans.programs import PartKind, part_programs, precisely
+    from meshcast.plans.programs import PartKind, captured_as, part_programs
 
     module = importlib.import_module(f"meshcast.models.{builder.module}")
     if not hasattr(module, "sections"):
@@ -104,11 +104,9 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
             spread=sections.layout.of(plan.mesh, axes=tuple(plan.mesh)) if plan.zero == 1 and plan.dp > 1 else None,
         )
         name = _named(number, len(same), len(counts))
-        traced = precisely if plan.precision == "fp32" else (lambda function: function)
-        made = part_programs(sections, kind, name=f"{builder.name}, {name}", platform=platform, traced=traced)
-        parts.append(
-            Part(name=name, forward=made.forward, backward=made.backward, update=made.update, count=len(same))
-        )
+        capturing = captured_as(f"{builder.name}, {name}", platform, precise=plan.precision == "fp32")
+        made = part_programs(sections, kind, capturing)
+        parts.append(Part(name=name, forward=made.forward, backward=made.backward, update=made.update, count=len(same)))
         number += len(same)
     replicas = ["data"] if plan.mesh.get("data", 1) > 1 else []
     return pipeline_of(

@@ -74,8 +74,9 @@ def model_of(target: Any) -> Builder:
         raise UsageError(
             f"a plan is for models of the zoo and Hugging Face configurations, not for {text or 'a program'}",
             where=_FLAG,
-            fix=f"{hint} A program of one's own has its shardings already" if hint.startswith("did") else
-            "name a model (meshcast models); a program of one's own has its shardings already",
+            fix=f"{hint} A program of one's own has its shardings already"
+            if hint.startswith("did")
+            else "name a model (meshcast models); a program of one's own has its shardings already",
         )
     if builder.mode != "train":
         raise UsageError(
@@ -93,9 +94,8 @@ def _program(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...]
     from meshcast.plans.programs import precisely
 
     fn, args, options = builder(plan.mesh, **step_settings(plan, builder, dict(settings)))
-    return capture(
-        precisely(fn) if plan.precision == "fp32" else fn, *args, name=builder.name, platform=platform, options=options
-    )
+    function = precisely(fn) if plan.precision == "fp32" else fn
+    return capture(function, *args, name=builder.name, platform=platform, options=options)
 
 
 @lru_cache(maxsize=16)

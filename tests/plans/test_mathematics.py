@@ -116,7 +116,8 @@ def test_fused_attention_is_causal() -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", ["dp=2,tp=2", "fsdp=4,zero=0,remat=full", "dp=4,zero=1", "dp=2,tp=2,pp=2,remat=full", "dp=2,pp=2,vp=2,zero=1"]
+    "plan",
+    ["dp=2,tp=2", "fsdp=4,zero=0,remat=full", "dp=4,zero=1", "dp=2,tp=2,pp=2,remat=full", "dp=2,pp=2,vp=2,zero=1"],
 )
 def test_memory_adds_up(plan: str) -> None:
     settings = {"batch": "16", "seq": "64", "layers": "4"}

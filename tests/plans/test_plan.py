@@ -27,7 +27,9 @@ def plans(draw: st.DrawFn) -> Plan:
     values["attention"] = draw(st.sampled_from([None, "plain", *(["ring", "all-gather"] if split else ["flash"])]))
     if values["pp"] > 1:
         values["vp"] = draw(st.integers(1, 4))
-        values["schedule"] = draw(st.sampled_from([None, "interleaved"] if values["vp"] > 1 else [None, "1f1b", "zb-h1"]))
+        values["schedule"] = draw(
+            st.sampled_from([None, "interleaved"] if values["vp"] > 1 else [None, "1f1b", "zb-h1"])
+        )
         parts = values["pp"] * values["vp"]
         shares = st.lists(st.integers(0, 9), min_size=parts, max_size=parts).filter(any).map(tuple)
         values["layers_per_stage"] = draw(st.just(()) | shares)

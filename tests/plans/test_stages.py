@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from meshcast.models import decoder, gpt, models
-from meshcast.plans.programs import PartKind, part_programs
+from meshcast.plans.programs import PartKind, pass_programs
 from tests.models.arrays import concrete
 
 SEQ, ROWS = 16, 2
@@ -33,9 +33,9 @@ def test_parts_make_up_the_model(name: str, remat: str) -> None:
     for number, layers in enumerate(counts):
         made = module.sections(config, first=sum(counts[:number]), layers=layers, seq=SEQ, remat=remat)
         kind = PartKind(first=number == 0, last=number == 1, rows=ROWS, dtype="float32")
-        part = part_programs(made, kind, lambda function, args, options: (function, args))
+        part = pass_programs(made, kind, lambda function, args, options: (function, args))
         programs.append(part)
-        params.append(concrete((part.forward[1][0],), ["params"])[0])
+        params.append(concrete((part[0][1][0],), ["params"])[0])
         sections.append(made)
     tokens, targets = jnp.asarray(np.random.default_rng(0).integers(0, 16, (2, ROWS, SEQ)), jnp.int32)
 
@@ -50,7 +50,7 @@ def test_parts_make_up_the_model(name: str, remat: str) -> None:
     zeros = jax.tree.map(jnp.zeros_like, params)
     # Each program is traced on its own, as it is captured.
     (first_forward, last_forward), (first_backward, last_backward) = (
-        [jax.jit(getattr(part, what)[0]) for part in programs] for what in ("forward", "backward")
+        [jax.jit(part[which][0]) for part in programs] for which in (0, 1)
     )
     y, saved = first_forward(params[0], None, {"tokens": tokens})
     _, saved_last = last_forward(params[1], y, {"targets": targets})
@@ -65,8 +65,7 @@ def test_what_is_saved_are_layer_inputs_with_full_recomputation() -> None:
     """Of each layer its input, of the loss the logits and what they are made of; never a weight."""
     config = models()["gpt2-tiny"].configured(layers=4)
     sections = gpt.sections(config, first=0, layers=4, seq=SEQ, remat="full")
-    part = part_programs(
-        sections, PartKind(first=False, last=False, rows=ROWS, dtype="bfloat16"), lambda function, args, _: args
-    )
-    saved = part.backward[1]
+    kind = PartKind(first=False, last=False, rows=ROWS, dtype="bfloat16")
+    _, backward = pass_programs(sections, kind, lambda function, args, _: args)
+    saved = backward[1]
     assert [leaf.shape for leaf in saved] == [(4, ROWS, SEQ, config.dim)]

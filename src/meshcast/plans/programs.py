@@ -33,15 +33,6 @@ Made = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartPrograms:
-    """The programs of a part, as they were made."""
-
-    forward: Any
-    backward: Any
-    update: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartKind:
     """What tells parts apart besides their layers.
 
@@ -72,8 +63,8 @@ def captured_as(name: str, platform: str, *, precise: bool) -> Made:
     return made
 
 
-def part_programs(sections: Sections, kind: PartKind, made: Made) -> PartPrograms:
-    """A part's programs.
+def pass_programs(sections: Sections, kind: PartKind, made: Made) -> tuple[Any, Any]:
+    """A part's programs for one microbatch: forward and backward.
 
     Args:
         sections: What the part is made of.
@@ -81,10 +72,7 @@ def part_programs(sections: Sections, kind: PartKind, made: Made) -> PartProgram
         made: What to make of a function, its arguments and its options of `jax.jit`.
     """
     layout = sections.layout
-    weights = {"layers": sections.layers}
-    weights |= {"entry": sections.entry} if kind.first else {}
-    weights |= {"exit": sections.exit} if kind.last else {}
-    params, gradients = layout.params(weights, kind.dtype), layout.params(weights, jnp.float32)
+    params, gradients = _params(sections, kind)
     shape = (kind.rows, sections.length)
     hidden = layout.struct((*shape, sections.width), kind.dtype, *layout.residual)
     tokens = layout.struct(shape, jnp.int32, BATCH, "context")
@@ -102,16 +90,19 @@ def part_programs(sections: Sections, kind: PartKind, made: Made) -> PartProgram
         y = loss(params["exit"], x, batch) if kind.last else layout.constrain(x, *layout.residual)
         return y, jnp.float32(0) if balance is None else balance
 
+    found: list[_Kept] = []  # what tracing the forward pass leaves, for the backward pass
+
     def forward(params: Any, x: Any, batch: Any) -> tuple[jax.Array, Any]:
         (y, _), transposed = jax.vjp(partial(run, batch=batch), params, x)
-        return y, _Kept.of(transposed, params).saved
+        found.append(_Kept.of(transposed, params))
+        return y, found[-1].saved
 
-    found: list[_Kept] = []
-    jax.eval_shape(
-        lambda params, x, batch: found.append(_Kept.of(jax.vjp(partial(run, batch=batch), params, x)[1], params)),
-        params, x, batch,
-    )  # fmt: skip
+    out = {} if layout.mesh is None else {"out_shardings": (result.sharding, None)}
+    ahead = made(forward, (params, x, batch), out)
+    if not found:  # it was not traced while it was made
+        jax.eval_shape(forward, params, x, batch)
     kept = found[0]
+    saved = _as_partitioned([jax.ShapeDtypeStruct(v.shape, v.dtype) for v in kept.saved], ahead, layout)
 
     def backward(params: Any, saved: Any, dy: Any, gradients: Any) -> tuple[Any, Any]:
         transposed = kept.transposed(saved, params)
@@ -120,21 +111,23 @@ def part_programs(sections: Sections, kind: PartKind, made: Made) -> PartProgram
         summed = jax.tree.map(lambda total, g: total + g.astype(total.dtype), gradients, new)
         return (None if kind.first else layout.constrain(dx, *layout.residual)), summed
 
-    out = {} if layout.mesh is None else {"out_shardings": (result.sharding, None)}
-    ahead = made(forward, (params, x, batch), out)
-    shapes = jax.eval_shape(forward, params, x, batch)[1]
-    saved = _as_partitioned(shapes, ahead, layout)
     dx = None if kind.first else hidden
     back = jit_options(layout, donate=(3,), results=(dx, gradients))
-    return PartPrograms(
-        forward=ahead,
-        backward=made(backward, (params, saved, dy, gradients), back),
-        update=_update(params, gradients, kind, layout, made),
-    )
+    return ahead, made(backward, (params, saved, dy, gradients), back)
 
 
-def _update(params: Any, gradients: Any, kind: PartKind, layout: Layout, made: Made) -> Any:
+def _params(sections: Sections, kind: PartKind) -> tuple[Any, Any]:
+    """A part's weights, and gradients for them."""
+    weights = {"layers": sections.layers}
+    weights |= {"entry": sections.entry} if kind.first else {}
+    weights |= {"exit": sections.exit} if kind.last else {}
+    return sections.layout.params(weights, kind.dtype), sections.layout.params(weights, jnp.float32)
+
+
+def update_program(sections: Sections, kind: PartKind, made: Made) -> Any:
     """AdamW on fp32 weights; those in half precision are copies of them. Shared out, each replica has a share of all."""
+    layout = sections.layout
+    params, gradients = _params(sections, kind)
     if kind.spread is not None:
         layout = kind.spread
         params, gradients = (

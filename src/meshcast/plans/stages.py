@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
@@ -51,8 +53,6 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         UnsupportedError: The model cannot be cut, or not so.
         UsageError: A setting is not known.
     """
-    from meshcast.plans.programs import PartKind, captured_as, part_programs
-
     module = importlib.import_module(f"meshcast.models.{builder.module}")
     if not hasattr(module, "sections"):
         raise UnsupportedError(
@@ -79,35 +79,30 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
     check(plan, builder, settings)
     microbatches = microbatches_of(plan, settings)
     counts = layers_of_parts(plan, config.layers, builder.name)
-    inner = {axis: size for axis, size in plan.mesh.items() if axis != "data"}
-    how = {
-        "mesh": inner,
-        "remat": REMAT[plan.remat],
-        "sequence_parallel": plan.sp,
-        "attention": plan.attending,
-        **({"seq": settings["seq"]} if "seq" in settings else {}),
-    }
-    keys = []
-    for number, first in enumerate(itertools.accumulate((0, *counts[:-1]))):
-        part = config.part(first, counts[number])
-        keys.append((part, number == 0, number == len(counts) - 1, first))
-    parts = []
-    number = 0
-    for (part, is_first, is_last), group in itertools.groupby(keys, key=lambda key: key[:3]):
-        same = list(group)
-        sections = module.sections(config, first=same[0][3], layers=part.layers, **how)
-        kind = PartKind(
-            first=is_first,
-            last=is_last,
-            rows=plan.mbs * plan.batch_shards // (1 if plan.zero == 3 else plan.dp),
-            dtype="float32" if plan.precision in ("fp32", "tf32") else "bfloat16",
-            spread=sections.layout.of(plan.mesh, axes=tuple(plan.mesh)) if plan.zero == 1 and plan.dp > 1 else None,
+    starts = list(itertools.accumulate((0, *counts[:-1])))
+    parts: list[Part] = []
+    kinds = [
+        (config.part(start, layers), number == 0, number == len(counts) - 1)
+        for number, (start, layers) in enumerate(zip(starts, counts, strict=True))
+    ]
+    for (_, is_first, is_last), group in itertools.groupby(kinds):
+        number, same = sum(part.count for part in parts), len(list(group))
+        key = _PartKey(
+            builder=builder,
+            config=config,
+            start=starts[number],
+            layers=counts[number],
+            is_first=is_first,
+            is_last=is_last,
+            seq=settings.get("seq"),
+            plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=()),
+            platform=platform,
         )
-        name = _named(number, len(same), len(counts))
-        capturing = captured_as(f"{builder.name}, {name}", platform, precise=plan.precision == "fp32")
-        made = part_programs(sections, kind, capturing)
-        parts.append(Part(name=name, forward=made.forward, backward=made.backward, update=made.update, count=len(same)))
-        number += len(same)
+        name = _named(number, same, len(counts))
+        # What the update depends on: changing the microbatch leaves it as it is.
+        lasting = replace(key, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
+        forward, backward = _passes(key)
+        parts.append(Part(name=name, forward=forward, backward=backward, update=_update(lasting), count=same))
     replicas = ["data"] if plan.mesh.get("data", 1) > 1 else []
     return pipeline_of(
         parts,
@@ -120,6 +115,62 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         buckets=max(counts),
         name=f"{builder.name} ({plan})",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartKey:
+    """Everything that a part's programs depend on: equal keys have equal programs, which are made once."""
+
+    builder: Builder
+    config: Any
+    start: int
+    layers: int
+    is_first: bool
+    is_last: bool
+    seq: int | None
+    plan: Plan
+    platform: str
+
+    def made(self) -> tuple[Any, Any, Any]:
+        """What the part is made of, which one it is, and how its programs are captured."""
+        from meshcast.models.sharding import Layout
+        from meshcast.plans.programs import PartKind, captured_as
+
+        plan = self.plan
+        sections = importlib.import_module(f"meshcast.models.{self.builder.module}").sections(
+            self.config,
+            first=self.start,
+            layers=self.layers,
+            mesh={axis: size for axis, size in plan.mesh.items() if axis != "data"},
+            remat=REMAT[plan.remat],
+            sequence_parallel=plan.sp,
+            attention=plan.attending,
+            **({} if self.seq is None else {"seq": self.seq}),
+        )
+        kind = PartKind(
+            first=self.is_first,
+            last=self.is_last,
+            rows=plan.mbs * plan.batch_shards // plan.mesh.get("data", 1),
+            dtype="float32" if plan.precision in ("fp32", "tf32") else "bfloat16",
+            spread=Layout.of(plan.mesh, axes=tuple(plan.mesh)) if plan.zero == 1 and plan.dp > 1 else None,
+        )
+        last = self.start + self.layers - 1
+        name = f"{self.builder.name}, layers {self.start} to {last}" if self.layers else f"{self.builder.name}, an end"
+        return sections, kind, captured_as(name, self.platform, precise=plan.precision == "fp32")
+
+
+@lru_cache(maxsize=64)
+def _passes(key: _PartKey) -> tuple[Any, Any]:
+    from meshcast.plans.programs import pass_programs
+
+    return pass_programs(*key.made())
+
+
+@lru_cache(maxsize=64)
+def _update(key: _PartKey) -> Any:
+    from meshcast.plans.programs import update_program
+
+    return update_program(*key.made())
 
 
 def _named(first: int, count: int, parts: int) -> str:

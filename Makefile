@@ -49,6 +49,7 @@ lint: $(VENV)/.test-ready
 bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/pipelines.py
+	$(BIN)/python benchmarks/plans.py
 	MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python $(BIN)/python benchmarks/systolic.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/astra.py

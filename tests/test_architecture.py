@@ -28,6 +28,7 @@ RANKS = {
             ("levers", "options", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
             ("run",),
             ("pipelined",),
+            ("plans",),
             ("pipeline",),
             ("validate", "calibrate", "comparison"),
             ("cli",),

@@ -45,6 +45,7 @@ class Options:
     dims: Mapping[str, int] = field(default_factory=dict)
     trip_counts: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    plan: str | None = None  # how a model of the zoo is shared out, as `plans.Plan` reads it
     indices: str = "uniform"
     approximate: bool = False
     levers: bool = True

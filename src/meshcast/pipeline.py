@@ -39,6 +39,7 @@ from meshcast.pipelined import (
     read_pipeline,
     run_pipeline,
 )
+from meshcast.plans import Plan, plan_target
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.simulate.pipelines import PipelineRun
@@ -70,7 +71,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     for name in overrides:
         if name not in known:
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
-    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    target, chosen = resolved(target, replace(options or Options(), **overrides))  # type: ignore[arg-type]
     if is_pipeline(target):
         pipeline, cluster, prepare_part = _prepared_pipeline(target, chosen)
         prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part)
@@ -79,8 +80,25 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     return replace(prediction, seconds=time.perf_counter() - started)
 
 
+def resolved(target: Any, options: Options) -> tuple[Any, Options]:
+    """A target and its options with the plan carried out, which makes a program or a pipeline of them."""
+    if options.plan is None:
+        return target, options
+    if options.mesh is not None:
+        raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
+    planned = plan_target(
+        target,
+        Plan.parse(str(options.plan)),
+        settings=options.settings,
+        devices=options.devices,
+        platform=platform_of(resolve(options.on).device),
+    )
+    return planned, replace(options, plan=None, settings={})
+
+
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
     """A pipeline's step in time, as `show` draws it."""
+    target, options = resolved(target, options)
     return run_pipeline(*_prepared_pipeline(target, options), options)
 
 
@@ -146,6 +164,7 @@ def check_settings(options: Options) -> None:
 
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
+    target, options = resolved(target, options)
     cluster = resolve(options.on)
     estimators, told = chosen_estimators(options, cluster.device)
     check_settings(options)
@@ -240,6 +259,7 @@ def _warned(lowered: LoweredProgram, warning: str) -> LoweredProgram:
 
 def local_program(target: str | Path | Program, options: Options) -> Program:
     """The program of one device: captured for the hardware's platform, over the mesh asked for, and partitioned."""
+    target, options = resolved(target, options)
     program, mesh = captured(target, options, resolve(options.on).device)
     return partition(program, mesh=mesh, route=options.partitioner)
 
@@ -248,6 +268,7 @@ def captured(
     target: str | Path | Program, options: Options, device: Device
 ) -> tuple[Program, Mapping[str, int] | None]:
     """The program of a target, lowered for the device's platform, and the mesh sizes that are still to be overridden."""
+    target, options = resolved(target, options)
     if is_pipeline(target):
         raise UsageError(
             "a pipeline has several programs",

@@ -128,7 +128,7 @@ def _from_builder(builder: Builder, options: CaptureOptions) -> Program:
     """A model of the zoo with its settings, over the mesh."""
     from meshcast.capture.jax_function import capture
 
-    settings = {key: _value(value) for key, value in options.settings.items()}
+    settings = {key: setting_value(value) for key, value in options.settings.items()}
     try:
         fn, args, jit_options = builder(options.mesh, **settings)
     except (TypeError, ValueError) as error:
@@ -140,10 +140,10 @@ def _from_builder(builder: Builder, options: CaptureOptions) -> Program:
     return _without_dims(program, options, where=builder.name)
 
 
-def _value(text: str) -> Any:
+def setting_value(text: str) -> Any:
     """A number, a truth, a list of numbers (`3,4,6,3`) or the text itself."""
     if "," in text:
-        parts = tuple(_value(part) for part in text.split(",") if part)
+        parts = tuple(setting_value(part) for part in text.split(",") if part)
         return parts if all(isinstance(part, int) for part in parts) else text
     for convert in (int, float):
         try:

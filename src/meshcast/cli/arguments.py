@@ -152,6 +152,15 @@ TripCounts = Annotated[
     typer.Option("--trip-count", help="Trips of loops whose count is not in the program: N, or while#2=N."),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of a zoo model: seq=8192.")]
+PlanText = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="KEY=VALUE,...",
+        help="How a model of the zoo is trained in parallel: dp=4,fsdp=8,tp=8,sp=1,pp=8,vp=2,cp=2,ep=1,mbs=1,remat=selective "
+        "and more (docs/plans.md); the global batch is --set batch=N.",
+    ),
+]
 Indices = Annotated[
     str,
     typer.Option("--indices", help="How gather and scatter indices are spread: uniform, or zipf:S such as zipf:1.05."),
@@ -210,7 +219,7 @@ def options(
     profile: str | None = None, simulator: str | None = None, scheduler: str = "latency-hiding", channels: int = 0,
     contention: str = "on", overlap: str = "", placement: str | None = None, slow: list[str] | None = None,
     links: list[str] | None = None, background: list[str] | None = None, fabric: str | None = None,
-    beside: list[str] | None = None,
+    beside: list[str] | None = None, plan: str | None = None,
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags; a stack gives those that are not `written`."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -245,6 +254,7 @@ def options(
         placement=placement,
         fabric=fabric,
         beside=tuple(beside or ()),
+        plan=plan,
     )
     return chosen if stack is None else chosen.with_stack(load_stack(stack), but=written)
 

@@ -35,6 +35,7 @@ def compare_command(
     ] = False,
     devices: flags.Devices = None,
     mesh: flags.MeshText = None,
+    plan: flags.PlanText = None,
     network: flags.Network = "alpha-beta",
     partitioner: flags.Partitioner = "shardy",
     clocks: flags.ClocksFlag = "sustained",
@@ -53,7 +54,8 @@ def compare_command(
     name, was answered somewhere; what does not fit or is not supported elsewhere is part of the table.
     """
     from meshcast.comparison.folder import RunFolder
-    from meshcast.comparison.grid import answers, plan, split_names
+    from meshcast.comparison.grid import answers, split_names
+    from meshcast.comparison.grid import plan as asked_grid
     from meshcast.errors import UsageError
 
     if no_folder and out is not None:
@@ -61,8 +63,9 @@ def compare_command(
     options = flags.options(
         on="h100-sxm", devices=devices, mesh=mesh, network=network, dims=dim, trips=trip_count, settings=setting,
         approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices, levers=False,
+        plan=plan,
     )  # fmt: skip
-    grid = plan(targets, on=split_names(on), fidelities=split_names(fidelity), options=options)
+    grid = asked_grid(targets, on=split_names(on), fidelities=split_names(fidelity), options=options)
     folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(list(grid.targets))))
     cells: list[Cell] = []
     interrupted = False

@@ -19,6 +19,7 @@ def predict_command(
     on: flags.On = "h100-sxm",
     devices: flags.Devices = None,
     mesh: flags.MeshText = None,
+    plan: flags.PlanText = None,
     fidelity: flags.Fidelity = "auto",
     profile: flags.ProfileFlag = None,
     simulator: flags.SimulatorFlag = None,
@@ -57,7 +58,7 @@ def predict_command(
         settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
         lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
         channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,
-        background=background, fabric=fabric, beside=beside,
+        background=background, fabric=fabric, beside=beside, plan=plan,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

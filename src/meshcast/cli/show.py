@@ -16,6 +16,7 @@ def show_command(
     fidelity: flags.Fidelity = "auto",
     clocks: flags.ClocksFlag = "sustained",
     mesh: flags.MeshText = None,
+    plan: flags.PlanText = None,
     kernels: Annotated[bool, typer.Option("--kernels", help="Kernels after lowering, with their times.")] = False,
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
@@ -38,7 +39,7 @@ def show_command(
     """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
     from meshcast.cli.app import emit_json
     from meshcast.errors import UsageError
-    from meshcast.pipeline import local_program, pipeline_run, prepare
+    from meshcast.pipeline import local_program, pipeline_run, prepare, resolved
     from meshcast.pipelined import is_pipeline
 
     for flag, given in (
@@ -54,6 +55,7 @@ def show_command(
     options = flags.options(
         on=on, mesh=mesh, fidelity=fidelity, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
         clocks=clocks, indices=indices, profile=profile, simulator=simulator, overlap=overlap,
+        plan=plan,
         lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
     )  # fmt: skip
     if partitioned:
@@ -63,7 +65,7 @@ def show_command(
             )
         typer.echo(local_program(target, options).text)
         return
-    if is_pipeline(target):
+    if is_pipeline(resolved(target, options)[0]):
         if kernels or json:
             raise UsageError("of a pipeline its schedule is shown", where=target, fix="leave out --kernels and --json")
         from meshcast.results.pipeline_chart import chart_section

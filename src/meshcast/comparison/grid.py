@@ -19,7 +19,7 @@ from meshcast.errors import BugError, MeshcastError, UsageError, nearest
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.hardware import resolve
 from meshcast.options import Options
-from meshcast.pipeline import captured, check_settings, fidelity_names, platform_of, predict
+from meshcast.pipeline import captured, check_settings, fidelity_names, platform_of, predict, resolved
 from meshcast.pipelined import Pipeline, is_pipeline
 from meshcast.results import Prediction
 
@@ -141,7 +141,7 @@ def answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) ->
 def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None) -> Cell:
     try:
         options = replace(grid.options, on=ask.on, fidelity=ask.fidelity)
-        target = grid.targets[ask.target]
+        target, options = resolved(grid.targets[ask.target], options)
         if is_pipeline(
             target
         ):  # of many programs, which may lie anywhere: nothing tells whether a kept answer still holds

@@ -85,6 +85,7 @@ def train_step(
     seq: int | None = None,
     predictions: int | None = None,
     accumulate: int = 1,
+    zero: int = 0,
     remat: Remat = "none",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
@@ -110,7 +111,7 @@ def train_step(
     rows, few = ((batch, length), jnp.int32), ((batch, masked), jnp.int32)
     data = microbatched(layout, accumulate, tokens=rows, types=rows, masked=few, targets=few)
     params = layout.params(masked_language_weights(config), param_dtype)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def forward(

@@ -47,15 +47,16 @@ def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, hea
     """The attention half on normalised activations (B, S, dim), without its residual sum."""
     batch, length, dim = h.shape
     qkv = jnp.einsum("bsd,dce->bsce", h, w["wqkv"]) + w["bqkv"]
-    qkv = layout.constrain(qkv, BATCH, None, None, "tensor")
+    qkv = layout.constrain(qkv, BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
-    return attend(q, k, v).reshape(batch, length, dim) @ w["wo"]
+    y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
+    return y @ w["wo"]
 
 
 def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
     """The feed-forward half on normalised activations, without its residual sum."""
     h = ACTIVATIONS[activation](h @ w["w1"] + w["b1"])
-    return layout.constrain(h, BATCH, None, "tensor") @ w["w2"]
+    return layout.constrain(h, BATCH, "context", "tensor") @ w["w2"]
 
 
 def block(
@@ -71,6 +72,8 @@ def block(
 ) -> jax.Array:
     """A transformer block (B, S, dim): one all-reduce over "tensor" after each of its two halves.
 
+    With sequence parallelism that is a reduce-scatter, and an all-gather before each half.
+
     Pre-norm: x + f(norm(x)), as GPT-2 has it. Post-norm: norm(x + f(x)), as BERT has it.
     """
 
@@ -79,11 +82,11 @@ def block(
 
     def before(x: jax.Array, name: str) -> jax.Array:
         # Pinned, or the gradient would arrive in FSDP's sharding of the weights and travel to the batch's.
-        return layout.constrain(x if post_norm else norm(x, name), BATCH, None, None)
+        return layout.whole(x if post_norm else norm(x, name))
 
     def after(x: jax.Array, name: str) -> jax.Array:
-        x = layout.constrain(x, BATCH, None, None)
-        return layout.constrain(norm(x, name), BATCH, None, None) if post_norm else x
+        x = layout.constrain(x, *layout.residual)
+        return layout.constrain(norm(x, name), *layout.residual) if post_norm else x
 
     h = self_attention(before(x, "norm1"), w, layout=layout, heads=heads, attend=attend)
     x = after(x + h + w["bo"], "norm1")

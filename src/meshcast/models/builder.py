@@ -63,8 +63,9 @@ class Builder:
         mode = overrides.get("mode", self.mode)
         function = self._function(mode)
         accepted = self.overrides(mode)
-        # A size that its class has as zero is a part that may be left out.
+        # A size that its class, or a keyword that the function, has as zero is a part that may be left out.
         optional = {field.name for field in dataclasses.fields(self.config) if field.default == 0}
+        optional |= {name for name, default in accepted.items() if default == 0 and default is not False}
         settings = {}
         for name, value in overrides.items():
             if name not in accepted:

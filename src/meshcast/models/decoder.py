@@ -16,20 +16,29 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models import grouped_query, kv_cache, latent_attention
+from meshcast.models.attending import Kind
 from meshcast.models.experts import dense, gated_weights, routed, routed_weights
 from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
 from meshcast.models.layers import one_layer as unstacked
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.sections import Sections
 from meshcast.models.shapes.decoder import Config, Stack
-from meshcast.models.sharding import Axes, Layout, Weight
-
-Residual = tuple[Axes, ...]
-_WHOLE: Residual = (BATCH, None, None)
+from meshcast.models.sharding import Layout, Weight
 
 
-def layout_of(config: Config, mesh: Mapping[str, int] | None) -> Layout:
-    """The mesh; experts may be split only where there are some."""
-    layout = Layout.of(mesh, axes=("data", "fsdp", *(("expert",) if config.experts else ()), "tensor"))
+def layout_of(
+    config: Config,
+    mesh: Mapping[str, int] | None,
+    *,
+    sequence_parallel: bool = False,
+    attention: Kind = "plain",
+    split_sequences: bool = False,
+) -> Layout:
+    """The mesh; experts may be split only where there are some, sequences only where no cache grows with them."""
+    split = (*(("expert",) if config.experts else ()), *(("context",) if split_sequences else ()))
+    layout = Layout.of(
+        mesh, axes=("data", "fsdp", *split, "tensor"), sequence_parallel=sequence_parallel, attention=attention
+    )
     if config.experts:
         layout.require(config.experts, "expert", "experts")
     return layout
@@ -68,43 +77,56 @@ def _each(tree: Any) -> list[Any]:
 
 def layer(
     x: jax.Array, w: dict[str, jax.Array], place: kv_cache.Place, cache: kv_cache.Cache | None,
-    *, config: Config, layout: Layout, residual: Residual, window: int, sparse: bool,
+    *, config: Config, layout: Layout, window: int, sparse: bool,
 ) -> tuple[jax.Array, kv_cache.Cache | None, jax.Array | None]:  # fmt: skip
     """One layer: activations, the cache after it, and the loss that balances its experts, where it has any."""
-    h = layout.constrain(rms_norm(x, w["attention_norm"]), *_WHOLE)
+    h = layout.whole(rms_norm(x, w["attention_norm"]))
     if config.latent_rank:
         y, cache = latent_attention.self_attention(h, w, place, cache, config=config, layout=layout)
     else:
         y, cache = grouped_query.self_attention(h, w, place, cache, config=config, layout=layout, window=window)
-    x = x + _finished(y, w, "attention_post_norm", layout, residual)
-    h = layout.constrain(rms_norm(x, w["ffn_norm"]), *_WHOLE)
+    x = x + _finished(y, w, "attention_post_norm", layout)
+    h = layout.whole(rms_norm(x, w["ffn_norm"]))
     balance = None
     if sparse:
         y, balance = routed(h, w, config=config, layout=layout)
     else:
         y = dense(h, w, config=config, layout=layout)
-    return x + _finished(y, w, "ffn_post_norm", layout, residual), cache, balance
+    return x + _finished(y, w, "ffn_post_norm", layout), cache, balance
 
 
-def _finished(y: jax.Array, w: dict[str, jax.Array], norm: str, layout: Layout, residual: Residual) -> jax.Array:
-    y = layout.constrain(y, *residual)
+def _finished(y: jax.Array, w: dict[str, jax.Array], norm: str, layout: Layout) -> jax.Array:
+    y = layout.constrain(y, *layout.residual)
     return rms_norm(y, w[norm]) if norm in w else y
 
 
 def hidden(
     params: dict[str, Any], tokens: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
-    *, config: Config, layout: Layout, remat: Remat = "none", residual: Residual = _WHOLE,
+    *, config: Config, layout: Layout, remat: Remat = "none",
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """Activations (B, S, dim) after the last layer, the cache with their keys, and the balance losses of its stacks."""
+    x = embedded(params, tokens, config, layout)
+    return through_stacks(params, x, positions, cache, config=config, layout=layout, remat=remat)
+
+
+def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: Layout) -> jax.Array:
+    """Activations (B, S, dim) before the first layer."""
+    x = embed(layout.gather(params["embedding"], weights(config)["embedding"]), tokens, layout)
+    return layout.constrain(x * config.dim**0.5 if config.scaled_embedding else x, *layout.residual)
+
+
+def through_stacks(
+    params: dict[str, Any], x: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
+    *, config: Config, layout: Layout, remat: Remat = "none",
+) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
+    """The layers of every stack: activations after them, the cache, and the balance losses."""
     tree = weights(config)
-    x = embed(layout.gather(params["embedding"], tree["embedding"]), tokens, layout)
-    x = layout.constrain(x * config.dim**0.5 if config.scaled_embedding else x, *residual)
     kept: dict[str, Any] | None = None if cache is None else {}
     losses = []
     for stack in config.stacks():
         x, held, loss = _through(
             x, params[stack.name], tree[stack.name], cache and cache[stack.name], positions,
-            stack=stack, config=config, layout=layout, remat=remat, residual=residual,
+            stack=stack, config=config, layout=layout, remat=remat,
         )  # fmt: skip
         losses += [] if loss is None else [loss]
         if kept is not None:
@@ -114,7 +136,7 @@ def hidden(
 
 def _through(
     x: jax.Array, values: Any, tree: Any, cache: Any, positions: jax.Array,
-    *, stack: Stack, config: Config, layout: Layout, remat: Remat, residual: Residual,
+    *, stack: Stack, config: Config, layout: Layout, remat: Remat,
 ) -> tuple[jax.Array, Any, jax.Array | None]:  # fmt: skip
     """One stack: its scan carries the activations and the stack's whole cache, so that it is updated in place."""
     trees = [unstacked(each) for each in _each(tree)]
@@ -128,7 +150,7 @@ def _through(
         for slot, (w, weights_of, window) in enumerate(zip(layers, trees, stack.windows, strict=True)):
             x, caches[slot], loss = layer(
                 x, layout.gather(w, weights_of), place, caches[slot],
-                config=config, layout=layout, residual=residual, window=window, sparse=stack.routed,
+                config=config, layout=layout, window=window, sparse=stack.routed,
             )  # fmt: skip
             losses += [] if loss is None else [loss]
         return (x, caches), losses
@@ -143,8 +165,8 @@ def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: La
     """Logits (B, S, vocabulary split over "tensor"), in the compute dtype so that its backward products are too."""
     name, equation = ("embedding", "bsd,vd->bsv") if config.tied else ("head", "bsd,dv->bsv")
     table = layout.gather(params[name], weights(config)[name])
-    x = layout.constrain(rms_norm(x, params["norm"]), *_WHOLE)
-    logits = layout.constrain(jnp.einsum(equation, x, table), BATCH, None, "tensor")
+    x = layout.whole(rms_norm(x, params["norm"]))
+    logits = layout.constrain(jnp.einsum(equation, x, table), BATCH, "context", "tensor")
     return soft_cap(logits, config.logit_cap)
 
 
@@ -170,8 +192,10 @@ def train_step(
     batch: int = 8,
     seq: int = 2048,
     accumulate: int = 1,
+    zero: int = 0,
     remat: Remat = "full",
     sequence_parallel: bool = False,
+    attention: Kind = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -179,21 +203,59 @@ def train_step(
 
     With `sequence_parallel` the residual stream is split by position over "tensor".
     """
-    layout = layout_of(config, mesh)
-    residual = (BATCH, "tensor" if sequence_parallel else None, None)
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         params = cast(params, compute_dtype)
         x, _, balance = hidden(
             params, batch["tokens"], jnp.arange(seq), None,
-            config=config, layout=layout, remat=remat, residual=residual,
+            config=config, layout=layout, remat=remat,
         )  # fmt: skip
         value = cross_entropy(project_out(x, params, config, layout), batch["targets"])
         return value + config.balance * jnp.mean(jnp.concatenate(balance)) if balance else value
 
     params = _params(config, layout, param_dtype)
     data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+
+
+def sections(
+    config: Config,
+    *,
+    first: int,
+    layers: int,
+    mesh: Mapping[str, int] | None = None,
+    seq: int = 2048,
+    remat: Remat = "full",
+    sequence_parallel: bool = False,
+    attention: Kind = "plain",
+) -> Sections:
+    """The model's two ends, and its layers from `first` on, for a pipeline to cut between them."""
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True)
+    if not config.latent_rank:
+        grouped_query.key_copies(config, layout)
+    part, tree = config.part(first, layers), weights(config)
+    head = "embedding" if config.tied else "head"
+
+    def through(params: Any, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        x, _, balance = through_stacks(params, x, jnp.arange(seq), None, config=part, layout=layout, remat=remat)
+        share = (part.layers - part.dense_layers) / (config.layers - config.dense_layers)  # of the mean over all layers
+        return x, config.balance * share * jnp.mean(jnp.concatenate(balance)) if balance else None
+
+    def loss(params: Any, x: jax.Array, batch: Any) -> jax.Array:
+        return cross_entropy(project_out(x, params, config, layout), batch["targets"])
+
+    return Sections(
+        layout=layout,
+        entry={"embedding": tree["embedding"]},
+        layers={stack.name: weights(part)[stack.name] for stack in part.stacks()},
+        exit={name: tree[name] for name in ("norm", head)},
+        embed=lambda params, batch: embedded(params, batch["tokens"], config, layout),
+        through=through,
+        loss=loss,
+        width=config.dim,
+        length=seq,
+    )
 
 
 def _serving(config: Config) -> Config:
@@ -218,13 +280,10 @@ def forward(
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position, nothing kept."""
     config = _serving(config)
-    layout = layout_of(config, mesh)
-    residual = (BATCH, "tensor" if sequence_parallel else None, None)
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel)
 
     def forward(params: Any, batch: Any) -> jax.Array:
-        x, _, _ = hidden(
-            params, batch["tokens"], jnp.arange(seq), None, config=config, layout=layout, residual=residual
-        )
+        x, _, _ = hidden(params, batch["tokens"], jnp.arange(seq), None, config=config, layout=layout)
         return project_out(x, params, config, layout)
 
     params = _params(config, layout, param_dtype)
@@ -251,13 +310,10 @@ def prefill(
     if length < seq:
         raise UsageError(f"a prompt of seq={seq} does not fit context={length}", where="--set", fix=f"context={seq}")
     config = _serving(config)
-    layout = layout_of(config, mesh)
-    residual = (BATCH, "tensor" if sequence_parallel else None, None)
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel)
 
     def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
-        x, cache, _ = hidden(
-            params, batch["tokens"], jnp.arange(seq), cache, config=config, layout=layout, residual=residual
-        )
+        x, cache, _ = hidden(params, batch["tokens"], jnp.arange(seq), cache, config=config, layout=layout)
         return cache, _sampled(x[:, -1:], params, config, layout)
 
     cache = cache_structs(config, layout, batch, length, param_dtype)

@@ -92,6 +92,7 @@ def train_step(
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
     accumulate: int = 1,
+    zero: int = 0,
     remat: Remat = "none",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
@@ -109,7 +110,7 @@ def train_step(
     images = ((batch, config.image, config.image, config.channels), jnp.float32)
     rows = ((batch,), jnp.float32)
     data = microbatched(layout, accumulate, images=images, noise=images, times=rows, labels=((batch,), jnp.int32))
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def forward(

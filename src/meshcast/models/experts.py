@@ -18,8 +18,10 @@ from meshcast.models.layers import ACTIVATIONS, BATCH
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
-HOME = ("data", "fsdp")
+HOME = ("data", "fsdp", "context")
 """The axes that still split the tokens once they are at their experts."""
+TOKENS = ("data", "fsdp", "context", "expert")
+"""The axes that split groups of tokens: those of the batch and of the positions."""
 
 
 def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True) -> dict[str, Weight]:
@@ -51,7 +53,7 @@ def routed_weights(config: Config) -> dict[str, Weight]:
 
 def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
     """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
-    gate, up = (layout.constrain(h @ w[f"{prefix}{name}"], BATCH, None, "tensor") for name in ("gate", "up"))
+    gate, up = (layout.constrain(h @ w[f"{prefix}{name}"], BATCH, "context", "tensor") for name in ("gate", "up"))
     return (ACTIVATIONS[activation](gate) * up) @ w[f"{prefix}down"]
 
 
@@ -59,7 +61,7 @@ def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layo
     """The feed-forward half of a layer without experts, gated where the model's are."""
     if config.gated:
         return gated(h, w, activation=config.activation, layout=layout)
-    return ACTIVATIONS[config.activation](layout.constrain(h @ w["up"], BATCH, None, "tensor")) @ w["down"]
+    return ACTIVATIONS[config.activation](layout.constrain(h @ w["up"], BATCH, "context", "tensor")) @ w["down"]
 
 
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -105,7 +107,7 @@ def grouped(h: jax.Array, config: Config, layout: Layout) -> jax.Array:
             )
     else:
         size = batch // layout.size(BATCH)
-    return layout.constrain(h.reshape(-1, size, dim), BATCH, None, None)
+    return layout.constrain(h.reshape(-1, size, dim), TOKENS, None, None)
 
 
 def routed(
@@ -147,7 +149,7 @@ def _by_products(
     """Dispatch and combine by one-hot products; what is past an expert's capacity is dropped."""
     slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
     combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
-    combine = layout.constrain(combine.astype(tokens.dtype), BATCH, None, None, None)
+    combine = layout.constrain(combine.astype(tokens.dtype), TOKENS, None, None, None)
     dispatch = (combine > 0).astype(tokens.dtype)
     y = _experts(jnp.einsum("gsec,gsd->egcd", dispatch, tokens), w, config, layout)
     return jnp.einsum("gsec,egcd->gsd", combine, y)
@@ -167,24 +169,24 @@ def _by_indices(
         origin = jnp.broadcast_to(jnp.arange(length)[:, None], slot.shape)
         return jnp.full((slots,), length, jnp.int32).at[slot].set(origin, mode="drop")
 
-    source = layout.constrain(jax.vmap(sources)(slot), BATCH, None)
+    source = layout.constrain(jax.vmap(sources)(slot), TOKENS, None)
 
     @jax.vmap
     def taken(rows: jax.Array, index: jax.Array) -> jax.Array:
         return jnp.take(rows, index, axis=0, mode="fill", fill_value=0)
 
-    y = layout.constrain(taken(tokens, source), BATCH, None, None)
+    y = layout.constrain(taken(tokens, source), TOKENS, None, None)
     y = y.reshape(groups, config.experts, capacity, dim).swapaxes(0, 1)
     y = _experts(y, w, config, layout).swapaxes(0, 1).reshape(groups, slots, dim)
-    y = taken(layout.constrain(y, BATCH, None, None), slot)
-    return jnp.einsum("gskd,gsk->gsd", layout.constrain(y, BATCH, None, None, None), gates.astype(y.dtype))
+    y = taken(layout.constrain(y, TOKENS, None, None), slot)
+    return jnp.einsum("gskd,gsk->gsd", layout.constrain(y, TOKENS, None, None, None), gates.astype(y.dtype))
 
 
 def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> jax.Array:
     """Every expert on its slots (E, G, C, dim), at the experts' devices and back home."""
 
     def exchange(y: jax.Array, *, out: bool) -> jax.Array:
-        home, away = (None, BATCH, None, None), ("expert", HOME, None, None)
+        home, away = (None, TOKENS, None, None), ("expert", HOME, None, None)
         first, last = (home, away) if out else (away, home)
         return layout.constrain(layout.constrain(y, *first), *last)
 

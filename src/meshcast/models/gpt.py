@@ -6,6 +6,7 @@ Data and FSDP parallel, and Megatron-style tensor parallelism; a scan over layer
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models import kv_cache
+from meshcast.models.attending import Kind, attend
 from meshcast.models.blocks import block, block_weights, through_layers
 from meshcast.models.layers import (
     BATCH,
@@ -29,10 +31,12 @@ from meshcast.models.layers import (
     stacked,
 )
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.sections import Sections
 from meshcast.models.shapes.gpt import Config
 from meshcast.models.sharding import Layout, Weight
 
 AXES = ("data", "fsdp", "tensor")
+TRAINING_AXES = ("data", "fsdp", "context", "tensor")
 
 
 def weights(config: Config, layout: Layout | None = None, *, scan: bool = True) -> dict[str, Any]:
@@ -67,19 +71,21 @@ def _length(config: Config, seq: int | None) -> int:
 
 
 def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: Layout) -> jax.Array:
-    return layout.constrain(embed(params["tokens"], tokens, layout), BATCH, None, None) + positions
+    return layout.constrain(embed(params["tokens"], tokens, layout), *layout.residual) + positions
 
 
 def _logits(x: jax.Array, params: Any, layout: Layout) -> jax.Array:
-    x = layer_norm(x, params["norm_scale"], params["norm_bias"])
-    return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, None, "tensor")
+    x = layout.whole(layer_norm(x, params["norm_scale"], params["norm_bias"]))
+    return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, "context", "tensor")
 
 
 def logits(
     params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
 ) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
-    step = partial(block, layout=layout, heads=config.heads, attend=causal_attention, activation=config.activation)
+    step = partial(
+        block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation
+    )
     x = _embedded(params, tokens, params["positions"][: tokens.shape[1]], layout)
     x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return _logits(x, params, layout)
@@ -92,13 +98,16 @@ def train_step(
     batch: int = 8,
     seq: int | None = None,
     accumulate: int = 1,
+    zero: int = 0,
     scan: bool = True,
     remat: Remat = "none",
+    sequence_parallel: bool = False,
+    attention: Kind = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`; `seq` defaults to the longest."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = Layout.of(mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention)
     length, tree = _length(config, seq), weights(config, layout, scan=scan)
 
     def loss(params: Any, batch: Any) -> jax.Array:
@@ -107,7 +116,44 @@ def train_step(
         return cross_entropy(predicted, batch["targets"])
 
     data = token_batch(layout, batch, length, accumulate=accumulate)
-    return adamw_program(layout, loss, layout.params(tree, param_dtype), data, accumulate=accumulate)
+    return adamw_program(layout, loss, layout.params(tree, param_dtype), data, accumulate=accumulate, zero=zero)
+
+
+def sections(
+    config: Config,
+    *,
+    first: int,
+    layers: int,
+    mesh: Mapping[str, int] | None = None,
+    seq: int | None = None,
+    remat: Remat = "none",
+    sequence_parallel: bool = False,
+    attention: Kind = "plain",
+) -> Sections:
+    """The model's two ends, and its layers from `first` on, for a pipeline to cut between them.
+
+    The last part has an output projection of its own, a copy of the embedding as Megatron has it.
+    """
+    layout = Layout.of(mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention)
+    length, tree = _length(config, seq), weights(replace(config, layers=layers), layout)
+    step = partial(
+        block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation
+    )
+
+    def through(params: Any, x: jax.Array) -> tuple[jax.Array, None]:
+        return through_layers(step, x, params, tree["layers"], remat=remat, layout=layout) if layers else x, None
+
+    return Sections(
+        layout=layout,
+        entry={name: tree[name] for name in ("tokens", "positions")},
+        layers=tree["layers"] if layers else {},
+        exit={name: tree[name] for name in ("norm_scale", "norm_bias", "tokens")},
+        embed=lambda params, batch: _embedded(params, batch["tokens"], params["positions"][:length], layout),
+        through=through,
+        loss=lambda params, x, batch: cross_entropy(_logits(x, params, layout), batch["targets"]),
+        width=config.dim,
+        length=length,
+    )
 
 
 def forward(

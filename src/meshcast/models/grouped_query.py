@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.models import kv_cache
-from meshcast.models.layers import BATCH, attention, causal_attention, rms_norm, rotary
+from meshcast.models.attending import attend
+from meshcast.models.layers import BATCH, attention, rms_norm, rotary
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -53,7 +54,7 @@ def project(
     copies = key_copies(config, layout)
 
     def heads(h: jax.Array) -> jax.Array:
-        return layout.constrain(h, BATCH, None, "tensor", None)
+        return layout.constrain(h, BATCH, "context", "tensor", None)
 
     def split(name: str) -> jax.Array:
         h = x @ w[f"w{name}"]
@@ -89,6 +90,6 @@ def self_attention(
         mask = kv_cache.visible(seen["k"].shape[1], place)
         y = attention(q, seen["k"], seen["v"], mask, cap=config.attention_cap)
     else:
-        y = causal_attention(q, k, v, window=window, cap=config.attention_cap)
-    y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, None, "tensor")
+        y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
+    y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")
     return y @ w["wo"], cache

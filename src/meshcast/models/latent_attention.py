@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.models import kv_cache
-from meshcast.models.layers import BATCH, causal_attention, rms_norm, rotary
+from meshcast.models.attending import attend
+from meshcast.models.layers import BATCH, rms_norm, rotary
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -55,7 +56,7 @@ def self_attention(
     layout.require(config.heads, "tensor", "attention heads")
     theta, width = config.rope_theta, config.head_dim
     q = rms_norm(h @ w["wq_down"], w["q_norm"]) @ w["wq_up"] if config.query_rank else h @ w["wq"]
-    q = layout.constrain(q.reshape(*h.shape[:2], config.heads, -1), BATCH, None, "tensor", None)
+    q = layout.constrain(q.reshape(*h.shape[:2], config.heads, -1), BATCH, "context", "tensor", None)
     plain, turned = q[..., :width], rotary(q[..., width:], place.positions, theta=theta)
     down = h @ w["wkv_down"]
     latent = rms_norm(down[..., : config.latent_rank], w["kv_norm"])
@@ -66,11 +67,11 @@ def self_attention(
         y = _absorbed(plain, turned, w, kv_cache.of_layer(cache, place), place)
     else:
         k = jnp.einsum("btr,rhd->bthd", latent, w["wk_up"])
-        v = layout.constrain(jnp.einsum("btr,rhd->bthd", latent, w["wv_up"]), BATCH, None, "tensor", None)
+        v = layout.constrain(jnp.einsum("btr,rhd->bthd", latent, w["wv_up"]), BATCH, "context", "tensor", None)
         shared = jnp.broadcast_to(rotated[:, :, None], (*k.shape[:3], config.rope_dim))
-        k = layout.constrain(jnp.concatenate([k, shared], axis=-1), BATCH, None, "tensor", None)
-        y = causal_attention(jnp.concatenate([plain, turned], axis=-1), k, v)
-    y = layout.constrain(y.reshape(*h.shape[:2], -1), BATCH, None, "tensor")
+        k = layout.constrain(jnp.concatenate([k, shared], axis=-1), BATCH, "context", "tensor", None)
+        y = attend(jnp.concatenate([plain, turned], axis=-1), k, v, layout=layout)
+    y = layout.constrain(y.reshape(*h.shape[:2], -1), BATCH, "context", "tensor")
     return y @ w["wo"], cache
 
 

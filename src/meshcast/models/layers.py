@@ -10,12 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.sharding import Axes, Layout, Weight
+from meshcast.models.sharding import BATCH as BATCH
+from meshcast.models.sharding import Layout, Weight
 
-BATCH: Axes = ("data", "fsdp", "expert")
-"""The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
-
-Remat = Literal["none", "dots", "full"]
+Remat = Literal["none", "products", "dots", "full"]
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
@@ -132,13 +130,17 @@ def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
 
 
 def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Callable[..., Any]:
-    """A scan body with what its backward pass keeps: everything, the weight products ("dots"), or only its input.
+    """A scan body with what its backward pass keeps.
+
+    That is everything ("none" is computed again), all products and fused kernels ("products"), the products with weights
+    alone ("dots"), or only its input ("full").
 
     Even "none" does not keep gathered weights: they are the outputs of sharding constraints, which are recomputed, so
     the backward pass gathers again as FSDP does instead of holding every layer's weights at once.
     """
     policies: dict[Remat, Callable[..., bool]] = {
         "none": lambda primitive, *_, **__: primitive.name != "sharding_constraint",
+        "products": lambda primitive, *_, **__: primitive.name in ("dot_general", "ffi_call"),
         "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
         "full": jax.checkpoint_policies.nothing_saveable,
     }

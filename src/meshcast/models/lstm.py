@@ -65,6 +65,7 @@ def train_step(
     batch: int = 64,
     seq: int = 35,
     accumulate: int = 1,
+    zero: int = 0,
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -77,7 +78,7 @@ def train_step(
 
     params = layout.params(weights(config), param_dtype)
     data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def forward(

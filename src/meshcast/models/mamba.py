@@ -132,6 +132,7 @@ def train_step(
     batch: int = 8,
     seq: int = 2048,
     accumulate: int = 1,
+    zero: int = 0,
     remat: Remat = "full",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
@@ -146,7 +147,7 @@ def train_step(
 
     params = layout.params(weights(config), param_dtype)
     data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def forward(

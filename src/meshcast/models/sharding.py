@@ -1,13 +1,13 @@
 """The mesh a model is written for: the only place that knows which axes exist and how large they are.
 
-Models name the axes they could use ("data", "fsdp", "tensor", "expert"). A `Layout` drops the ones the mesh does not
-have, so one text serves a single device and a pod, and no device is needed: the mesh is an `AbstractMesh`.
+Models name the axes they could use ("data", "fsdp", "expert", "context", "tensor"). A `Layout` drops the ones the mesh
+does not have, so one text serves a single device and a pod, and no device is needed: the mesh is an `AbstractMesh`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,10 @@ from jax.typing import DTypeLike
 from meshcast.errors import InfeasibleError, UsageError
 
 Axes = str | tuple[str, ...] | None
+BATCH: Axes = ("data", "fsdp", "expert")
+"""The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
+WHOLE = -1
+"""The dimension along which something is shared out that is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +42,41 @@ class Layout:
     """Shardings over a mesh; without a mesh every method is the identity or a plain shape."""
 
     mesh: AbstractMesh | None = None
+    sequence_parallel: bool = False
+    attention: str = "plain"
 
     @classmethod
-    def of(cls, sizes: Mapping[str, int] | None, *, axes: tuple[str, ...]) -> Layout:
-        """The layout over a mesh of some of the `axes` a model knows; an empty mesh is one device."""
+    def of(
+        cls,
+        sizes: Mapping[str, int] | None,
+        *,
+        axes: tuple[str, ...],
+        sequence_parallel: bool = False,
+        attention: str = "plain",
+    ) -> Layout:
+        """The layout over a mesh of some of the `axes` a model knows; an empty mesh is one device.
+
+        Args:
+            sizes: Axes and their sizes, outermost first.
+            axes: Those that the model knows.
+            sequence_parallel: Whether the residual stream is split by position over "tensor" too.
+            attention: A name of `attending.KINDS`.
+        """
         for name, size in (sizes or {}).items():
             if name not in axes:
                 raise UsageError(f"this model has no mesh axis {name!r}", fix="its axes are " + ", ".join(axes))
             if size < 1:
                 raise UsageError(f"mesh axis {name!r} has size {size}", fix="every axis needs a size of at least 1")
         if not sizes:
-            return cls()
+            return cls(attention=attention)
         kinds = (AxisType.Auto,) * len(sizes)
-        return cls(mesh=AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds))
+        mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
+        return cls(mesh=mesh, sequence_parallel=sequence_parallel, attention=attention)
+
+    @property
+    def residual(self) -> tuple[Axes, ...]:
+        """The axes of the residual stream (B, S, dim)."""
+        return BATCH, ("context", "tensor") if self.sequence_parallel else "context", None
 
     def present(self, axes: Axes) -> tuple[str, ...]:
         """Those of the axes that split anything: in the mesh, and of a size above one."""
@@ -73,37 +99,101 @@ class Layout:
             return jax.ShapeDtypeStruct(shape, dtype)
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(self.mesh, self.spec(*axes)))
 
+    def placed(self, struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        """An argument that is sharded over some of the mesh's axes, on this mesh."""
+        if self.mesh is None:
+            return struct
+        spec = struct.sharding.spec if struct.sharding is not None else P()
+        return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, spec))
+
     def params(self, weights: Any, dtype: DTypeLike) -> Any:
         """Abstract parameters for a pytree of `Weight`."""
         return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *weight.axes), weights)
 
     def constrain(self, x: jax.Array, *axes: Axes) -> jax.Array:
-        """The array, pinned to a sharding so that propagation cannot choose another."""
+        """The array, pinned to a sharding so that propagation cannot choose another.
+
+        Inside of `shard_map` what it has divided already is left out.
+        """
         if self.mesh is None:
             return x
-        pinned: jax.Array = jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, self.spec(*axes)))
+        divided = _divided()
+        mesh = jax.sharding.get_abstract_mesh() if divided else self.mesh
+        pinned: jax.Array = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, self._undivided(axes, divided)))
         return pinned
 
-    def gather(self, values: Any, weights: Any) -> Any:
-        """Weights as they are used: whole along "fsdp", still split along the other axes.
+    def moved(self, x: jax.Array, *, stored: Sequence[Axes], used: Sequence[Axes]) -> jax.Array:
+        """An array that is stored in one sharding, in the one it is used in.
 
         The transpose of a constraint is the same constraint, which would hold the whole gradient on every device. Here
         the gradient is pinned to the stored sharding instead: an all-gather forward, a reduce-scatter backward.
         """
+        whole = jax.custom_vjp(lambda value: self.constrain(value, *used))
+        whole.defvjp(
+            lambda value: (self.constrain(value, *used), None),
+            lambda _, gradient: (self.constrain(gradient, *stored),),
+        )
+        moved: jax.Array = whole(x)
+        return moved
+
+    def whole(self, x: jax.Array) -> jax.Array:
+        """Normalised activations (B, S, dim) as tensor parallelism takes them: every position on all of its devices.
+
+        Where the residual stream is split over "tensor" they are gathered, and their gradient is reduced into shares.
+        """
+        used = (BATCH, "context", None)
+        if self.sequence_parallel:
+            x = self.moved(x, stored=self.residual, used=used)
+        return self.constrain(x, *used)  # its gradient too: the sum of several products is reduced once
+
+    def local(self, function: Callable[..., Any], inputs: Sequence[Sequence[Axes]], output: Sequence[Axes]) -> Any:
+        """A function of what each device holds of its arguments, with communication of its own."""
+        if self.mesh is None:
+            return function
+        divided = _divided()
+        return jax.shard_map(
+            function,
+            mesh=None if divided else self.mesh,
+            axis_names=set(self.mesh.axis_names) - divided,
+            in_specs=tuple(self._undivided(axes, divided) for axes in inputs),
+            out_specs=self._undivided(output, divided),
+            check_vma=False,
+        )
+
+    def _undivided(self, axes: Sequence[Axes], divided: frozenset[str]) -> P:
+        return self.spec(*(tuple(name for name in self.present(entry) if name not in divided) for entry in axes))
+
+    def gather(self, values: Any, weights: Any) -> Any:
+        """Weights as they are used: whole along "fsdp", still split along the other axes; gradients as stored."""
 
         def gathered(weight: Weight, value: jax.Array) -> jax.Array:
             if not any("fsdp" in self.present(entry) for entry in weight.axes):
                 return value
             used = [tuple(axis for axis in self.present(entry) if axis != "fsdp") for entry in weight.axes]
-
-            whole = jax.custom_vjp(lambda value: self.constrain(value, *used))
-            whole.defvjp(
-                lambda value: (self.constrain(value, *used), None),
-                lambda _, gradient: (self.constrain(gradient, *weight.axes),),
-            )
-            return whole(value)
+            return self.moved(value, stored=weight.axes, used=used)
 
         return jax.tree.map(gathered, weights, values)
+
+    def spread(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> jax.ShapeDtypeStruct:
+        """An argument shared out over one more axis, along a dimension that no axis splits; as it is if none fits.
+
+        Sharing a share out again would reach into the products that make it.
+        """
+        dimension = self.spread_dimension(struct, axis)
+        if dimension == WHOLE:
+            return struct
+        assert self.mesh is not None
+        spec = [*struct.sharding.spec, *(None,) * (len(struct.shape) - len(struct.sharding.spec))]
+        spec[dimension] = axis
+        return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, P(*spec)))
+
+    def spread_dimension(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> int:
+        """The dimension that `spread` divides, `WHOLE` where there is none."""
+        if self.mesh is None or not self.present(axis):
+            return WHOLE
+        spec = (*struct.sharding.spec, *(None,) * len(struct.shape))
+        whole = (d for d, extent in enumerate(struct.shape) if not spec[d] and extent % self.size(axis) == 0)
+        return next(whole, WHOLE)
 
     def require(self, count: int, axes: Axes, what: str) -> None:
         """Refuses a count that the axes do not divide."""
@@ -112,3 +202,8 @@ class Layout:
             raise InfeasibleError(
                 f"{what}: {count} is not divisible by {split}", fix="change the mesh, or the size it has to divide"
             )
+
+
+def _divided() -> frozenset[str]:
+    """Axes that a `shard_map` around the code that is traced has divided already."""
+    return frozenset(jax.sharding.get_abstract_mesh().manual_axes)

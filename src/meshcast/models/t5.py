@@ -148,6 +148,7 @@ def train_step(
     seq: int = 512,
     target: int = 114,
     accumulate: int = 1,
+    zero: int = 0,
     remat: Remat = "none",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
@@ -162,7 +163,7 @@ def train_step(
     rows, outputs = ((batch, seq), jnp.int32), ((batch, target), jnp.int32)
     data = microbatched(layout, accumulate, inputs=rows, tokens=outputs, targets=outputs)
     params = layout.params(weights(config), param_dtype)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def forward(

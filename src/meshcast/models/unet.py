@@ -187,6 +187,7 @@ def train_step(
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
     accumulate: int = 1,
+    zero: int = 0,
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -205,7 +206,7 @@ def train_step(
         text=((batch, config.words, config.context), jnp.float32),
     )  # fmt: skip
     params = layout.params(weights(config), param_dtype)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def forward(

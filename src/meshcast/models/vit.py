@@ -66,6 +66,7 @@ def train_step(
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
     accumulate: int = 1,
+    zero: int = 0,
     remat: Remat = "none",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
@@ -80,7 +81,7 @@ def train_step(
 
     images = ((batch, config.image, config.image, 3), jnp.float32)
     data = microbatched(layout, accumulate, images=images, labels=((batch,), jnp.int32))
-    return adamw_program(layout, loss, params, data, accumulate=accumulate)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
 def forward(

@@ -5,8 +5,9 @@ Llama, Mistral, Phi-3, Qwen, Gemma, Mixtral and DeepSeek are settings of one mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from meshcast.errors import InfeasibleError
 from meshcast.models.shapes.checks import require, require_divides, require_one_of
 
 ACTIVATIONS = ("silu", "gelu", "relu")
@@ -125,6 +126,22 @@ class Config:
     def theta(self, window: int) -> float:
         """The rotary base of a layer with that window."""
         return self.local_theta if window and self.local_theta else self.rope_theta
+
+    def part(self, first: int, layers: int) -> Config:
+        """The configuration of some layers in a row, as a model of its own.
+
+        Raises:
+            InfeasibleError: They do not begin where the pattern of local and global layers does.
+        """
+        if layers and self.global_every and first % self.global_every:
+            raise InfeasibleError(
+                f"a part that begins at layer {first} is not a multiple of global_every={self.global_every} layers in",
+                fix=f"cut the model at multiples of {self.global_every} layers",
+            )
+        dense = min(max(self.dense_layers - first, 0), layers)
+        if self.experts and dense == layers:  # none too
+            return replace(self, layers=layers, experts=0, dense_layers=0, expert_ffn=0, shared_ffn=0)
+        return replace(self, layers=layers, dense_layers=dense)
 
     def stacks(self) -> list[Stack]:
         """The layers in order, as scans walk them."""

@@ -6,7 +6,7 @@ They are 16 heads and 5120 here, as the reimplementations have them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshcast.models.shapes.checks import require_divides, require_one_of
 from meshcast.models.shapes.shape import Shape
@@ -29,6 +29,10 @@ class Config:
     def __post_init__(self) -> None:
         require_divides(self, "heads", "dim")
         require_one_of(self, "activation", ACTIVATIONS)
+
+    def part(self, first: int, layers: int) -> Config:
+        """The configuration of some layers in a row, as a model of its own; all are alike."""
+        return replace(self, layers=layers)
 
     @property
     def hidden(self) -> int:

@@ -188,7 +188,9 @@ def on_pcie(text: str) -> bool:
 
 
 def _device_word(text: str) -> str | None:
-    kept = re.sub(r"pcie ?-?(?:gen)? ?\d|nvlink ?\d|gen ?\d|[ehnx]dr\d*|connectx-?\d|cx-?\d|\d+ ?g\w*|\bx ?\d+\b", " ", text)
+    kept = re.sub(
+        r"pcie ?-?(?:gen)? ?\d|nvlink ?\d|gen ?\d|[ehnx]dr\d*|connectx-?\d|cx-?\d|\d+ ?g\w*|\bx ?\d+\b", " ", text
+    )
     found = re.search(_word(_LOOKS_LIKE_A_DEVICE), kept)
     return found[0].upper() if found else None
 

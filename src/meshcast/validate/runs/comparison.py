@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -98,10 +98,9 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = Fals
         return result(row=failed(why=f"lacks {'; '.join(target.missing)}"))
     try:
         metric = metric_of(measured, target)
-        prediction, left_out = predict_run(target, options, over_memory=over_memory)
+        prediction = predict_run(target, options, over_memory=over_memory)
     except Exception as error:  # this row's failure, or a bug: named in the row, so that the others are still judged
         return result(row=failed(why=why_failed(error)))
-    target = replace(target, assumptions=(*target.assumptions, *left_out))
     result = partial(RunResult, measured=measured, target=target)
     memory = prediction.memory.peak
     if reason := why_untimed(prediction):

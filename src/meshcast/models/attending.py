@@ -1,0 +1,101 @@
+"""Ways to attend: plain products, the backend's fused kernel, and two ways over sequences that are split by position."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from meshcast.errors import UnsupportedError, UsageError
+from meshcast.models.fused_attention import fused, why_not_fused
+from meshcast.models.layers import attention, causal_attention, causal_mask, soft_cap
+from meshcast.models.sharding import BATCH, Axes, Layout
+
+Kind = Literal["plain", "flash", "ring", "all-gather"]
+KINDS = ("plain", "flash", "ring", "all-gather")
+_HEADS: tuple[Axes, ...] = (BATCH, "context", "tensor", None)
+_WHOLE: tuple[Axes, ...] = (BATCH, None, "tensor", None)
+_FAR = -1e30
+
+
+def attend(
+    q: jax.Array, k: jax.Array, v: jax.Array, *, layout: Layout, causal: bool = True, window: int = 0, cap: float = 0.0
+) -> jax.Array:
+    """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says.
+
+    - `plain`: all scores, masked; see `layers.causal_attention`.
+    - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022).
+    - `all-gather`: each device gathers all keys and values for its own positions (Llama 3, section 3.3.2). It is also what
+      `plain` comes to where "context" splits the sequence.
+    - `ring`: keys and values go round, a softmax of each part at a time (Liu 2023).
+    """
+    kind = layout.attention
+    if kind not in KINDS:
+        raise UsageError(f"attention {kind!r} is not known", where="--set", fix="one of " + ", ".join(KINDS))
+    split = layout.size("context") > 1
+    if kind == "flash":
+        return _flash(q, k, v, layout=layout, causal=causal, window=window, cap=cap)
+    if kind == "ring" and split:
+        part = partial(_ring, shards=layout.size("context"), causal=causal, window=window, cap=cap)
+        gone_round: jax.Array = layout.local(part, (_HEADS,) * 3, _HEADS)(q, k, v)
+        return gone_round
+    if not split:
+        return causal_attention(q, k, v, window=window, cap=cap) if causal else attention(q, k, v, cap=cap)
+    k, v = (layout.moved(x, stored=_HEADS, used=_WHOLE) for x in (k, v))
+    return attention(q, k, v, causal_mask(q.shape[1], window) if causal else None, cap=cap)
+
+
+def _flash(
+    q: jax.Array, k: jax.Array, v: jax.Array, *, layout: Layout, causal: bool, window: int, cap: float
+) -> jax.Array:
+    if layout.size("context") > 1:
+        raise UnsupportedError(
+            f"fused attention sees whole sequences, and context={layout.size('context')} splits them",
+            fix="use attention=ring or all-gather",
+        )
+    reason = why_not_fused(q, v)
+    reason = reason or ("scores are capped" if cap else "")
+    reason = reason or (f"a window of {window}" if window and window < q.shape[1] else "")
+    if reason:
+        raise UnsupportedError(f"no fused attention here: {reason}", fix="use attention=plain")
+    kernel = partial(fused, scale=q.shape[-1] ** -0.5, causal=causal, heads_first=False)
+    found: jax.Array = layout.local(kernel, (_WHOLE,) * 3, _WHOLE)(q, k, v)
+    return found
+
+
+def _ring(q: jax.Array, k: jax.Array, v: jax.Array, *, shards: int, causal: bool, window: int, cap: float) -> jax.Array:
+    """One device's part: its queries see the keys of every device in turn.
+
+    With maxima m, sums l and weighted values o of the parts seen so far, a new part's m', l', o' are merged by
+    M = max(m, m'): l = l exp(m - M) + l' exp(m' - M), o likewise, and the result is o / l (Milakov 2018).
+    """
+    batch, length, heads, width = q.shape
+    q = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
+    own = jax.lax.axis_index("context")
+    onwards = [(source, (source - 1) % shards) for source in range(shards)]
+
+    def part(step: Any, k: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        scores = jnp.einsum("bskgd,btkd->bkgst", q, k).astype(jnp.float32) * width**-0.5
+        scores = soft_cap(scores, cap)
+        if causal:
+            s = own * length + jnp.arange(length)[:, None]
+            t = (own + step) % shards * length + jnp.arange(length)[None, :]
+            scores = jnp.where((s >= t) & (s < t + window) if window else s >= t, scores, jnp.float32(_FAR))
+        peak = jnp.max(scores, axis=-1, keepdims=True)
+        weights = jnp.exp(scores - peak)
+        values = jnp.einsum("bkgst,btkd->bkgsd", weights.astype(v.dtype), v).astype(jnp.float32)
+        return peak, jnp.sum(weights, axis=-1, keepdims=True), values
+
+    def turn(carry: Any, step: jax.Array) -> tuple[Any, None]:
+        k, v, (peak, total, values) = carry
+        k, v = (jax.lax.ppermute(x, "context", onwards) for x in (k, v))
+        new_peak, new_total, new_values = part(step, k, v)
+        highest = jnp.maximum(peak, new_peak)
+        old, new = jnp.exp(peak - highest), jnp.exp(new_peak - highest)
+        return (k, v, (highest, total * old + new_total * new, values * old + new_values * new)), None
+
+    (_, _, (_, total, values)), _ = jax.lax.scan(turn, (k, v, part(0, k, v)), jnp.arange(1, shards))
+    y = (values / total).astype(v.dtype).transpose(0, 3, 1, 2, 4)
+    return y.reshape(batch, length, heads, v.shape[-1])

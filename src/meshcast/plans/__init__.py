@@ -1,0 +1,4 @@
+"""Parallel plans: how a model of the zoo is trained on many devices, and the programs that come of it."""
+
+from meshcast.plans.plan import Plan as Plan
+from meshcast.plans.target import plan_target as plan_target

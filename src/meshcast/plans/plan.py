@@ -1,0 +1,295 @@
+"""`Plan`: how a model's training step is shared out over devices, as one line of text.
+
+`dp=4,fsdp=8,tp=8,sp=1,pp=8,vp=2,cp=2,ep=1,mbs=1,remat=selective`. Every key has a default, `str(plan)` says what differs
+from it, and `Plan.parse(str(plan)) == plan`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from meshcast.errors import InfeasibleError, UsageError, nearest
+
+Remat = Literal["none", "products", "selective", "full"]
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
+Precision = Literal["bf16", "fp32", "tf32", "fp8"]
+Attention = Literal["plain", "flash", "ring", "all-gather"]
+Offload = Literal["none", "optimizer"]
+
+DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
+_WORDS: dict[str, tuple[str, ...]] = {
+    "remat": get_args(Remat),
+    "schedule": get_args(Schedule),
+    "precision": get_args(Precision),
+    "attention": get_args(Attention),
+    "offload": get_args(Offload),
+}
+_FLAG = "--plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a training step is shared out.
+
+    Attributes:
+        dp: Replicas, whose gradients are reduced once a step.
+        fsdp: Devices that store each weight in shares and gather it where it is used. With `dp` above one it is hybrid
+            sharding: shards inside, replicas outside.
+        tp: Devices that split heads, feed-forward widths and the vocabulary.
+        sp: Whether what tensor parallelism leaves whole (norms, residuals) is split by position over the same devices.
+        pp: Pipeline stages.
+        vp: Parts of the model that each stage holds.
+        cp: Devices that split every sequence.
+        ep: Devices that split the experts; they split the batch too.
+        mbs: Sequences of a microbatch on each of the devices that split the batch.
+        remat: What the backward pass computes again: `none`; `products`: all but products; `selective`: all but products
+            with weights, hence attention too; `full`: whole layers.
+        zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
+        schedule: Of a pipeline.
+        precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`.
+        attention: `plain` products, `flash` (the backend's fused kernel), and where sequences are split `ring` (keys and
+            values go round) or `all-gather`.
+        offload: `optimizer`: its state lives in the host's memory.
+        microbatches: Of a step; None where the global batch says it.
+        layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
+            the last the loss, and either may have none else. Empty: shared out evenly.
+    """
+
+    dp: int = 1
+    fsdp: int = 1
+    tp: int = 1
+    sp: bool = False
+    pp: int = 1
+    vp: int = 1
+    cp: int = 1
+    ep: int = 1
+    mbs: int = 1
+    remat: Remat = "none"
+    zero: int = 0
+    schedule: Schedule | None = None
+    precision: Precision = "bf16"
+    attention: Attention | None = None
+    offload: Offload = "none"
+    microbatches: int | None = None
+    layers_per_stage: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (*DEGREES, "vp", "mbs"):
+            _whole(name, getattr(self, name))
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in (*words, None):
+                raise UsageError(
+                    f"{name}={getattr(self, name)} is none of {', '.join(words)}",
+                    where=_FLAG,
+                    fix=nearest(str(getattr(self, name)), words),
+                )
+        if self.zero not in range(4):
+            raise UsageError(f"zero={self.zero} is no stage of ZeRO", where=_FLAG, fix="0, 1, 2 or 3")
+        if self.microbatches is not None:
+            _whole("microbatches", self.microbatches)
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        """Refuses parts that have no meaning together."""
+        if self.layers_per_stage:
+            if any(layers < 0 for layers in self.layers_per_stage) or not any(self.layers_per_stage):
+                raise UsageError(f"layers-per-stage={_text(self.layers_per_stage)} has no layers", where=_FLAG)
+            if len(self.layers_per_stage) != self.parts:
+                raise InfeasibleError(
+                    f"layers-per-stage names {len(self.layers_per_stage)} parts, and pp={self.pp} x vp={self.vp} are "
+                    f"{self.parts}",
+                    where=_FLAG,
+                    fix=f"give {self.parts} numbers",
+                )
+        for name, given, needed in (
+            ("vp", self.vp > 1, "pp"),
+            ("schedule", self.schedule is not None, "pp"),
+            ("sp", self.sp, "tp"),
+        ):
+            if given and getattr(self, needed) == 1:
+                said = int(self.sp) if name == "sp" else getattr(self, name)
+                raise InfeasibleError(
+                    f"{name}={said} needs {needed} above 1, which is {getattr(self, needed)}",
+                    where=_FLAG,
+                    fix=f"leave {name} out, or raise {needed}",
+                )
+        interleaved = self.pipeline_schedule == "interleaved"
+        if self.pp > 1 and interleaved != (self.vp > 1):
+            raise InfeasibleError(
+                f"schedule={self.pipeline_schedule} with vp={self.vp}",
+                where=_FLAG,
+                fix="the interleaved schedule has vp of 2 or more, the others have 1",
+            )
+        if self.attention in ("ring", "all-gather") and self.cp == 1:
+            raise InfeasibleError(
+                f"attention={self.attention} exchanges keys and values of split sequences, and cp is 1",
+                where=_FLAG,
+                fix="raise cp, or use attention=plain or flash",
+            )
+        if self.attention == "flash" and self.cp > 1:
+            raise InfeasibleError(
+                f"attention=flash sees whole sequences, and cp={self.cp} splits them",
+                where=_FLAG,
+                fix="use attention=ring or all-gather, or cp=1",
+            )
+
+    @property
+    def devices(self) -> int:
+        """How many devices it is for."""
+        return math.prod(getattr(self, name) for name in DEGREES)
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """Its degrees above one; their product are the devices."""
+        return {name: getattr(self, name) for name in DEGREES if getattr(self, name) > 1}
+
+    @property
+    def parts(self) -> int:
+        """Parts that the model is cut into."""
+        return self.pp * self.vp
+
+    @property
+    def batch_shards(self) -> int:
+        """Devices, of those of a stage, that work on different sequences."""
+        return self.dp * self.fsdp * self.ep
+
+    @property
+    def pipeline_schedule(self) -> Schedule:
+        """The schedule asked for, or the usual one."""
+        return self.schedule or ("interleaved" if self.vp > 1 else "1f1b")
+
+    @property
+    def attending(self) -> Attention:
+        """The attention asked for, or the simplest one for the plan."""
+        return self.attention or ("all-gather" if self.cp > 1 else "plain")
+
+    @property
+    def mesh(self) -> dict[str, int]:
+        """Axes of a stage's devices, outermost first, without those of size one.
+
+        With ZeRO 3 the replicas store shares of the weights: they are part of "fsdp".
+        """
+        shared = self.zero == 3
+        sizes = {
+            "data": 1 if shared else self.dp,
+            "fsdp": self.fsdp * (self.dp if shared else 1),
+            "expert": self.ep,
+            "context": self.cp,
+            "tensor": self.tp,
+        }
+        return {name: size for name, size in sizes.items() if size > 1}
+
+    def microbatches_of(self, batch: int | None) -> int:
+        """Microbatches of a step with that global batch; where none is given, what the plan says.
+
+        Raises:
+            InfeasibleError: The batch does not make whole microbatches, or not as many as the plan says.
+            UsageError: A pipeline without a number of microbatches.
+        """
+        step = self.mbs * self.batch_shards
+        if batch is None:
+            if self.microbatches is None and self.pp > 1:
+                raise UsageError(
+                    f"a pipeline of pp={self.pp} stages needs the global batch",
+                    where=_FLAG,
+                    fix="give --set batch=N, or microbatches=N in the plan",
+                )
+            return self.microbatches or 1
+        split = " x ".join(f"{name}={getattr(self, name)}" for name in ("mbs", "dp", "fsdp", "ep"))
+        if batch % step:
+            raise InfeasibleError(
+                f"a global batch of {batch} is no multiple of {step}, which is {split}",
+                where=_FLAG,
+                fix=f"use a batch of {math.ceil(batch / step) * step}, or change the plan",
+            )
+        if self.microbatches not in (None, batch // step):
+            raise InfeasibleError(
+                f"a global batch of {batch} makes {batch // step} microbatches of {step} ({split}), and the plan says "
+                f"microbatches={self.microbatches}",
+                where=_FLAG,
+                fix="leave one of them out",
+            )
+        return batch // step
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """The plan of a text.
+
+        Raises:
+            UsageError: It is no list of `key=value`, or a key or a value is not known.
+            InfeasibleError: Its parts do not go together.
+        """
+        found: dict[str, Any] = {}
+        for item in (item.strip() for item in text.split(",")):
+            key, equals, value = (side.strip() for side in item.partition("="))
+            if not equals or not key or not value:
+                raise UsageError(f"{item!r} is not KEY=VALUE", where=_FLAG, fix="write such as dp=4,tp=8,mbs=1")
+            if key not in _READERS:
+                raise UsageError(f"a plan has no {key!r}", where=_FLAG, fix=nearest(key, _READERS))
+            for name, read in _READERS[key](key, value).items():
+                if name in found:
+                    raise UsageError(f"{name} is given twice", where=_FLAG, fix="give it once")
+                found[name] = read
+        return cls(**found)
+
+    def __str__(self) -> str:
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        kept = {name: value for name, value in said.items() if value != _DEFAULTS[name]}
+        return ",".join(f"{_spelled(name)}={_text(value)}" for name, value in (kept or {"dp": self.dp}).items())
+
+
+def _spelled(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        runs = [(layers, len(list(group))) for layers, group in itertools.groupby(value)]
+        return "+".join(f"{layers}x{count}" if count > 1 else str(layers) for layers, count in runs)
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _whole(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{name}={value} is not a positive integer", where=_FLAG)
+
+
+def _count(key: str, value: str) -> dict[str, Any]:
+    if not value.isdecimal():
+        raise UsageError(f"{key}={value} is not a positive integer", where=_FLAG)
+    return {key: int(value)}
+
+
+def _flag(key: str, value: str) -> dict[str, Any]:
+    if value not in ("0", "1"):
+        raise UsageError(f"{key}={value} is neither 0 nor 1", where=_FLAG)
+    return {key: value == "1"}
+
+
+def _layers(key: str, value: str) -> dict[str, Any]:
+    """`7+8x14+7`: seven layers, eight in each of fourteen parts, seven."""
+    found: list[int] = []
+    for item in value.split("+"):
+        layers, _, times = item.partition("x")
+        found += [_count(key, layers)[key]] * _count(key, times or "1")[key]
+    return {"layers_per_stage": tuple(found)}
+
+
+def _hybrid(key: str, value: str) -> dict[str, Any]:
+    """`hsdp=4x8`: four replicas of eight shards."""
+    replicas, _, shards = value.partition("x")
+    return {"dp": _count(key, replicas)[key], "fsdp": _count(key, shards)[key]}
+
+
+_DEFAULTS = {field.name: field.default for field in fields(Plan)}
+_READERS: dict[str, Callable[[str, str], dict[str, Any]]] = {
+    **{name: _count for name in (*DEGREES, "vp", "mbs", "zero", "microbatches")},
+    **{name: lambda key, value: {key: value} for name in _WORDS},
+    "sp": _flag,
+    "layers-per-stage": _layers,
+    "hsdp": _hybrid,
+}

@@ -1,0 +1,105 @@
+"""A model and a plan become a program on all devices, or where the plan has stages a pipeline of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from meshcast.capture.jax_function import capture
+from meshcast.capture.program import Program
+from meshcast.capture.target import setting_value
+from meshcast.capture.user_code import keep_off_accelerators
+from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.models import Builder, zoo
+from meshcast.models.huggingface import config_path, read_builder
+from meshcast.pipelined import Pipeline
+from meshcast.plans.plan import Plan
+from meshcast.plans.settings import check_devices, step_settings
+from meshcast.plans.stages import build_pipeline
+
+_FLAG = "--plan"
+
+
+def plan_target(
+    target: Any,
+    plan: Plan,
+    *,
+    settings: Mapping[str, str] | None = None,
+    devices: int | None = None,
+    platform: str = "cuda",
+) -> Program | Pipeline:
+    """What a model becomes under a plan; the same question has the same answer, which is kept.
+
+    Args:
+        target: A model of the zoo, or a Hugging Face configuration.
+        plan: How it is shared out.
+        settings: What `--set` says; `batch` is the global batch.
+        devices: How many there are; the plan's number where it is None.
+        platform: What to lower for.
+
+    Raises:
+        UsageError: The target is no model, or does not train.
+        InfeasibleError: The plan does not divide the model, the batch or the devices.
+        UnsupportedError: The plan asks for what the model or the platform does not have.
+    """
+    builder = model_of(target)
+    check_devices(plan, devices)
+    if plan.attending == "flash" and platform != "cuda":
+        raise UnsupportedError(
+            f"attention=flash is cuDNN's kernel, and the program is lowered for {platform}",
+            where=_FLAG,
+            fix="use attention=plain",
+        )
+    if plan.precision == "fp8":
+        raise UnsupportedError("precision=fp8 is not modelled yet", where=_FLAG, fix="use precision=bf16")
+    make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
+    return make(builder, plan, tuple((name, setting_value(text)) for name, text in (settings or {}).items()), platform)
+
+
+def model_of(target: Any) -> Builder:
+    """The model that a target names.
+
+    Raises:
+        UsageError: It is a program already, or not a training step.
+    """
+    text = str(target) if isinstance(target, (str, Path)) else ""
+    names = zoo()
+    builder = names.get(text)
+    if builder is None and text and Path(text).exists() and (path := config_path(Path(text))) is not None:
+        builder = read_builder(path)
+    if builder is None:
+        hint = nearest(text, names) if text else ""
+        raise UsageError(
+            f"a plan is for models of the zoo and Hugging Face configurations, not for {text or 'a program'}",
+            where=_FLAG,
+            fix=f"{hint} A program of one's own has its shardings already"
+            if hint.startswith("did")
+            else "name a model (meshcast models); a program of one's own has its shardings already",
+        )
+    if builder.mode != "train":
+        raise UsageError(
+            f"a plan is for training, and {builder.name} is {builder.summary.rsplit(': ', 1)[-1]}",
+            where=_FLAG,
+            fix="name the model without its mode, or use --mesh",
+        )
+    return builder
+
+
+@lru_cache(maxsize=16)
+def _program(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...], platform: str) -> Program:
+    """One program on all devices."""
+    keep_off_accelerators()
+    from meshcast.plans.programs import precisely
+
+    fn, args, options = builder(plan.mesh, **step_settings(plan, builder, dict(settings)))
+    function = precisely(fn) if plan.precision == "fp32" else fn
+    return capture(function, *args, name=builder.name, platform=platform, options=options)
+
+
+@lru_cache(maxsize=16)
+def _pipeline(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...], platform: str) -> Pipeline:
+    """A pipeline of programs."""
+    keep_off_accelerators()
+    return build_pipeline(builder, plan, dict(settings), platform)

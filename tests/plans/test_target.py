@@ -1,0 +1,107 @@
+"""A model under a plan: refused with the reason and the numbers, or a program, or a pipeline of equal parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meshcast.capture.program import Program
+from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
+from meshcast.pipeline import Options, predict
+from meshcast.pipelined import Pipeline
+from meshcast.plans import Plan, plan_target
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "settings", "error", "said"),
+    [
+        ("llama3-8b", "tp=6", {}, InfeasibleError, "attention heads of llama3-8b: 32 is not divisible by tp=6"),
+        ("llama3-8b", "ep=4", {}, InfeasibleError, "ep=4 splits experts, and llama3-8b has none"),
+        ("mixtral-8x7b", "ep=3", {}, InfeasibleError, "experts of mixtral-8x7b: 8 is not divisible by ep=3"),
+        ("llama3-8b", "cp=3", {"seq": "4096"}, InfeasibleError, "the sequence of llama3-8b: 4096 is not divisible by cp=3"),
+        ("llama3-8b", "dp=8,mbs=3", {"batch": "64"}, InfeasibleError, "64 is no multiple of 24"),
+        ("llama3-8b", "pp=5", {"batch": "8"}, InfeasibleError, "32 layers of llama3-8b cannot be shared out evenly over pp=5"),
+        ("llama3-8b", "pp=2,layers-per-stage=1+2", {"batch": "8"}, InfeasibleError, "adds up to 3, and llama3-8b has 32"),
+        ("llama3-8b", "pp=4", {}, UsageError, "needs the global batch"),
+        ("llama3-8b", "pp=4,dp=2,zero=2", {"batch": "8"}, InfeasibleError, "zero=2"),
+        ("gemma2-2b", "pp=26", {"batch": "26"}, InfeasibleError, "global_every=2"),
+        ("bert-base", "pp=4", {"batch": "8"}, UnsupportedError, "cannot be cut into stages"),
+        ("bert-base", "tp=2,sp=1", {}, UnsupportedError, "has no sequence_parallel"),
+        ("resnet50", "dp=8,zero=1", {}, UnsupportedError, "has no zero"),
+        ("llama3-8b", "offload=optimizer", {}, UnsupportedError, "offload"),
+        ("llama3-8b", "dp=2", {"accumulate": "2"}, UsageError, "decided by the plan"),
+        ("llama3-8b", "dp=2", {"batch": "many"}, UsageError, "positive integer"),
+        ("llama3-8b", "pp=2", {"batch": "8", "accumulate": "2"}, UsageError, "accumulate"),
+        ("llama3-8b-decode", "dp=2", {}, UsageError, "for training"),
+        ("llama9-8b", "dp=2", {}, UsageError, "did you mean"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    model: str, plan: str, settings: dict[str, str], error: type[MeshcastError], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        plan_target(model, Plan.parse(plan), settings=settings)
+    assert said in str(caught.value)
+
+
+def test_devices_are_the_products() -> None:
+    with pytest.raises(InfeasibleError, match=r"for 8 devices \(dp=2 x tp=4\), not 16"):
+        plan_target("llama3-tiny", Plan.parse("dp=2,tp=4"), devices=16)
+
+
+def test_fused_attention_is_cudnn() -> None:
+    with pytest.raises(UnsupportedError, match="lowered for tpu"):
+        plan_target("llama3-tiny", Plan.parse("attention=flash"), platform="tpu")
+
+
+def test_a_program_has_its_shardings() -> None:
+    with pytest.raises(UsageError, match="not for a program"):
+        plan_target(lambda: None, Plan())
+
+
+def test_a_plan_makes_the_mesh() -> None:
+    with pytest.raises(UsageError, match="makes the mesh itself"):
+        predict("llama3-tiny", Options(on="dgx-h100", mesh={"data": 2}, plan="dp=2"))
+
+
+def test_without_stages_it_is_one_program() -> None:
+    program = plan_target("llama3-tiny", Plan.parse("dp=2,tp=4"), settings={"batch": "8", "seq": "32"})
+    assert isinstance(program, Program)
+    assert program.mesh.sizes == {"data": 2, "tensor": 4}
+    again = plan_target("llama3-tiny", Plan.parse("dp=2,tp=4"), settings={"batch": "8", "seq": "32"})
+    assert again is program
+
+
+def test_a_huggingface_configuration(tmp_path: Path) -> None:
+    values = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 128,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    program = plan_target(tmp_path, Plan.parse("fsdp=4"), settings={"seq": "32"})
+    assert isinstance(program, Program)
+    assert program.devices == 4
+
+
+def test_equal_parts_are_one() -> None:
+    settings = {"batch": "16", "seq": "32", "layers": "8"}
+    pipeline = plan_target("gpt2-tiny", Plan.parse("dp=2,tp=2,pp=4,vp=2,remat=full"), settings=settings)
+    assert isinstance(pipeline, Pipeline)
+    assert [(part.name, part.count) for part in pipeline.parts] == [("first", 1), ("middle", 6), ("last", 1)]
+    assert (pipeline.microbatches, pipeline.schedule, pipeline.devices) == (8, "interleaved", 16)
+    assert pipeline.reduction is not None
+    assert pipeline.reduction.over == ("data",)
+
+
+def test_uneven_parts() -> None:
+    plan = Plan.parse("pp=4,layers-per-stage=0+1x2+0,microbatches=4")
+    pipeline = plan_target("llama3-tiny", plan, settings={"seq": "32"})
+    assert isinstance(pipeline, Pipeline)
+    assert [(part.name, part.count) for part in pipeline.parts] == [("first", 1), ("middle", 2), ("last", 1)]
+
+
+def test_what_does_not_fit_is_infeasible() -> None:
+    prediction = predict("llama3-70b", Options(on="dgx-h100", plan="dp=8,remat=full"))
+    assert not prediction.feasible

@@ -261,7 +261,7 @@ def test_mistakes_are_named() -> None:
         build("llama3-8b", context=1)
     with pytest.raises(UsageError, match="no mode 'decode'"):
         build("resnet50", mode="decode")
-    with pytest.raises(UsageError, match="data, fsdp, tensor"):
+    with pytest.raises(UsageError, match="data, fsdp, context, tensor"):
         build("gpt2-small", {"pipeline": 2})
     with pytest.raises(UsageError, match="none, dots, full"):
         lowered(build("llama3-tiny", seq=16, remat="some"))

@@ -247,7 +247,7 @@ def captured(
     if is_pipeline(target):
         raise UsageError(
             "a pipeline has several programs",
-            where=str(target),
+            where=target.name if isinstance(target, Pipeline) else str(target),
             fix="name one of them, or use predict, show or compare",
         )
     program = load(

@@ -14,8 +14,12 @@ from meshcast.models.sharding import Layout
 
 @pytest.mark.parametrize(
     ("equation", "left", "right"),
-    [("bsd,df->bsf", (2, 8, 32), (32, 16)), ("bsd,dce->bsce", (2, 8, 32), (32, 3, 8)), ("egcd,edf->egcf", (2, 3, 4, 32), (2, 32, 8))],
-)  # fmt: skip
+    [
+        ("bsd,df->bsf", (2, 8, 32), (32, 16)),
+        ("bsd,dce->bsce", (2, 8, 32), (32, 3, 8)),
+        ("egcd,edf->egcf", (2, 3, 4, 32), (2, 32, 8)),
+    ],
+)
 def test_fp8_is_close(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     # Far from one: without scales these would overflow and vanish.

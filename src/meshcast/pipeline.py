@@ -39,7 +39,7 @@ from meshcast.pipelined import (
     read_pipeline,
     run_pipeline,
 )
-from meshcast.plans import Plan, plan_target
+from meshcast.plans import Plan, check_device, plan_target
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.simulate.pipelines import PipelineRun
@@ -86,12 +86,10 @@ def resolved(target: Any, options: Options) -> tuple[Any, Options]:
         return target, options
     if options.mesh is not None:
         raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
+    plan, device = Plan.parse(str(options.plan)), resolve(options.on).device
+    check_device(plan, device)
     planned = plan_target(
-        target,
-        Plan.parse(str(options.plan)),
-        settings=options.settings,
-        devices=options.devices,
-        platform=platform_of(resolve(options.on).device),
+        target, plan, settings=options.settings, devices=options.devices, platform=platform_of(device)
     )
     return planned, replace(options, plan=None, settings={})
 
@@ -272,7 +270,7 @@ def captured(
     if is_pipeline(target):
         raise UsageError(
             "a pipeline has several programs",
-            where=str(target),
+            where=target.name if isinstance(target, Pipeline) else str(target),
             fix="name one of them, or use predict, show or compare",
         )
     program = load(

@@ -90,6 +90,12 @@ def test_flops_of_experts_stay(plan: str) -> None:
     assert total_flops(name, items, plan) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("plan", ["precision=fp8", "precision=fp8,dp=2,tp=2,sp=1", "precision=fp8,fsdp=2,pp=2"])
+def test_precision_changes_no_count(plan: str) -> None:
+    name, items = LLAMA[0], tuple(LLAMA[1].items())
+    assert total_flops(name, items, plan) == pytest.approx(total_flops(name, items, "dp=1"), rel=1e-9)
+
+
 def test_recomputation_is_what_it_says() -> None:
     """`full` adds the layers' forward pass, `selective` attention's two products, `products` and `none` nothing."""
     name, items = LLAMA[0], tuple(LLAMA[1].items())

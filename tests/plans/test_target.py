@@ -9,7 +9,7 @@ import pytest
 
 from meshcast.capture.program import Program
 from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
-from meshcast.pipeline import Options, predict
+from meshcast.pipeline import Options, predict, prepare
 from meshcast.pipelined import Pipeline
 from meshcast.plans import Plan, plan_target
 
@@ -100,6 +100,14 @@ def test_uneven_parts() -> None:
     pipeline = plan_target("llama3-tiny", plan, settings={"seq": "32"})
     assert isinstance(pipeline, Pipeline)
     assert [(part.name, part.count) for part in pipeline.parts] == [("first", 1), ("middle", 2), ("last", 1)]
+
+
+def test_fp8_needs_a_device_that_has_it() -> None:
+    settings = {"batch": "2", "seq": "32"}
+    with pytest.raises(UnsupportedError, match="a100-sxm-80gb multiplies matrices of bf16"):
+        predict("llama3-tiny", Options(on="a100-sxm-80gb", plan="precision=fp8", settings=settings))
+    run = prepare("llama3-tiny", Options(on="h100-sxm", plan="precision=fp8", settings=settings))
+    assert any(dtype.startswith("f8") for dtype in run.workload.totals.matrix_flops)
 
 
 def test_what_does_not_fit_is_infeasible() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from meshcast.models.layers import (
     ACTIVATIONS,
@@ -17,6 +16,7 @@ from meshcast.models.layers import (
     layer_norm,
     one_layer,
 )
+from meshcast.models.products import product
 from meshcast.models.sharding import Layout, Weight
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -46,17 +46,17 @@ def block_weights(dim: int, ffn: int) -> dict[str, Weight]:
 def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, heads: int, attend: Attend) -> jax.Array:
     """The attention half on normalised activations (B, S, dim), without its residual sum."""
     batch, length, dim = h.shape
-    qkv = jnp.einsum("bsd,dce->bsce", h, w["wqkv"]) + w["bqkv"]
+    qkv = product("bsd,dce->bsce", h, w["wqkv"], layout) + w["bqkv"]
     qkv = layout.constrain(qkv, BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
     y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
-    return y @ w["wo"]
+    return product("bse,ed->bsd", y, w["wo"], layout)
 
 
 def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
     """The feed-forward half on normalised activations, without its residual sum."""
-    h = ACTIVATIONS[activation](h @ w["w1"] + w["b1"])
-    return layout.constrain(h, BATCH, "context", "tensor") @ w["w2"]
+    h = ACTIVATIONS[activation](product("bsd,df->bsf", h, w["w1"], layout) + w["b1"])
+    return product("bsf,fd->bsd", layout.constrain(h, BATCH, "context", "tensor"), w["w2"], layout)
 
 
 def block(

@@ -32,12 +32,17 @@ def layout_of(
     *,
     sequence_parallel: bool = False,
     attention: Kind = "plain",
+    products: str = "plain",
     split_sequences: bool = False,
 ) -> Layout:
     """The mesh; experts may be split only where there are some, sequences only where no cache grows with them."""
     split = (*(("expert",) if config.experts else ()), *(("context",) if split_sequences else ()))
     layout = Layout.of(
-        mesh, axes=("data", "fsdp", *split, "tensor"), sequence_parallel=sequence_parallel, attention=attention
+        mesh,
+        axes=("data", "fsdp", *split, "tensor"),
+        sequence_parallel=sequence_parallel,
+        attention=attention,
+        products=products,
     )
     if config.experts:
         layout.require(config.experts, "expert", "experts")
@@ -196,6 +201,7 @@ def train_step(
     remat: Remat = "full",
     sequence_parallel: bool = False,
     attention: Kind = "plain",
+    products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -203,7 +209,9 @@ def train_step(
 
     With `sequence_parallel` the residual stream is split by position over "tensor".
     """
-    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True)
+    layout = layout_of(
+        config, mesh, sequence_parallel=sequence_parallel, attention=attention, products=products, split_sequences=True
+    )
 
     def loss(params: Any, batch: Any) -> jax.Array:
         params = cast(params, compute_dtype)
@@ -229,9 +237,12 @@ def sections(
     remat: Remat = "full",
     sequence_parallel: bool = False,
     attention: Kind = "plain",
+    products: str = "plain",
 ) -> Sections:
     """The model's two ends, and its layers from `first` on, for a pipeline to cut between them."""
-    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention, split_sequences=True)
+    layout = layout_of(
+        config, mesh, sequence_parallel=sequence_parallel, attention=attention, products=products, split_sequences=True
+    )
     if not config.latent_rank:
         grouped_query.key_copies(config, layout)
     part, tree = config.part(first, layers), weights(config)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from meshcast.errors import UsageError
 from meshcast.models.layers import ACTIVATIONS, BATCH
+from meshcast.models.products import product
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -53,8 +54,11 @@ def routed_weights(config: Config) -> dict[str, Weight]:
 
 def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
     """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
-    gate, up = (layout.constrain(h @ w[f"{prefix}{name}"], BATCH, "context", "tensor") for name in ("gate", "up"))
-    return (ACTIVATIONS[activation](gate) * up) @ w[f"{prefix}down"]
+    gate, up = (
+        layout.constrain(product("bsd,df->bsf", h, w[f"{prefix}{name}"], layout), BATCH, "context", "tensor")
+        for name in ("gate", "up")
+    )
+    return product("bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout)
 
 
 def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
@@ -192,6 +196,7 @@ def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layo
 
     y = exchange(y, out=True)
     activation = ACTIVATIONS[config.activation]
-    y = activation(jnp.einsum("egcd,edf->egcf", y, w["gate"])) * jnp.einsum("egcd,edf->egcf", y, w["up"])
+    gate, up = (product("egcd,edf->egcf", y, w[name], layout) for name in ("gate", "up"))
+    y = activation(gate) * up
     y = layout.constrain(y, "expert", HOME, None, "tensor")
-    return exchange(jnp.einsum("egcf,efd->egcd", y, w["down"]), out=False)
+    return exchange(product("egcf,efd->egcd", y, w["down"], layout), out=False)

@@ -103,11 +103,14 @@ def train_step(
     remat: Remat = "none",
     sequence_parallel: bool = False,
     attention: Kind = "plain",
+    products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`; `seq` defaults to the longest."""
-    layout = Layout.of(mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention)
+    layout = Layout.of(
+        mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention, products=products
+    )
     length, tree = _length(config, seq), weights(config, layout, scan=scan)
 
     def loss(params: Any, batch: Any) -> jax.Array:
@@ -129,12 +132,15 @@ def sections(
     remat: Remat = "none",
     sequence_parallel: bool = False,
     attention: Kind = "plain",
+    products: str = "plain",
 ) -> Sections:
     """The model's two ends, and its layers from `first` on, for a pipeline to cut between them.
 
     The last part has an output projection of its own, a copy of the embedding as Megatron has it.
     """
-    layout = Layout.of(mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention)
+    layout = Layout.of(
+        mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention, products=products
+    )
     length, tree = _length(config, seq), weights(replace(config, layers=layers), layout)
     step = partial(
         block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from meshcast.models import kv_cache
 from meshcast.models.attending import attend
 from meshcast.models.layers import BATCH, attention, rms_norm, rotary
+from meshcast.models.products import product
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -57,7 +58,7 @@ def project(
         return layout.constrain(h, BATCH, "context", "tensor", None)
 
     def split(name: str) -> jax.Array:
-        h = x @ w[f"w{name}"]
+        h = product("bsd,de->bse", x, w[f"w{name}"], layout)
         h = h + w[f"b{name}"] if config.qkv_bias else h
         h = h.reshape(*x.shape[:2], -1, config.head_dim)
         return rms_norm(h, w[f"{name}_norm"]) if config.qk_norm and name != "v" else h
@@ -92,4 +93,4 @@ def self_attention(
     else:
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")
-    return y @ w["wo"], cache
+    return product("bse,ed->bsd", y, w["wo"], layout), cache

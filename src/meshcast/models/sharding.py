@@ -44,6 +44,7 @@ class Layout:
     mesh: AbstractMesh | None = None
     sequence_parallel: bool = False
     attention: str = "plain"
+    products: str = "plain"
 
     @classmethod
     def of(
@@ -53,6 +54,7 @@ class Layout:
         axes: tuple[str, ...],
         sequence_parallel: bool = False,
         attention: str = "plain",
+        products: str = "plain",
     ) -> Layout:
         """The layout over a mesh of some of the `axes` a model knows; an empty mesh is one device.
 
@@ -61,6 +63,7 @@ class Layout:
             axes: Those that the model knows.
             sequence_parallel: Whether the residual stream is split by position over "tensor" too.
             attention: A name of `attending.KINDS`.
+            products: A name of `products.KINDS`.
         """
         for name, size in (sizes or {}).items():
             if name not in axes:
@@ -68,10 +71,10 @@ class Layout:
             if size < 1:
                 raise UsageError(f"mesh axis {name!r} has size {size}", fix="every axis needs a size of at least 1")
         if not sizes:
-            return cls(attention=attention)
+            return cls(attention=attention, products=products)
         kinds = (AxisType.Auto,) * len(sizes)
         mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
-        return cls(mesh=mesh, sequence_parallel=sequence_parallel, attention=attention)
+        return cls(mesh=mesh, sequence_parallel=sequence_parallel, attention=attention, products=products)
 
     @property
     def residual(self) -> tuple[Axes, ...]:

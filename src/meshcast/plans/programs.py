@@ -142,7 +142,8 @@ def update_program(sections: Sections, kind: PartKind, made: Made) -> Any:
             return stepped, {"adamw": state}
         return jax.tree.map(lambda p, m: m.astype(p.dtype), params, stepped), {"adamw": state, "master": stepped}
 
-    options = jit_options(layout, donate=(0, 2), results=(params, opt_state))
+    # Copies in half precision are not read, and still their buffers are what the new ones are written to.
+    options = {**jit_options(layout, donate=(0, 2), results=(params, opt_state)), "keep_unused": True}
     return made(update, (params, gradients, opt_state), options)
 
 

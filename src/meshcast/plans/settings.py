@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
+from meshcast.hardware import Device
 from meshcast.models import Builder
 from meshcast.plans.plan import Plan
 
@@ -14,7 +15,7 @@ from meshcast.plans.plan import Plan
 REMAT = {"none": "none", "products": "products", "selective": "dots", "full": "full"}
 _FLAG = "--plan"
 # Settings that a plan decides.
-DECIDED = ("accumulate", "zero", "remat", "sequence_parallel", "attention", "compute_dtype")
+DECIDED = ("accumulate", "zero", "remat", "sequence_parallel", "attention", "products", "compute_dtype")
 
 
 def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,9 +46,10 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
         "zero": plan.zero % 3,
         "sequence_parallel": plan.sp,
         "attention": plan.attending,
+        "products": "fp8" if plan.precision == "fp8" else "plain",
         "compute_dtype": "bfloat16" if plan.precision in ("bf16", "fp8") else "float32",
     }
-    neutral = {"accumulate": 1, "zero": 0, "sequence_parallel": False, "attention": "plain"}
+    neutral = {"accumulate": 1, "zero": 0, "sequence_parallel": False, "attention": "plain", "products": "plain"}
     for name in [name for name in wanted if name not in known]:
         if wanted[name] != neutral.get(name, known.get(name, wanted[name] if name == "remat" else None)):
             raise UnsupportedError(
@@ -112,6 +114,19 @@ def _whole(settings: Mapping[str, Any], name: str) -> int | None:
     if value is not None and (type(value) is not int or value < 1):
         raise UsageError(f"the setting {name} is a positive integer, not {value!r}", where="--set")
     return value
+
+
+def check_device(plan: Plan, device: Device) -> None:
+    """Refuses a device without what the plan's products need.
+
+    Raises:
+        UnsupportedError: It has no fp8.
+    """
+    if plan.precision == "fp8" and "f8" not in device.matrix_flops:
+        has = ", ".join(sorted(device.matrix_flops))
+        raise UnsupportedError(
+            f"precision=fp8, and {device.name} multiplies matrices of {has} only", where=_FLAG, fix="use precision=bf16"
+        )
 
 
 def check_devices(plan: Plan, devices: int | None) -> None:

@@ -52,8 +52,6 @@ def plan_target(
             where=_FLAG,
             fix="use attention=plain",
         )
-    if plan.precision == "fp8":
-        raise UnsupportedError("precision=fp8 is not modelled yet", where=_FLAG, fix="use precision=bf16")
     make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
     return make(builder, plan, tuple((name, setting_value(text)) for name, text in (settings or {}).items()), platform)
 

@@ -7,7 +7,6 @@ beyond these are ignored. The rest is the same for all rows of a file: see `Sett
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from meshcast.errors import InputError, nearest
 from meshcast.hardware.astra import SHAPES, AstraNetwork, Dimension
 from meshcast.network.astra import BACKENDS, KINDS, AstraSystem, Backend, Kind, finish_ns, run_collective
+from meshcast.validate.csv_rows import csv_rows
 from meshcast.validate.programs import Row, in_processes, why_failed
 from meshcast.validate.summary import SCHEMA, Comparison, compare, farthest
 from meshcast.validate.tables import Grid, extra_grid, failed_grid, print_grid, wide_console, worst_grid
@@ -160,22 +160,8 @@ def read_astra_rows(path: Path, setting: Setting) -> list[AstraRow]:
     Raises:
         InputError: It cannot be read, is empty, lacks a column, or a cell is none that ASTRA-sim takes.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            if missing := [name for name in COLUMNS if name not in header]:
-                raise InputError(
-                    f"no column {', '.join(missing)} (it has {', '.join(header) or 'nothing'})",
-                    where=f"{path}:1", fix="the columns are " + ", ".join(COLUMNS),
-                )  # fmt: skip
-            reader.fieldnames = header
-            rows = [_row(cells, number, path, setting) for number, cells in enumerate(reader, 1)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
-    if not rows:
-        raise InputError("has a header and no rows", where=str(path))
-    return rows
+    found = csv_rows(path, COLUMNS, fix="the columns are " + ", ".join(COLUMNS))
+    return [_row(cells, number, path, setting) for number, (_, cells) in enumerate(found, 1)]
 
 
 def _row(raw: Mapping[str, str | None], number: int, path: Path, setting: Setting) -> AstraRow:

@@ -7,14 +7,14 @@ Columns beyond these are ignored. A cell that says nothing sensible fails its ow
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshcast.errors import InputError, MeshcastError
+from meshcast.errors import MeshcastError
 from meshcast.network.benchmark import known_kind, parse_sizes
+from meshcast.validate.csv_rows import csv_rows
 
 COLUMNS = ("id", "hardware", "devices", "collective", "bytes")
 FIGURES = ("time_us", "busbw_GBps")
@@ -66,25 +66,9 @@ def read_collective_rows(path: Path) -> list[CollectiveRow]:
     Raises:
         InputError: It cannot be read, is empty, or lacks a column.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            missing = [name for name in COLUMNS if name not in header]
-            if missing or not set(FIGURES) & set(header):
-                lacks = ", ".join(missing) or " or ".join(FIGURES)
-                raise InputError(
-                    f"no column {lacks} (it has {', '.join(header) or 'nothing'})",
-                    where=f"{path}:1",
-                    fix=f"the columns are {', '.join((*COLUMNS, *FIGURES))}, and nodes, notes, source_url if known",
-                )
-            reader.fieldnames = header
-            rows = [_row(cells, f"{path}:{reader.line_num}") for cells in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
-    if not rows:
-        raise InputError("has a header and no rows", where=str(path))
-    return rows
+    columns = f"the columns are {', '.join((*COLUMNS, *FIGURES))}, and nodes, notes, source_url if known"
+    found = csv_rows(path, COLUMNS, one_of=FIGURES, fix=columns)
+    return [_row(cells, f"{path}:{line}") for line, cells in found]
 
 
 def _row(cells: Mapping[str, str | None], where: str) -> CollectiveRow:

@@ -8,7 +8,6 @@ of which one is the figure, `epilogues fused in` a product with what follows it.
 from __future__ import annotations
 
 import contextlib
-import csv
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from meshcast.errors import InputError, UnsupportedError, UsageError, nearest
 from meshcast.hardware import resolve
 from meshcast.hardware.registry import device_names
+from meshcast.validate.csv_rows import csv_rows
 
 COLUMNS = ("chip", "op", "dtype", "shape", "time_us")
 UNGRADED = "-"
@@ -151,24 +151,8 @@ def read_op_rows(path: Path) -> list[OpRow]:
     Raises:
         InputError: It cannot be read, is empty, or lacks a column.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            missing = [name for name in COLUMNS if name not in header]
-            if missing:
-                raise InputError(
-                    f"no column {', '.join(missing)} (it has {', '.join(header) or 'nothing'})",
-                    where=f"{path}:1",
-                    fix="the columns are id, source, " + ", ".join(COLUMNS) + ", notes",
-                )
-            reader.fieldnames = header
-            rows = [_row(cells, number) for number, cells in enumerate(reader, 1)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
-    if not rows:
-        raise InputError("has a header and no rows", where=str(path))
-    return rows
+    columns = "the columns are id, source, " + ", ".join(COLUMNS) + ", notes"
+    return [_row(cells, number) for number, (_, cells) in enumerate(csv_rows(path, COLUMNS, fix=columns), 1)]
 
 
 def _row(cells: Mapping[str, str | None], number: int) -> OpRow:

@@ -5,12 +5,12 @@ A blank cell means that the source does not say. Columns beyond `COLUMNS` and `O
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from meshcast.errors import InputError
+from meshcast.validate.csv_rows import csv_rows
 
 COLUMNS = ("id", "hardware", "devices", "model", "metric", "value")
 SHAPE = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "seq")
@@ -55,23 +55,8 @@ def read_run_rows(path: Path) -> list[RunRow]:
     Raises:
         InputError: It cannot be read, is empty, lacks a column, or a number in it is none.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            if missing := [name for name in COLUMNS if name not in header]:
-                raise InputError(
-                    f"no column {', '.join(missing)} (it has {', '.join(header) or 'nothing'})",
-                    where=f"{path}:1",
-                    fix=f"the columns are {', '.join(COLUMNS)}, and of {', '.join(OPTIONAL)} what is known",
-                )
-            reader.fieldnames = header
-            rows = [_row(cells, f"{path}:{reader.line_num}") for cells in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
-    if not rows:
-        raise InputError("has a header and no rows", where=str(path))
-    return rows
+    columns = f"the columns are {', '.join(COLUMNS)}, and of {', '.join(OPTIONAL)} what is known"
+    return [_row(cells, f"{path}:{line}") for line, cells in csv_rows(path, COLUMNS, fix=columns)]
 
 
 def _row(cells: Mapping[str, str | None], where: str) -> RunRow:

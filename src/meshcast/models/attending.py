@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 
-from meshcast.errors import UnsupportedError, UsageError
-from meshcast.models.fused_attention import fused, why_not_fused
+from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
+from meshcast.models.context_attention import balanced_positions, gathered, ring
+from meshcast.models.fused import Asked, fused
 from meshcast.models.layers import attention, causal_attention, causal_mask, soft_cap
 from meshcast.models.sharding import BATCH, Axes, Layout
 
-Kind = Literal["plain", "flash", "ring", "all-gather"]
-KINDS = ("plain", "flash", "ring", "all-gather")
+Kind = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+KINDS = get_args(Kind)
+FUSED = ("flash", "flash-ring", "flash-all-gather")
 _HEADS: tuple[Axes, ...] = (BATCH, "context", "tensor", None)
 _WHOLE: tuple[Axes, ...] = (BATCH, None, "tensor", None)
 _FAR = -1e30
@@ -26,7 +28,8 @@ def attend(
     """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says.
 
     - `plain`: all scores, masked; see `layers.causal_attention`.
-    - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022).
+    - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022). Where "context" splits the
+      sequence, `flash-all-gather` (the same as `flash`) and `flash-ring`, positions in the order of `positions`.
     - `all-gather`: each device gathers all keys and values for its own positions (Llama 3, section 3.3.2). It is also what
       `plain` comes to where "context" splits the sequence.
     - `ring`: keys and values go round, a softmax of each part at a time (Liu 2023).
@@ -35,8 +38,8 @@ def attend(
     if kind not in KINDS:
         raise UsageError(f"attention {kind!r} is not known", where="--set", fix="one of " + ", ".join(KINDS))
     split = layout.size("context") > 1
-    if kind == "flash":
-        return _flash(q, k, v, layout=layout, causal=causal, window=window, cap=cap)
+    if kind in FUSED:
+        return _fused(q, k, v, layout=layout, causal=causal, window=window, cap=cap)
     if kind == "ring" and split:
         part = partial(_ring, shards=layout.size("context"), causal=causal, window=window, cap=cap)
         gone_round: jax.Array = layout.local(part, (_HEADS,) * 3, _HEADS)(q, k, v)
@@ -47,21 +50,39 @@ def attend(
     return attention(q, k, v, causal_mask(q.shape[1], window) if causal else None, cap=cap)
 
 
-def _flash(
+def is_reordered(layout: Layout) -> bool:
+    """Whether sequences are stored in another order than by position, so that "context" shares causal attention evenly."""
+    return layout.attention in FUSED and layout.size("context") > 1
+
+
+def positions(length: int, layout: Layout) -> jax.Array:
+    """The positions of a sequence's tokens in the order that they are stored."""
+    if not is_reordered(layout):
+        return jnp.arange(length)
+    shards = layout.size("context")
+    if length % (2 * shards):
+        raise InfeasibleError(
+            f"fused attention over context={shards} splits a sequence into {2 * shards} chunks, which do not divide {length}",
+            fix=f"use a sequence of {-(-length // (2 * shards)) * 2 * shards}, or attention=all-gather",
+        )
+    return jnp.asarray(balanced_positions(length, shards))
+
+
+def _fused(
     q: jax.Array, k: jax.Array, v: jax.Array, *, layout: Layout, causal: bool, window: int, cap: float
 ) -> jax.Array:
-    if layout.size("context") > 1:
+    shards = layout.size("context")
+    window = window if window < q.shape[1] else 0
+    how = Asked(scale=q.shape[-1] ** -0.5, causal=causal, window=window, cap=cap)
+    if shards == 1:
+        kernel: Any = partial(fused, how=how)
+    elif layout.attention == "flash-ring" and window:
         raise UnsupportedError(
-            f"fused attention sees whole sequences, and context={layout.size('context')} splits them",
-            fix="use attention=ring or all-gather",
+            f"a ring of fused blocks has no window, and this model's is {window}", fix="use attention=flash-all-gather"
         )
-    reason = why_not_fused(q, v)
-    reason = reason or ("scores are capped" if cap else "")
-    reason = reason or (f"a window of {window}" if window and window < q.shape[1] else "")
-    if reason:
-        raise UnsupportedError(f"no fused attention here: {reason}", fix="use attention=plain")
-    kernel = partial(fused, scale=q.shape[-1] ** -0.5, causal=causal, heads_first=False)
-    found: jax.Array = layout.local(kernel, (_WHOLE,) * 3, _WHOLE)(q, k, v)
+    else:
+        kernel = partial(ring if layout.attention == "flash-ring" else gathered, how=how, shards=shards)
+    found: jax.Array = layout.local(kernel, (_HEADS,) * 3, _HEADS)(q, k, v)
     return found
 
 

@@ -16,7 +16,7 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models import grouped_query, kv_cache, latent_attention
-from meshcast.models.attending import Kind
+from meshcast.models.attending import Kind, positions
 from meshcast.models.experts import dense, gated_weights, routed, routed_weights
 from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
 from meshcast.models.layers import one_layer as unstacked
@@ -216,7 +216,7 @@ def train_step(
     def loss(params: Any, batch: Any) -> jax.Array:
         params = cast(params, compute_dtype)
         x, _, balance = hidden(
-            params, batch["tokens"], jnp.arange(seq), None,
+            params, batch["tokens"], positions(seq, layout), None,
             config=config, layout=layout, remat=remat,
         )  # fmt: skip
         value = cross_entropy(project_out(x, params, config, layout), batch["targets"])
@@ -249,7 +249,7 @@ def sections(
     head = "embedding" if config.tied else "head"
 
     def through(params: Any, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        x, _, balance = through_stacks(params, x, jnp.arange(seq), None, config=part, layout=layout, remat=remat)
+        x, _, balance = through_stacks(params, x, positions(seq, layout), None, config=part, layout=layout, remat=remat)
         share = (part.layers - part.dense_layers) / (config.layers - config.dense_layers)  # of the mean over all layers
         return x, config.balance * share * jnp.mean(jnp.concatenate(balance)) if balance else None
 

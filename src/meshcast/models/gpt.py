@@ -16,7 +16,7 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models import kv_cache
-from meshcast.models.attending import Kind, attend
+from meshcast.models.attending import Kind, attend, is_reordered, positions
 from meshcast.models.blocks import block, block_weights, through_layers
 from meshcast.models.layers import (
     BATCH,
@@ -70,6 +70,12 @@ def _length(config: Config, seq: int | None) -> int:
     return length
 
 
+def _positions(params: Any, length: int, layout: Layout) -> jax.Array:
+    """The learned vectors of a sequence's positions, in the order that they are stored."""
+    table = params["positions"][:length]
+    return jnp.take(table, positions(length, layout), axis=0, mode="clip") if is_reordered(layout) else table
+
+
 def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: Layout) -> jax.Array:
     return layout.constrain(embed(params["tokens"], tokens, layout), *layout.residual) + positions
 
@@ -86,7 +92,7 @@ def logits(
     step = partial(
         block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation
     )
-    x = _embedded(params, tokens, params["positions"][: tokens.shape[1]], layout)
+    x = _embedded(params, tokens, _positions(params, tokens.shape[1], layout), layout)
     x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return _logits(x, params, layout)
 
@@ -154,7 +160,7 @@ def sections(
         entry={name: tree[name] for name in ("tokens", "positions")},
         layers=tree["layers"] if layers else {},
         exit={name: tree[name] for name in ("norm_scale", "norm_bias", "tokens")},
-        embed=lambda params, batch: _embedded(params, batch["tokens"], params["positions"][:length], layout),
+        embed=lambda params, batch: _embedded(params, batch["tokens"], _positions(params, length, layout), layout),
         through=through,
         loss=lambda params, x, batch: cross_entropy(_logits(x, params, layout), batch["targets"]),
         width=config.dim,

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
+from meshcast.models.fused import PRIMITIVES as FUSED_PRIMITIVES
 from meshcast.models.sharding import BATCH as BATCH
 from meshcast.models.sharding import Layout, Weight
 
@@ -140,7 +141,7 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
     """
     policies: dict[Remat, Callable[..., bool]] = {
         "none": lambda primitive, *_, **__: primitive.name != "sharding_constraint",
-        "products": lambda primitive, *_, **__: primitive.name in ("dot_general", "ffi_call"),
+        "products": lambda primitive, *_, **__: primitive.name in ("dot_general", *FUSED_PRIMITIVES),
         "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
         "full": jax.checkpoint_policies.nothing_saveable,
     }

@@ -17,7 +17,7 @@ from meshcast.errors import InfeasibleError, UsageError, nearest
 Remat = Literal["none", "products", "selective", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8"]
-Attention = Literal["plain", "flash", "ring", "all-gather"]
+Attention = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 Offload = Literal["none", "optimizer"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
@@ -51,8 +51,9 @@ class Plan:
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: Of a pipeline.
         precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`.
-        attention: `plain` products, `flash` (the backend's fused kernel), and where sequences are split `ring` (keys and
-            values go round) or `all-gather`.
+        attention: `plain` products or `flash` (the backend's fused kernel); where sequences are split `ring` (keys and values
+            go round) or `all-gather` of plain products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is
+            the latter then).
         offload: `optimizer`: its state lives in the host's memory.
         microbatches: Of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
@@ -124,17 +125,11 @@ class Plan:
                 where=_FLAG,
                 fix="the interleaved schedule has vp of 2 or more, the others have 1",
             )
-        if self.attention in ("ring", "all-gather") and self.cp == 1:
+        if self.attention not in ("plain", "flash", None) and self.cp == 1:
             raise InfeasibleError(
                 f"attention={self.attention} exchanges keys and values of split sequences, and cp is 1",
                 where=_FLAG,
                 fix="raise cp, or use attention=plain or flash",
-            )
-        if self.attention == "flash" and self.cp > 1:
-            raise InfeasibleError(
-                f"attention=flash sees whole sequences, and cp={self.cp} splits them",
-                where=_FLAG,
-                fix="use attention=ring or all-gather, or cp=1",
             )
 
     @property

@@ -75,6 +75,7 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
             "offloading to the host's memory is not modelled", where=_FLAG, fix="leave offload out of the plan"
         )
     config = builder.configured(**settings)
+    _halves(plan, _length(builder, config, settings), builder.name)
     for what, count, key in (
         ("attention heads", getattr(config, "heads", None), "tp"),
         ("experts", getattr(config, "experts", None), "ep"),
@@ -94,6 +95,16 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
                 where=_FLAG,
                 fix=f"use {key}=" + " or ".join(str(n) for n in close[-2:]),
             )
+
+
+def _halves(plan: Plan, length: int | None, name: str) -> None:
+    """With fused kernels every device that splits a sequence has two chunks of it (`models.context_attention`)."""
+    if plan.cp > 1 and plan.attending.startswith("flash") and length and length % (2 * plan.cp):
+        raise InfeasibleError(
+            f"the sequence of {name}: {length} is not divisible by 2 x cp={plan.cp}, chunks that attention={plan.attending} has",
+            where=_FLAG,
+            fix=f"use seq={-(-length // (2 * plan.cp)) * 2 * plan.cp}, or attention=all-gather",
+        )
 
 
 def _length(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int | None:

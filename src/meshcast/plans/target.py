@@ -20,6 +20,7 @@ from meshcast.plans.settings import check_devices, step_settings
 from meshcast.plans.stages import build_pipeline
 
 _FLAG = "--plan"
+FUSED_PLATFORMS = ("cuda", "rocm", "tpu")  # whose fused kernels `models.fused` calls
 
 
 def plan_target(
@@ -46,11 +47,11 @@ def plan_target(
     """
     builder = model_of(target)
     check_devices(plan, devices)
-    if plan.attending == "flash" and platform != "cuda":
+    if plan.attending.startswith("flash") and platform not in FUSED_PLATFORMS:
         raise UnsupportedError(
-            f"attention=flash is cuDNN's kernel, and the program is lowered for {platform}",
+            f"attention={plan.attending} is a kernel of {', '.join(FUSED_PLATFORMS)}, and the program is lowered for {platform}",
             where=_FLAG,
-            fix="use attention=plain",
+            fix="use attention=plain, or all-gather with cp",
         )
     make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
     return make(builder, plan, tuple((name, setting_value(text)) for name, text in (settings or {}).items()), platform)

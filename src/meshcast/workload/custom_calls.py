@@ -22,11 +22,12 @@ from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import RULES
-from meshcast.workload.rules.attention import fused_attention
+from meshcast.workload.rules.attention import fused_attention, transformer_engine_attention
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import backend_config, dictionary, parse_object
 from meshcast.workload.rules.costs import streamed, total_bytes, view
 from meshcast.workload.rules.pallas import with_geometry
+from meshcast.workload.rules.pallas_attention import training_attention
 from meshcast.workload.rules.rng import threefry
 from meshcast.workload.rules.solvers import SOLVERS
 from meshcast.workload.rules.sorting import top_k
@@ -190,6 +191,8 @@ def _kernel(reading: OpReading) -> Cost:
     config = backend_config(reading.op)
     estimate = next(_estimates(config), None)
     if not estimate:
+        if text(reading.op, "call_target_name") == _PALLAS_TPU and (cost := training_attention(reading)) is not None:
+            return cost
         raise _unknown(reading, text(reading.op, "call_target_name"), "the kernel carries no cost_estimate")
     # XLA writes its 64-bit numbers back as texts.
     said = {
@@ -260,6 +263,7 @@ _BUILT_IN: Mapping[str, Rule] = {
     **_SPELLED,
     **{name: threefry for name in ("cu_threefry2x32*", "hip_threefry2x32*")},
     "__cudnn$fmha*": fused_attention,
+    **{f"te_fused_attn_{way}_ffi": transformer_engine_attention for way in ("forward", "backward")},
     **{name: cublas_gemm for name in ("__cublas$gemm", "__cublas$lt$matmul*")},
     "__cudnn$conv*": cudnn_convolution,
     **SOLVERS,

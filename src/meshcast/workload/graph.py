@@ -220,6 +220,7 @@ class Attention:
     dtype: str
     causal: bool
     backward: bool
+    window: int = 0  # keys that a query sees at most; 0: all that the mask leaves
     pages: int = 0  # pieces that keys and values lie in, each to be fetched on its own; 0: they lie in one
 
 

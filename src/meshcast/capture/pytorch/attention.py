@@ -1,7 +1,7 @@
 """What `scaled_dot_product_attention` becomes: cuDNN's fused call, whose cost meshcast models, or plain products.
 
 PyTorch picks a fused kernel on NVIDIA GPUs for half-precision heads without an arbitrary mask. The same condition picks
-the call here (`models.fused_attention`). Everything else becomes two batched products around a softmax in fp32.
+the call here (`models.fused`). Everything else becomes two batched products around a softmax in fp32.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from meshcast.capture.pytorch.options import AttentionKind
 from meshcast.errors import UnsupportedError
-from meshcast.models.fused_attention import fused, why_not_fused
+from meshcast.models.fused import Asked, fused, why_not_fused
 
 
 class Attention:
@@ -47,7 +47,7 @@ class Attention:
             self.note = f"attention as plain products: {reason}"
             return plain(query, key, value, attn_mask, is_causal=is_causal, scale=scale, dropout=dropout_p)
         self.note = "attention as cuDNN's fused calls"
-        return fused(query, key, value, float(scale), bool(is_causal), True)
+        return fused(query, key, value, Asked(scale=float(scale), causal=bool(is_causal), heads_first=True))
 
     def _unfused(self, query: Any, key: Any, value: Any, mask: Any, dropout: float) -> str:
         """Why attention is not one fused call; empty where it is."""

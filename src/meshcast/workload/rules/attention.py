@@ -1,4 +1,4 @@
-"""cuDNN's fused attention as one op, forward and backward.
+"""Fused attention of GPUs' libraries as one op, forward and backward: cuDNN's, and Transformer Engine's.
 
 Over the P = B H A scores, with head sizes D of queries and keys and V of values: forward 2 P (D + V), that is
 4 B H Sq Skv D when they are equal and nothing is masked; backward 2 P (3 D + 2 V), the five products S, dV, dP, dQ, dK.
@@ -21,12 +21,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshcast.errors import UnsupportedError
-from meshcast.workload.graph import Attention, Cost, OpKind, Tensor
+from meshcast.workload.graph import Attention, Cost, OpKind
 from meshcast.workload.rule import OpReading
+from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import backend_config, dimensions
 from meshcast.workload.rules.costs import total_bytes
 from meshcast.workload.rules.vendor import without_workspace
 
+_TE_CAUSAL = frozenset({2, 3, 4, 5})  # of its NVTE_Mask_Type: with padding or without, aligned at the first or the last key
 FORWARD_VECTOR_FLOPS, BACKWARD_VECTOR_FLOPS = 4, 5
 
 
@@ -54,19 +56,51 @@ def fused_attention(reading: OpReading) -> Cost:
         dtype=query.dtype,
         causal="CAUSAL" in str(config.get("mask_type", "")),
         backward=backward,
+        window=int(config.get("sliding_window_length", 0)),
     )
-    return _cost(reading, geometry, value, window=int(config.get("sliding_window_length", 0)))
+    return attention_cost(reading, geometry, pair_width=_width(geometry, value.shape[3]))
 
 
-def _cost(reading: OpReading, shape: Attention, value: Tensor, *, window: int) -> Cost:
-    """Work over the scores that the masks leave."""
-    scores = shape.batch * shape.heads * attended(shape, window)
-    head, value_head = shape.head_dim, value.shape[3]
-    products = 3 * head + 2 * value_head if shape.backward else head + value_head
+def transformer_engine_attention(reading: OpReading) -> Cost:
+    """The cost of a `te_fused_attn_*_ffi` call, which says its sizes in its attributes (on AMD's GPUs as on NVIDIA's)."""
+    config = backend_config(reading.op)
+    names = ("input_batch", "q_max_seqlen", "kv_max_seqlen", "attn_heads", "num_gqa_groups", "mask_type")
+    head = config.get("qk_head_dim", config.get("head_dim"))
+    if head is None or any(name not in config for name in names):
+        missing = [name for name in names if name not in config] + ([] if head is not None else ["qk_head_dim"])
+        raise UnsupportedError(
+            f"a fused attention call of Transformer Engine has no {', '.join(missing)} in its attributes",
+            where=reading.location or None,
+            fix="declare its cost in a `meshcast.cost` attribute",
+        )
+    batch, length, kv_length, heads, kv_heads, mask = (int(config[name]) for name in names)
+    geometry = Attention(
+        batch=batch,
+        heads=heads,
+        kv_heads=kv_heads,
+        q_len=length,
+        kv_len=kv_length,
+        head_dim=int(head),
+        dtype=reading.operands[0].dtype,
+        causal=mask in _TE_CAUSAL,
+        backward="backward" in text(reading.op, "call_target_name"),
+        window=int(config.get("window_size_left", -1)) + 1,
+    )
+    return attention_cost(reading, geometry, pair_width=_width(geometry, int(config.get("v_head_dim", head))))
+
+
+def _width(shape: Attention, value_head: int) -> int:
+    """Multiply-adds of a pair in one kernel that does all of a pass."""
+    return 3 * shape.head_dim + 2 * value_head if shape.backward else shape.head_dim + value_head
+
+
+def attention_cost(reading: OpReading, shape: Attention, *, pair_width: int) -> Cost:
+    """Work over the scores that the masks leave, `pair_width` multiply-adds for each."""
+    scores = shape.batch * shape.heads * attended(shape)
     return Cost(
         kind=OpKind.CUSTOM,
         dtype=shape.dtype,
-        matrix_flops=2 * scores * products,
+        matrix_flops=2 * scores * pair_width,
         vector_flops=scores * (BACKWARD_VECTOR_FLOPS if shape.backward else FORWARD_VECTOR_FLOPS),
         transcendentals=scores,
         operand_bytes=tuple(tensor.bytes for tensor in reading.operands),
@@ -75,9 +109,9 @@ def _cost(reading: OpReading, shape: Attention, value: Tensor, *, window: int) -
     )
 
 
-def attended(shape: Attention, window: int = 0) -> int:
+def attended(shape: Attention) -> int:
     """Pairs of a query and a key that the masks leave, of one head: A above."""
-    widest = min(window, shape.kv_len) if window else shape.kv_len
+    widest = min(shape.window, shape.kv_len) if shape.window else shape.kv_len
     if not shape.causal:
         return shape.q_len * widest
     fewest = max(1, shape.kv_len - shape.q_len + 1)  # keys seen by the first query that sees any

@@ -24,14 +24,14 @@ from meshcast.workload.rules.backend_config import dictionary
 
 def with_geometry(reading: OpReading, cost: Cost) -> Cost:
     """The cost of a Pallas call, with the geometry of what it computes where that is known."""
-    shape = _attention(_name(reading), reading.operands, cost.dtype)
+    shape = _attention(kernel_name(reading), reading.operands, cost.dtype)
     if shape is None:
         return cost
     whole = 4.0 * shape.batch * shape.heads * shape.q_len * shape.kv_len * shape.head_dim
     return replace(cost, geometry=replace(shape, causal=cost.matrix_flops < 0.99 * whole))
 
 
-def _name(reading: OpReading) -> str:
+def kernel_name(reading: OpReading) -> str:
     """The kernel's name: JAX's attribute, which XLA drops; one noted beside it, which it keeps; or the instruction's."""
     said = text(reading.op, "kernel_name")
     if not said and "mhlo.frontend_attributes" in reading.op.attributes:

@@ -221,6 +221,7 @@ class Attention:
     causal: bool
     backward: bool
     window: int = 0  # keys that a query sees at most; 0: all that the mask leaves
+    block: int = 0  # queries, and keys, that a kernel takes at once, where it says so
     pages: int = 0  # pieces that keys and values lie in, each to be fetched on its own; 0: they lie in one
 
 

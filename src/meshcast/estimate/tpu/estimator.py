@@ -12,6 +12,7 @@ from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
+from meshcast.estimate.tpu.attention import attention
 from meshcast.estimate.tpu.indexed import gather, picked_slices, scatter, sort
 from meshcast.estimate.tpu.machine import Machine, Work
 from meshcast.estimate.tpu.matrix import product
@@ -23,7 +24,7 @@ from meshcast.lower.kernel import Kernel, KernelKind
 _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
     KernelKind.GEMM: product,
     KernelKind.CONVOLUTION: product,
-    KernelKind.ATTENTION: call,
+    KernelKind.ATTENTION: attention,
     KernelKind.CUSTOM: call,
     KernelKind.SCATTER: scatter,
     KernelKind.SORT: sort,

@@ -19,6 +19,7 @@ COMPILED = "compiled"  # among the intervals by kernel kind, that of the compile
 SWEEPS = "cocossim's v6e sweeps"
 MICROBENCHMARKS = "AI-Hypercomputer's microbenchmarks of TPU7x"
 XLA = "scoped VMEM of products that libtpu 0.0.42.1 compiled for v6e"
+SPLASH = "bundles of splash attention that libtpu 0.0.42.1 compiled for v6e"
 UNCALIBRATED = "start value, not calibrated"
 UNRECORDED = "no published time behind it"
 
@@ -76,6 +77,10 @@ class Parameters:
     )
     depthwise_cycles: float = about("one vector of multiply-adds of a depthwise convolution", 2.3)
     call_share: float = about("share of the arrays that a hand-written kernel's products fill", 0.45, SWEEPS)
+    softmax_share: float = about(
+        "share of fused attention's softmax on the vector units that its products do not hide", 0.45, SPLASH
+    )
+    step_cycles: float = about("one step of fused attention's grid of blocks, computed or skipped", 350.0, SWEEPS)
     page_cycles: float = about("one page of a paged cache: its address and the start of its copy", 38.0, SWEEPS)
     gather_cycles: float = about(
         "one picked slice of a gather: its address and the start of its copy", 60.0, UNCALIBRATED

@@ -12,7 +12,7 @@ from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import WORD_BYTES, Machine, Traffic, Work
 from meshcast.lower.kernel import SCALAR_BYTES, Kernel, KernelKind
-from meshcast.workload.graph import Attention, Reduction
+from meshcast.workload.graph import Reduction
 
 
 def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.0) -> tuple[Term, Term, Term]:
@@ -56,27 +56,24 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
 def call(kernel: Kernel, machine: Machine) -> Work:
     """A kernel somebody wrote (Pallas), by what it declares: copies beside its work, products and vector ops in turns.
 
-    `t = t0 + max(mem, arrays + ops + functions, pages)`, the arrays as full as such kernels leave them; pages of keys and
-    values are fetched one after the other.
+    `t = t0 + max(mem, arrays + ops + functions)`, the arrays as full as such kernels leave them. Attention has a model of
+    its own (`tpu.attention`).
     """
     traffic, p = machine.traffic(kernel), machine.parameters
     peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
     arrays, ops, functions = kernel.matrix_flops / (p.call_share * peak), machine.ops(kernel), machine.functions(kernel)
-    pieces = kernel.geometry.pages if isinstance(kernel.geometry, Attention) else 0
-    pages = pieces * p.page_cycles / machine.device.clock_hz
-    busy, fetched, fixed = arrays + ops + functions, max(machine.memory(traffic.hbm), pages), machine.fixed(traffic)
+    busy, fetched, fixed = arrays + ops + functions, machine.memory(traffic.hbm), machine.fixed(traffic)
     work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched)
     if not machine.explaining:
         return work
     return replace(
         work,
-        formula="t = t0 + max(mem, arrays + ops + functions, pages)",
+        formula="t = t0 + max(mem, arrays + ops + functions)",
         terms=(
             *machine.copies(traffic),
             Term("products on the arrays", "arrays", arrays, "s"),
             Term("vector ops", "ops", ops, "s"),
             Term("transcendental functions", "functions", functions, "s"),
-            Term("pages, one by one", "pages", pages, "s"),
             Term("fixed cost", "t0", fixed, "s"),
         ),
     )

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from meshcast.models.attention_note import CAUSAL, HEADS_FIRST, NOTE, WINDOW
 from meshcast.models.fused.asked import Asked, forward_results, same_as
 
-BLOCK = 512  # queries and keys of a block: MaxText's base configuration (sa_block_q, sa_block_kv)
 
 
 def forward(query: Any, key: Any, value: Any, *, how: Asked, statistics: bool) -> list[Any]:
@@ -41,7 +40,6 @@ def _splash(name: str, results: list[Any], how: Asked) -> Any:
 
     note = {
         CAUSAL: how.causal, WINDOW: how.window, HEADS_FIRST: how.heads_first, "soft_cap": how.cap, "scale": how.scale,
-        "block_q": BLOCK, "block_kv": BLOCK,
     }  # fmt: skip
     call = jax.ffi.ffi_call("tpu_custom_call", results, custom_call_api_version=1)
 

@@ -70,7 +70,7 @@ def flash_text(row: OpRow) -> str:
         return flash_attention(q, k, v, causal=True, block_sizes=sizes)
 
     shape = (batch, heads, length, head)
-    return lowered(row, call, [(shape, row.element)] * 3, declared=_work(row, scores, head, moved))
+    return lowered(row, call, [(shape, row.element)] * 3, declared=_work(row, scores, head, moved), block=block)
 
 
 def _fetches(count: int) -> int:

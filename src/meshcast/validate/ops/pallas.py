@@ -13,6 +13,7 @@ from typing import Any
 from meshcast.capture.jax_function import capture
 from meshcast.capture.user_code import keep_off_accelerators
 from meshcast.errors import UnsupportedError
+from meshcast.models.attention_note import BLOCK, NOTE
 from meshcast.validate.ops.elementwise import kv_pages
 from meshcast.validate.ops.rows import OpRow
 from meshcast.workload.graph import DTYPE_BITS
@@ -79,11 +80,12 @@ def bytes_of(dtype: str, elements: int) -> int:
     return elements * DTYPE_BITS[dtype] // 8
 
 
-def declaring(kernel: str, work: dict[str, Any]) -> Any:
+def declaring(kernel: str, work: dict[str, Any], block: int = 0) -> Any:
     """A context in which calls carry what they are and do, for our reader; XLA keeps it."""
     from jax.experimental.xla_metadata import set_xla_metadata
 
-    return set_xla_metadata(**{"kernel_name": kernel, "meshcast.cost": json.dumps(work)})
+    note = {NOTE: json.dumps({BLOCK: block})} if block else {}
+    return set_xla_metadata(**{"kernel_name": kernel, "meshcast.cost": json.dumps(work), **note})
 
 
 def lowered(
@@ -93,6 +95,7 @@ def lowered(
     *,
     declared: dict[str, Any] | None = None,
     donated: tuple[int, ...] = (),
+    block: int = 0,
 ) -> str:
     """The text that JAX makes of a call for a TPU; no device is needed."""
     keep_off_accelerators()
@@ -109,7 +112,7 @@ def lowered(
     def whole(*values: Any) -> Any:
         if declared is None:
             return call(jax, *values)
-        with declaring(row.op, declared):
+        with declaring(row.op, declared, block):
             return call(jax, *values)
 
     kind = jax.sharding.AbstractDevice(device_kind=DEVICE_KINDS[row.generation], num_cores=1, platform="tpu")

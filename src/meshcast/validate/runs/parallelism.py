@@ -49,7 +49,7 @@ def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found
     plan |= _microbatch(row, stack, ranks, devices, shards["pp"], found)
     if model.language:
         plan["remat"] = recomputation_of(row, stack, found)
-        plan["attention"] = _attention(stack, system, shards["cp"], found)
+        plan["attention"] = _attention(stack, shards["cp"])
     plan["precision"] = precision_of(row, system.cluster.device, found)
     return plan
 
@@ -89,15 +89,11 @@ def _inside(row: RunRow, stack: Stack, tensor: int, found: Findings) -> Plan:
     return {"sp": int(row.degrees.get("sp", int(stack.sequence_parallel)) > 0)}
 
 
-def _attention(stack: Stack, system: RunSystem, context: int, found: Findings) -> str:
-    """The stack's attention, as far as plans have it: their fused kernel is cuDNN's."""
-    if context > 1:
-        return stack.context_attention
-    device = system.cluster.device
-    if stack.attention == "flash" and device.vendor != "NVIDIA":
-        found.assumes(f"attention with its scores in memory, where {stack.name} has a fused kernel for {device.title}")
-        return "plain"
-    return stack.attention
+def _attention(stack: Stack, context: int) -> str:
+    """The stack's attention, and how keys and values reach the devices that split a sequence."""
+    if context == 1:
+        return stack.attention
+    return f"flash-{stack.context_attention}" if stack.attention == "flash" else stack.context_attention
 
 
 def shared_out(layers: int, parts: int) -> list[int]:

@@ -14,12 +14,15 @@ Masked work is left out of the FLOPs of a call: one with fewer than `4 B H Sq Sk
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from meshcast.models.attention_note import BLOCK, NOTE
 from meshcast.workload.graph import Attention, Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
-from meshcast.workload.rules.backend_config import dictionary
+from meshcast.workload.rules.backend_config import dictionary, parse_object
 
 
 def with_geometry(reading: OpReading, cost: Cost) -> Cost:
@@ -28,7 +31,15 @@ def with_geometry(reading: OpReading, cost: Cost) -> Cost:
     if shape is None:
         return cost
     whole = 4.0 * shape.batch * shape.heads * shape.q_len * shape.kv_len * shape.head_dim
-    return replace(cost, geometry=replace(shape, causal=cost.matrix_flops < 0.99 * whole))
+    block = int(noted(reading).get(BLOCK, 0))
+    return replace(cost, geometry=replace(shape, causal=cost.matrix_flops < 0.99 * whole, block=block))
+
+
+def noted(reading: OpReading) -> Mapping[str, Any]:
+    """What a call notes beside it of the attention that it computes (`models.attention_note`)."""
+    if "mhlo.frontend_attributes" not in reading.op.attributes:
+        return {}
+    return parse_object(str(dictionary(reading.op.attributes["mhlo.frontend_attributes"]).get(NOTE, "")))
 
 
 def kernel_name(reading: OpReading) -> str:

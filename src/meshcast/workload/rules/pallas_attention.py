@@ -21,12 +21,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from meshcast.models.attention_note import CAUSAL, HEADS_FIRST, NOTE, WINDOW
+from meshcast.models.attention_note import CAUSAL, HEADS_FIRST, WINDOW
 from meshcast.workload.graph import Attention, Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attention import attention_cost
 from meshcast.workload.rules.backend_config import dictionary, parse_object
-from meshcast.workload.rules.pallas import kernel_name
+from meshcast.workload.rules.pallas import kernel_name, noted
 
 # Heads of keys and of values that a pair's products have, by what the name says.
 _PHASES = {"fwd": (1, 1), "dkv": (2, 2), "dq": (2, 1)}
@@ -41,7 +41,7 @@ def training_attention(reading: OpReading) -> Cost | None:
     if found is None or len(floats) < 3:
         return None
     phase = found[2] or found[4]
-    note = _noted(reading)
+    note = noted(reading)
     query, key, value = floats[:3]
     batch, heads, length, head = _extents(query, len(query.shape) == 4, note)
     shared = len(key.shape) < len(query.shape)  # "mqa": one head of keys, without a dimension for it
@@ -50,17 +50,10 @@ def training_attention(reading: OpReading) -> Cost | None:
     causal, window = _mask(found[1] is not None, name, length, kv_length, phase, reading, note)
     shape = Attention(
         batch=batch, heads=heads, kv_heads=kv_heads, q_len=length, kv_len=kv_length, head_dim=head,
-        dtype=query.dtype, causal=causal, backward=phase != "fwd", window=window,
+        dtype=query.dtype, causal=causal, backward=phase != "fwd", window=window, block=_block(phase, reading),
     )  # fmt: skip
     keys, values = _PHASES[phase]
     return attention_cost(reading, shape, pair_width=keys * head + values * value.shape[-1])
-
-
-def _noted(reading: OpReading) -> Mapping[str, Any]:
-    if "mhlo.frontend_attributes" not in reading.op.attributes:
-        return {}
-    noted = dictionary(reading.op.attributes["mhlo.frontend_attributes"])
-    return parse_object(str(noted.get(NOTE, "")))
 
 
 def _extents(
@@ -89,13 +82,21 @@ def _mask(
         return False, 0
     masks = [t.shape for t in reading.operands if t.dtype in ("i8", "si8") and len(t.shape) == 3]
     blocks = _block_sizes(reading)
-    suffix = "" if phase == "fwd" else f"_{phase}"
     # The grid's inner extent: blocks of keys for one of queries, or the other way round where keys stay.
     inner, whole = ("block_q", length) if phase == "dkv" else ("block_kv", kv_length)
-    size = blocks.get(inner + suffix, 0)
+    size = blocks.get(inner + _suffix(phase), 0)
     at = 1 if phase == "dkv" else 2
     visited = masks[0][at] * size if masks else 0
     return True, visited - size if 0 < visited < whole and visited > size else 0
+
+
+def _block(phase: str, reading: OpReading) -> int:
+    return _block_sizes(reading).get("block_q" + _suffix(phase), 0)
+
+
+def _suffix(phase: str) -> str:
+    """What names of blocks end in, by kernel."""
+    return "" if phase == "fwd" else f"_{phase}"
 
 
 def _block_sizes(reading: OpReading) -> Mapping[str, int]:

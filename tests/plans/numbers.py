@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from meshcast.models import zoo
+from meshcast.models.context_attention import balanced_positions
 from meshcast.plans import Plan
 from meshcast.plans.settings import step_settings
 from tests.models.arrays import QUICK, concrete
@@ -39,6 +40,8 @@ def step(model: str, plan: Plan, settings: dict[str, Any]) -> tuple[float, list[
     accumulate = chosen.get("accumulate", 1)
     # The same sequences whatever the microbatches: a replica's share of each is a row of the batch.
     rows = np.random.default_rng(1).integers(0, 16, (2, 8, 32)).astype(np.int32)
+    if plan.cp > 1 and plan.attending.startswith("flash"):
+        rows = rows[..., balanced_positions(rows.shape[-1], plan.cp)]  # as a loader for such a plan has them
     for name, tokens in zip(("tokens", "targets"), rows, strict=True):
         values[2][name] = jnp.asarray(tokens.reshape(values[2][name].shape)) if accumulate > 1 else jnp.asarray(tokens)
     values = [jax.tree.map(lambda v, a: jax.device_put(v, placed(a)), v, a) for v, a in zip(values, args, strict=True)]

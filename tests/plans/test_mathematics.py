@@ -121,6 +121,37 @@ def test_fused_attention_is_causal() -> None:
     assert total_flops(name, items, "attention=flash,dp=2,tp=2,sp=1,pp=2") == pytest.approx(flash)
 
 
+@pytest.mark.parametrize("kind", ["flash", "flash-ring", "flash-all-gather"])
+@pytest.mark.parametrize("plan", ["cp=2", "cp=4,tp=2,sp=1", "cp=2,pp=2"])
+def test_every_pair_of_a_split_sequence_is_computed_once(kind: str, plan: str) -> None:
+    """Both ways to split a sequence leave masked pairs out, and all devices compute the same number of the others."""
+    for name, settings in (GPT, LLAMA):
+        items = tuple(settings.items())
+        flash = total_flops(name, items, "attention=flash")
+        assert total_flops(name, items, f"{plan},attention={kind}") == pytest.approx(flash, rel=1e-9)
+
+
+def test_a_tpu_computes_scores_in_both_backward_kernels() -> None:
+    """Four products of a pair for keys and values and three for queries, where cuDNN has five in all."""
+    said = {"batch": str(BATCH), "seq": str(SEQ), **GPT[1]}
+    cuda, tpu = (
+        _matrix_flops(plan_target(GPT[0], Plan.parse("attention=flash"), settings=said, platform=platform))
+        for platform in ("cuda", "tpu")
+    )
+    pairs, width, layers = SEQ * (SEQ + 1) // 2, 64, 4
+    assert tpu - cuda == pytest.approx(2 * BATCH * layers * width * pairs * (7 - 5))
+
+
+def test_windows_leave_pairs_out() -> None:
+    """A query sees its window's keys; split over devices the same ones, and no branch is more than the busiest device's."""
+    name, items = LLAMA[0], tuple({**LLAMA[1], "window": "8"}.items())
+    whole, near = (total_flops(name, tuple(chosen), "attention=flash") for chosen in (LLAMA[1].items(), items))
+    pairs, seen, width, layers = SEQ * (SEQ + 1) // 2, 8 * 9 // 2 + (SEQ - 8) * 8, 8 * 16, 4
+    assert whole - near == pytest.approx(BATCH * layers * width * 14 * (pairs - seen))
+    split = total_flops(name, items, "cp=2,attention=flash")
+    assert near <= split <= near + BATCH * layers * width * 14 * 2 * 8 * 8
+
+
 @pytest.mark.parametrize(
     "plan",
     ["dp=2,tp=2", "fsdp=4,zero=0,remat=full", "dp=4,zero=1", "dp=2,tp=2,pp=2,remat=full", "dp=2,pp=2,vp=2,zero=1"],

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA: tuple[str, dict[str, Any]] = ("llama3-tiny", {"layers": 1})
+WINDOW: tuple[str, dict[str, Any]] = ("llama3-tiny", {"layers": 1, "window": 5, "attention_cap": 3.0})
 GPT: tuple[str, dict[str, Any]] = ("gpt2-tiny", {"vocab": 256, "layers": 1})
 # Room for every token, and no loss that depends on who else is in the microbatch.
 MIXTRAL: tuple[str, dict[str, Any]] = (
@@ -27,17 +28,22 @@ CASES = [
     (*LLAMA, "cp=4,attention=ring,mbs=8"),
     (*LLAMA, "cp=4,mbs=8"),
     (*GPT, "fsdp=4,cp=2,attention=ring,mbs=2,remat=full"),
+    (*LLAMA, "tp=2,cp=4,attention=flash-ring,mbs=8"),
+    (*WINDOW, "cp=2,attention=flash-all-gather,mbs=8"),
+    (*LLAMA, "dp=2,cp=4,attention=flash,mbs=4,remat=full"),
     (*GPT, "dp=4,mbs=1,remat=selective"),
     (*GPT, "dp=4,zero=1,mbs=1"),
     (*GPT, "dp=4,zero=2,mbs=1"),
     (*MIXTRAL, "ep=4,mbs=2"),
 ]
+# A bias of keys changes no softmax: its gradient is rounding alone, and so is Adam's step.
+LOSS_ALONE = [(*GPT, "dp=2,cp=2,attention=flash,mbs=4")]
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, Any]]:
     """What a child with eight devices finds, by plan; the number of devices is fixed when JAX starts."""
-    asked = [json.dumps([model, settings, f"{plan},precision=tf32"]) for model, settings, plan in CASES]
+    asked = [json.dumps([model, settings, f"{plan},precision=tf32"]) for model, settings, plan in (*CASES, *LOSS_ALONE)]
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
@@ -59,3 +65,9 @@ def test_the_numbers_stay(plan: str, found: dict[str, dict[str, Any]]) -> None:
     assert math.isclose(answer["loss"], answer["alone"], rel_tol=1e-5)
     # A step moves a parameter by up to 3e-4; rounding decides where a gradient is almost zero.
     assert answer["apart"] < 1e-4
+
+
+@pytest.mark.parametrize("plan", [plan for _, _, plan in LOSS_ALONE])
+def test_the_loss_stays(plan: str, found: dict[str, dict[str, Any]]) -> None:
+    answer = found[f"{plan},precision=tf32"]
+    assert math.isclose(answer["loss"], answer["alone"], rel_tol=1e-5)

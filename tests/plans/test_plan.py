@@ -14,6 +14,9 @@ from meshcast.plans import Plan
 degrees = st.integers(min_value=1, max_value=64)
 
 
+SPLIT = ("ring", "all-gather", "flash-ring", "flash-all-gather")
+
+
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     values: dict[str, Any] = {name: draw(degrees) for name in ("dp", "fsdp", "tp", "pp", "cp", "ep", "mbs")}
@@ -24,7 +27,7 @@ def plans(draw: st.DrawFn) -> Plan:
     values["microbatches"] = draw(st.none() | degrees)
     values["offload"] = draw(st.sampled_from(["none", "optimizer"]))
     split = values["cp"] > 1
-    values["attention"] = draw(st.sampled_from([None, "plain", *(["ring", "all-gather"] if split else ["flash"])]))
+    values["attention"] = draw(st.sampled_from([None, "plain", "flash", *(SPLIT if split else [])]))
     if values["pp"] > 1:
         values["vp"] = draw(st.integers(1, 4))
         values["schedule"] = draw(
@@ -80,7 +83,7 @@ def test_zero_3_shares_the_weights_out_over_replicas() -> None:
         ("pp=4,vp=2,schedule=1f1b", InfeasibleError, "interleaved"),
         ("pp=4,schedule=interleaved", InfeasibleError, "vp of 2 or more"),
         ("attention=ring", InfeasibleError, "cp is 1"),
-        ("attention=flash,cp=2", InfeasibleError, "whole sequences"),
+        ("attention=flash-ring", InfeasibleError, "cp is 1"),
         ("pp=2,layers-per-stage=1+2+3", InfeasibleError, "names 3 parts"),
         ("pp=2,layers-per-stage=0x2", UsageError, "no layers"),
     ],

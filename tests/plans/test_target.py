@@ -51,9 +51,39 @@ def test_devices_are_the_products() -> None:
         plan_target("llama3-tiny", Plan.parse("dp=2,tp=4"), devices=16)
 
 
-def test_fused_attention_is_cudnn() -> None:
-    with pytest.raises(UnsupportedError, match="lowered for tpu"):
-        plan_target("llama3-tiny", Plan.parse("attention=flash"), platform="tpu")
+@pytest.mark.parametrize(
+    ("platform", "call"),
+    [("cuda", "@__cudnn$fmhaSoftmax("), ("rocm", "@te_fused_attn_forward_ffi("), ("tpu", "@tpu_custom_call(")],
+)
+def test_fused_attention_is_the_call_of_its_backend(platform: str, call: str) -> None:
+    settings = {"batch": "1", "seq": "32"}
+    program = plan_target("llama3-tiny", Plan.parse("attention=flash"), settings=settings, platform=platform)
+    assert isinstance(program, Program)
+    assert call in program.text
+
+
+def test_no_fused_attention_where_there_is_no_kernel() -> None:
+    with pytest.raises(UnsupportedError, match="lowered for cpu"):
+        plan_target("llama3-tiny", Plan.parse("attention=flash"), platform="cpu")
+
+
+@pytest.mark.parametrize("platform", ["cuda", "rocm"])
+def test_what_a_library_has_no_kernel_for_is_refused(platform: str) -> None:
+    settings = {"batch": "1", "seq": "32"}
+    for said, more, plan in (
+        ("not half precision", {}, "attention=flash,precision=fp32"),
+        ("capped at 5", {"attention_cap": "5.0"}, "attention=flash"),
+    ):
+        with pytest.raises(UnsupportedError, match=said):
+            plan_target("llama3-tiny", Plan.parse(plan), settings={**settings, **more}, platform=platform)
+
+
+def test_a_ring_has_no_window_and_a_split_has_two_chunks() -> None:
+    settings = {"batch": "1", "seq": "36", "window": "8"}
+    with pytest.raises(UnsupportedError, match="flash-all-gather"):
+        plan_target("llama3-tiny", Plan.parse("attention=flash-ring,cp=2"), settings=settings)
+    with pytest.raises(InfeasibleError, match="36 is not divisible by 2 x cp=4"):
+        plan_target("llama3-tiny", Plan.parse("attention=flash,cp=4"), settings=settings)
 
 
 def test_a_program_has_its_shardings() -> None:

@@ -105,7 +105,7 @@ def _ring_forward(q: Any, k: Any, v: Any, how: Asked, shards: int) -> Any:
 
 
 def _share(logs: Any) -> Any:
-    """exp of (B, heads, L), to be multiplied with (B, L, heads, D)."""
+    """Exp of (B, heads, L), to be multiplied with (B, L, heads, D)."""
     return jnp.exp(logs).transpose(0, 2, 1)[..., None]
 
 
@@ -191,7 +191,8 @@ def _gathered_forward(q: Any, k: Any, v: Any, how: Asked, shards: int) -> Any:
         branches = [partial(of, device) for device in range(shards)]
         output, logs = jax.lax.switch(jax.lax.axis_index(AXIS), branches, *everything)
     else:
-        output, logs = forward(q, *(jax.lax.all_gather(x, AXIS, axis=1, tiled=True) for x in (k, v)), how)
+        keys, values = (jax.lax.all_gather(x, AXIS, axis=1, tiled=True) for x in (k, v))
+        output, logs = forward(q, keys, values, how)
     return output, (q, k, v, logs, output)
 
 

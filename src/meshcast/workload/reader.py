@@ -17,7 +17,7 @@ from meshcast.workload.local_types import LocalTypes
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import REFUSED, RULES, SHAPE_ONLY
 from meshcast.workload.trip_count import trip_count
-from meshcast.workload.workload import Workload
+from meshcast.workload.workload import Workload, are_alike
 
 _SDY_VIEWS = frozenset(
     f"sdy.{name}"
@@ -381,7 +381,8 @@ class _Reader:
             inner: list[Op] = []
             outputs = self._read_block(region.blocks[0], inner, scope)
             blocks.append(Block(inputs=(), outputs=outputs, ops=tuple(inner)))
-        self._warnings["a branch of the program depends on data: the costlier side is counted"] = None
+        if not are_alike(blocks):
+            self._warnings["a branch of the program depends on data: the costlier side is counted"] = None
         results = self._results(operation)
         self._emit(
             operation.name, Cost(kind=OpKind.BRANCH), operands, results, location_name(operation), ops, tuple(blocks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -151,6 +151,13 @@ def _walk(block: Block, count: int) -> Iterator[tuple[Op, int]]:
             yield from _walk(op.blocks[0], count * op.trip_count)
         elif op.cost.kind is OpKind.BRANCH and op.blocks:
             yield from _walk(max(op.blocks, key=_weight), count)
+
+
+def are_alike(branches: Sequence[Block]) -> bool:
+    """Whether it hardly matters which branch is taken: as many FLOPs in matrices, and sizes within a tenth."""
+    flops = {sum(count * op.cost.matrix_flops for op, count in _walk(block, 1)) for block in branches}
+    sizes = [_weight(block) for block in branches]
+    return len(flops) == 1 and max(sizes) <= 1.1 * min(sizes)
 
 
 def _weight(block: Block) -> float:

@@ -47,9 +47,7 @@ def test_a_noted_kernel_is_counted_by_its_pairs(cost_of: CostOf, phase: str, wid
 
 def test_a_window_and_lengths_first(cost_of: CostOf) -> None:
     q, kv = f"tensor<{B}x{S}x{H}x{D}xbf16>", f"tensor<{B}x{S}x{K}x{D}xbf16>"
-    cost = _splash(
-        cost_of, "splash_mha_fwd_no_residuals", [q, kv, kv], [q], _note(window=256, heads_first=False)
-    )
+    cost = _splash(cost_of, "splash_mha_fwd_no_residuals", [q, kv, kv], [q], _note(window=256, heads_first=False))
     assert cost.transcendentals == B * H * (256 * 257 // 2 + (S - 256) * 256)
 
 

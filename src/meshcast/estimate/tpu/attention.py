@@ -31,7 +31,6 @@ from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Attention, element_bytes
 from meshcast.workload.rules.attention import attended
 
-
 BLOCKS = (512, 1024, 2048)
 
 

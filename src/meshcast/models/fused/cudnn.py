@@ -36,16 +36,14 @@ _LENGTHS_FIRST: dict[str, _Dims] = {
 
 
 def forward(query: Any, key: Any, value: Any, *, how: Asked, statistics: bool) -> list[Any]:
-    """cuDNN's forward call: the result and, if asked for, one number a query for the backward pass."""
+    """CuDNN's forward call: the result and, if asked for, one number a query for the backward pass."""
     check(query, value, how, "cuDNN")
     results = forward_results(query, value, how, statistics)
     return list(_cudnn("__cudnn$fmhaSoftmax", [*results, workspace()], query, key, how)(query, key, value)[:-1])
 
 
-def backward(
-    query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked
-) -> list[Any]:
-    """cuDNN's backward call: the gradients of queries, keys and values."""
+def backward(query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked) -> list[Any]:
+    """CuDNN's backward call: the gradients of queries, keys and values."""
     check(query, value, how, "cuDNN")
     call = _cudnn("__cudnn$fmhaSoftmaxBackward", [*same_as(query, key, value), workspace()], query, key, how)
     return list(call(query, key, value, statistics, gradient, output)[:-1])

@@ -23,9 +23,7 @@ def forward(query: Any, key: Any, value: Any, *, how: Asked, statistics: bool) -
     return [output, *([logs.reshape(logs.shape[0], -1, logs.shape[-1])] if statistics else [])]
 
 
-def backward(
-    query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked
-) -> list[Any]:
+def backward(query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked) -> list[Any]:
     """The gradients, with P = exp(S - L) from the statistics L: dS = P (dP - sum(dO O)) (Dao 2022, appendix B)."""
     k, v = _of_keys(key, how), _of_keys(value, how)
     q, slope, made = (_of_queries(x, k, how) for x in (query, gradient, output))

@@ -88,11 +88,10 @@ def _set_up() -> None:
         primitive.multiple_results = True
         primitive.def_impl(partial(_run, primitive))
         batching.primitive_batchers[primitive] = partial(_batched, primitive)
-    _forward_p.def_abstract_eval(
-        lambda q, k, v, *, how, statistics: _shaped(forward_results(q, v, how, statistics))
-    )
+    _forward_p.def_abstract_eval(lambda q, k, v, *, how, statistics: _shaped(forward_results(q, v, how, statistics)))
     _backward_p.def_abstract_eval(lambda q, k, v, *_, how: _shaped(same_as(q, k, v)))
-    for platform, backend in {None: plain, **BACKENDS}.items():
+    lowered: list[tuple[str | None, ModuleType]] = [(None, plain), *BACKENDS.items()]
+    for platform, backend in lowered:
         for primitive, call in ((_forward_p, backend.forward), (_backward_p, backend.backward)):
             mlir.register_lowering(primitive, mlir.lower_fun(call, multiple_results=True), platform=platform)
 

@@ -24,9 +24,7 @@ def forward(query: Any, key: Any, value: Any, *, how: Asked, statistics: bool) -
     return list(call(query, key, value, **_te_attributes(query, key, value, how))[:-1])
 
 
-def backward(
-    query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked
-) -> list[Any]:
+def backward(query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked) -> list[Any]:
     """Transformer Engine's backward call."""
     check(query, value, how, "composable-kernel")
     call = jax.ffi.ffi_call("te_fused_attn_backward_ffi", [*same_as(query, key, value), workspace()])

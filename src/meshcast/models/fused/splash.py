@@ -16,16 +16,13 @@ from meshcast.models.attention_note import CAUSAL, HEADS_FIRST, NOTE, WINDOW
 from meshcast.models.fused.asked import Asked, forward_results, same_as
 
 
-
 def forward(query: Any, key: Any, value: Any, *, how: Asked, statistics: bool) -> list[Any]:
     """Splash attention's forward kernel."""
     name = "splash_mha_fwd_residuals" if statistics else "splash_mha_fwd_no_residuals"
     return list(_splash(name, forward_results(query, value, how, statistics), how)(query, key, value))
 
 
-def backward(
-    query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked
-) -> list[Any]:
+def backward(query: Any, key: Any, value: Any, statistics: Any, gradient: Any, output: Any, *, how: Asked) -> list[Any]:
     """Splash attention's two backward kernels, and before them the sums over a query's outputs that both take."""
     sums = jnp.sum(gradient.astype(jnp.float32) * output.astype(jnp.float32), axis=-1)
     sums = sums if how.heads_first else sums.transpose(0, 2, 1)

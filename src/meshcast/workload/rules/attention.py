@@ -28,7 +28,9 @@ from meshcast.workload.rules.backend_config import backend_config, dimensions
 from meshcast.workload.rules.costs import total_bytes
 from meshcast.workload.rules.vendor import without_workspace
 
-_TE_CAUSAL = frozenset({2, 3, 4, 5})  # of its NVTE_Mask_Type: with padding or without, aligned at the first or the last key
+_TE_CAUSAL = frozenset(
+    {2, 3, 4, 5}
+)  # of its NVTE_Mask_Type: with padding or without, aligned at the first or the last key
 FORWARD_VECTOR_FLOPS, BACKWARD_VECTOR_FLOPS = 4, 5
 
 

@@ -45,7 +45,7 @@ def training_attention(reading: OpReading) -> Cost | None:
     query, key, value = floats[:3]
     batch, heads, length, head = _extents(query, len(query.shape) == 4, note)
     shared = len(key.shape) < len(query.shape)  # "mqa": one head of keys, without a dimension for it
-    kv_batched = len(key.shape) == 4 or shared and len(query.shape) == 4
+    kv_batched = len(key.shape) == 4 or (shared and len(query.shape) == 4)
     _, kv_heads, kv_length, _ = _extents(key, kv_batched, note, shared=shared)
     causal, window = _mask(found[1] is not None, name, length, kv_length, phase, reading, note)
     shape = Attention(

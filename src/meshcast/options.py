@@ -46,6 +46,8 @@ class Options:
     trip_counts: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     plan: str | None = None  # how a model of the zoo is shared out, as `plans.Plan` reads it
+    attention: str = "plain"  # of a plan that does not say, where model and device have it: plain or flash
+    context_attention: str = "all-gather"  # likewise where sequences are split: ring or all-gather
     indices: str = "uniform"
     approximate: bool = False
     levers: bool = True
@@ -68,6 +70,8 @@ class Options:
             "overlap": stack.overlap,
             "fusion": stack.fusion,
             "host_costs": stack.host,
+            "attention": stack.attention,
+            "context_attention": stack.context_attention,
         }
         return replace(self, **{name: value for name, value in brought.items() if name not in but})  # type: ignore[arg-type]
 

@@ -39,7 +39,7 @@ from meshcast.pipelined import (
     read_pipeline,
     run_pipeline,
 )
-from meshcast.plans import Plan, check_device, plan_target
+from meshcast.plans import Plan, check_device, plan_target, with_fused_attention
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.simulate.pipelines import PipelineRun
@@ -88,6 +88,8 @@ def resolved(target: Any, options: Options) -> tuple[Any, Options]:
         raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
     plan, device = Plan.parse(str(options.plan)), resolve(options.on).device
     check_device(plan, device)
+    if options.attention == "flash":
+        plan = with_fused_attention(plan, target, options.settings, options.context_attention, platform_of(device))
     planned = plan_target(
         target, plan, settings=options.settings, devices=options.devices, platform=platform_of(device)
     )

@@ -11,7 +11,7 @@ from meshcast.capture.program import Program
 from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
 from meshcast.pipeline import Options, predict, prepare
 from meshcast.pipelined import Pipeline
-from meshcast.plans import Plan, plan_target
+from meshcast.plans import Plan, plan_target, with_fused_attention
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,23 @@ def test_fp8_needs_a_device_that_has_it() -> None:
 def test_what_does_not_fit_is_infeasible() -> None:
     prediction = predict("llama3-70b", Options(on="dgx-h100", plan="dp=8,remat=full"))
     assert not prediction.feasible
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "platform", "expected"),
+    [
+        ("llama3-tiny", "tp=2", "cuda", "flash"),
+        ("llama3-tiny", "cp=2", "tpu", "flash-ring"),
+        ("llama3-tiny", "attention=plain", "cuda", "plain"),
+        ("llama3-tiny", "dp=2", "cpu", None),
+        ("llama3-tiny", "precision=fp32", "cuda", None),
+        ("gemma2-tiny", "dp=2", "cuda", None),
+        ("gemma2-tiny", "dp=2", "tpu", "flash"),
+        ("resnet-tiny", "dp=2", "cuda", None),
+    ],
+)
+def test_a_stack_brings_its_attention_where_there_is_one(
+    model: str, plan: str, platform: str, expected: str | None
+) -> None:
+    """Capped scores and fp32 have no kernel on GPUs, convolutions no attention; what a plan says stays."""
+    assert with_fused_attention(Plan.parse(plan), model, {}, "ring", platform).attention == expected

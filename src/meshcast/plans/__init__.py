@@ -3,3 +3,4 @@
 from meshcast.plans.plan import Plan as Plan
 from meshcast.plans.settings import check_device as check_device
 from meshcast.plans.target import plan_target as plan_target
+from meshcast.plans.target import with_fused_attention as with_fused_attention

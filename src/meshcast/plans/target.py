@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
 from meshcast.pipelined import Pipeline
-from meshcast.plans.plan import Plan
+from meshcast.plans.plan import Attention, Plan
 from meshcast.plans.settings import check_devices, step_settings
 from meshcast.plans.stages import build_pipeline
 
@@ -55,6 +56,29 @@ def plan_target(
         )
     make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
     return make(builder, plan, tuple((name, setting_value(text)) for name, text in (settings or {}).items()), platform)
+
+
+def with_fused_attention(
+    plan: Plan, target: Any, settings: Mapping[str, str] | None, context: str, platform: str
+) -> Plan:
+    """The plan with the fused attention of a stack, if it does not say which and model and device have one.
+
+    Args:
+        plan: How the model is shared out.
+        target: The model.
+        settings: What `--set` says.
+        context: How keys reach devices that split a sequence: `ring` or `all-gather`.
+        platform: What programs are lowered for.
+    """
+    builder = model_of(target)
+    if plan.attention is not None or platform not in FUSED_PLATFORMS or "attention" not in builder.overrides("train"):
+        return plan
+    config = builder.configured(**{name: setting_value(text) for name, text in (settings or {}).items()})
+    in_half, cap = plan.precision in ("bf16", "fp8"), getattr(config, "attention_cap", 0.0)
+    if platform != "tpu" and (not in_half or cap):  # what GPUs' libraries do not have
+        return plan
+    ways: dict[str, Attention] = {"ring": "flash-ring", "all-gather": "flash-all-gather"}
+    return replace(plan, attention=ways[context] if plan.cp > 1 else "flash")
 
 
 def model_of(target: Any) -> Builder:

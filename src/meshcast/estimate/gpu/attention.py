@@ -1,9 +1,9 @@
 """Fused attention (flash): products at a share of peak, exponentials they do not hide, whole tiles along the diagonal.
 
 `t = launch + flops * waste / (share * peak) + x * exps * waste / exp rate` with `waste = 1 + 128 / kv_len` under a
-causal mask (tiles on the diagonal are computed whole); after Dao, "FlashAttention-2" (2023) and Shah et al.,
-"FlashAttention-3" (2024). cuDNN clears its result first; its backward pass also clears, converts and
-pre-multiplies whole operands.
+causal mask (tiles on the diagonal are computed whole), a window's length in place of `kv_len` where there is one; after
+Dao, "FlashAttention-2" (2023) and Shah et al., "FlashAttention-3" (2024). cuDNN clears its result first; its
+backward pass also clears, converts and pre-multiplies whole operands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     rate = matrix_rate(kernel, machine.device)
     p = machine.parameters
     assert isinstance(shape, Attention)
-    waste = 1 + TILE / shape.kv_len if shape.causal and shape.q_len > 1 else 1.0
+    seen = min(shape.window, shape.kv_len) if shape.window else shape.kv_len
+    waste = 1 + TILE / seen if shape.causal and shape.q_len > 1 else 1.0
     tiles = shape.batch * shape.heads * math.ceil(shape.q_len / TILE)
     busy = min(1.0, tiles / machine.sms)
     products = kernel.matrix_flops * waste / (rate.flops * machine.boost * p.flash_share)

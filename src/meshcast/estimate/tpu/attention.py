@@ -3,7 +3,7 @@
 A kernel goes through a grid of blocks, b queries by b keys, and computes those that the mask does not hide whole. A query that
 sees a keys on average so computes a + e b / 2 scores: e = 1 edge where the mask is causal, 2 where a window ends it too.
 
-    t = t0 + max(mem, arrays + x (ops + functions) + n c, pages)
+    t = t0 + max(mem, arrays + x (ops + functions) + grid, pages)
 
 - arrays: its products at the device's peak, but each head takes whole arrays: D = 128 fills 128 x 128 arrays (up to v5p) and
   one half of 256 x 256 (v6e, TPU7x), `ceil(D / R) R / D` times the passes, for S = q k contracts over D and o = P v
@@ -11,8 +11,8 @@ sees a keys on average so computes a + e b / 2 scores: e = 1 edge where the mask
 - ops, functions: the softmax on the vector units, one exponential a score and the ops that the call counts (scale,
   maximum, difference, sum); a share x of it is not hidden behind the arrays. From the bundles that libtpu 0.0.42.1 makes of
   splash attention for v6e, blocks of 512, D = 128: forward 906 a block of which 512 are the arrays', dq 1017 and 768;
-- n c: steps of the grid, computed or skipped (a causal grid has all of its blocks, a window's only those near the
-  diagonal), each with a fixed cost c for its copies and tests;
+- grid: its steps, computed or skipped (a causal grid has all of its blocks, a window's only those near the
+  diagonal), each with a fixed cost for its copies and tests;
 - mem: queries and results once, keys and values again for every block of queries of every head, whichever are visible.
 
 Where a call does not say its blocks, they are what makes it fastest of 512, 1024 and 2048, as MaxText's recipes tune them.
@@ -51,30 +51,31 @@ def _in_blocks(kernel: Kernel, shape: Attention, block: int, machine: Machine) -
     padding = math.ceil(shape.head_dim / rows) * rows / shape.head_dim
     peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
     arrays = kernel.matrix_flops * waste * padding * (1 + p.array_loss) / peak
-    softmax = (machine.ops(kernel) + machine.functions(kernel)) * waste
+    ops, functions = machine.ops(kernel) * waste, machine.functions(kernel) * waste
     grid = 0.0 if shape.pages else _steps(shape, block) * p.step_cycles / machine.vector_rate
     traffic = machine.traffic(kernel)
     if traffic.hbm_read and not shape.pages:
         again = _read_again(shape, block)
         traffic = replace(traffic, read=traffic.read + again, hbm_read=traffic.hbm_read + again)
     pages = shape.pages * p.page_cycles / machine.device.clock_hz
-    busy = arrays + p.softmax_share * softmax + grid
+    busy = arrays + p.softmax_share * (ops + functions) + grid
     fetched, fixed = max(machine.memory(traffic.hbm), pages), machine.fixed(traffic)
     work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched)
     if not machine.explaining:
         return work
     return replace(
         work,
-        formula="t = t0 + max(mem, arrays + x (ops + functions) + n c, pages)",
+        formula="t = t0 + max(mem, arrays + x * (ops + functions) + grid, pages)",
         terms=(
             *machine.copies(traffic),
             Term("queries, and keys, of a block", "b", block),
             Term("scores computed over those visible", "waste", waste),
             Term("passes over those that full arrays would take", "padding", padding),
             Term("products on the arrays", "arrays", arrays, "s"),
-            Term("softmax on the vector units", "ops + functions", softmax, "s"),
-            Term("share of it that is not hidden", "x", p.softmax_share),
-            Term("steps of the grid", "n c", grid, "s"),
+            Term("vector ops of the softmax", "ops", ops, "s"),
+            Term("its exponentials", "functions", functions, "s"),
+            Term("share of both that is not hidden", "x", p.softmax_share),
+            Term("steps of the grid", "grid", grid, "s"),
             Term("pages, one by one", "pages", pages, "s"),
             Term("fixed cost", "t0", fixed, "s"),
         ),

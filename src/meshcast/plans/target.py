@@ -15,6 +15,7 @@ from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
 from meshcast.pipelined import Pipeline
+from meshcast.plans.inference import inference_program
 from meshcast.plans.plan import Plan
 from meshcast.plans.settings import check_devices, step_settings
 from meshcast.plans.stages import build_pipeline
@@ -40,7 +41,7 @@ def plan_target(
         platform: What to lower for.
 
     Raises:
-        UsageError: The target is no model, or does not train.
+        UsageError: The target is no model.
         InfeasibleError: The plan does not divide the model, the batch or the devices.
         UnsupportedError: The plan asks for what the model or the platform does not have.
     """
@@ -52,15 +53,19 @@ def plan_target(
             where=_FLAG,
             fix="use attention=plain",
         )
+    chosen = tuple((name, setting_value(text)) for name, text in (settings or {}).items())
+    mode = dict(chosen).get("mode", builder.mode)
+    if mode != "train":
+        return inference_program(builder, mode, plan, chosen, platform)
     make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
-    return make(builder, plan, tuple((name, setting_value(text)) for name, text in (settings or {}).items()), platform)
+    return make(builder, plan, chosen, platform)
 
 
 def model_of(target: Any) -> Builder:
     """The model that a target names.
 
     Raises:
-        UsageError: It is a program already, or not a training step.
+        UsageError: It is a program already.
     """
     text = str(target) if isinstance(target, (str, Path)) else ""
     names = zoo()
@@ -75,12 +80,6 @@ def model_of(target: Any) -> Builder:
             fix=f"{hint} A program of one's own has its shardings already"
             if hint.startswith("did")
             else "name a model (meshcast models); a program of one's own has its shardings already",
-        )
-    if builder.mode != "train":
-        raise UsageError(
-            f"a plan is for training, and {builder.name} is {builder.summary.rsplit(': ', 1)[-1]}",
-            where=_FLAG,
-            fix="name the model without its mode, or use --mesh",
         )
     return builder
 

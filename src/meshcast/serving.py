@@ -1,7 +1,9 @@
 """Models that answer: a prompt's pass, a decoding step, or with `--set mode=serve` both, as users notice them.
 
 A request is a prompt of `prompt` tokens and an answer of `output`. The cache has room for all of them from the start, as
-the program has it, so every decoding step reads a full one: the time per output token is that of the last step.
+the program has it, so every decoding step reads a full one: the time per output token is that of the last step. Layers
+have weights and caches of their own, as serving engines keep them: a scan over stacked ones copies each layer's share out
+of the stack first, more than doubling the bytes of a step that reads everything once.
 """
 
 from __future__ import annotations
@@ -85,6 +87,8 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
             f"{clash} follows from prompt and output in mode {SERVE}", where="--set", fix="set prompt and output"
         )
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
+    if hasattr(builder.config, "scan"):
+        common.setdefault("scan", "false")
     context = str(prompt + output)
     first = predict(replace(options, settings={**common, "mode": "prefill", "seq": str(prompt), "context": context}))
     step = predict(replace(options, settings={**common, "mode": "decode", "context": context}))

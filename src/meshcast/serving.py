@@ -72,9 +72,7 @@ def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], predictio
         return Serving(batch=accepted["batch"], cache_bytes=cache, tpot_s=prediction.step_time_s)
     # A model that knows its longest sequence has that by default.
     prompt = accepted["seq"] or getattr(builder.configured(**accepted), "positions", None)
-    return Serving(
-        batch=accepted["batch"], cache_bytes=cache, prompt_tokens=prompt, ttft_s=prediction.step_time_s
-    )
+    return Serving(batch=accepted["batch"], cache_bytes=cache, prompt_tokens=prompt, ttft_s=prediction.step_time_s)
 
 
 def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:

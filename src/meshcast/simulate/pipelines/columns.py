@@ -96,7 +96,14 @@ def columns_of(schedule: PipelineSchedule) -> Columns:
     if (reached < bounds[1:]).any():
         raise _stuck(schedule, reached, done[own])
     return Columns(
-        bounds=bounds, stage=stage, work=work, chunk=chunk, position=position, needs=needs, receiver=receiver, waves=waves
+        bounds=bounds,
+        stage=stage,
+        work=work,
+        chunk=chunk,
+        position=position,
+        needs=needs,
+        receiver=receiver,
+        waves=waves,
     )
 
 

@@ -135,7 +135,7 @@ def _waves(
 
 def _stuck(schedule: PipelineSchedule, reached: Integers, own_done: NDArray[np.bool_]) -> UsageError:
     """Who waits for what, when nobody can go on."""
-    said = []
+    said: list[str] = []
     first = 0
     for stage, order in enumerate(schedule.orders):
         number = int(reached[stage])

@@ -84,7 +84,7 @@ def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Pre
     if is_pipeline(target):
         pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
         return predict_pipeline(pipeline, options, cluster, prepare_part)
-    return prepare(target, options).predict()
+    return prepare(target, options).predict()  # type: ignore[arg-type]  # it is no pipeline
 
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshcast.simulate.pipelines.columns import BACKWARD, FORWARD, WEIGHT, WORKS, columns_of
+from meshcast.simulate.pipelines.columns import BACKWARD, FORWARD, WEIGHT, WORKS, Integers, columns_of
 from meshcast.simulate.pipelines.costs import PartCosts
 from meshcast.simulate.pipelines.schedule import PipelineSchedule
 
@@ -60,6 +60,7 @@ def stage_memory(schedule: PipelineSchedule, stage: int, parts: tuple[PartCosts,
     )
 
 
-def _before(amounts: NDArray[Any]) -> NDArray[Any]:
+def _before(amounts: NDArray[Any]) -> Integers:
     """What has been added up before each."""
-    return np.cumsum(amounts) - amounts
+    total: Integers = np.cumsum(amounts) - amounts
+    return total

@@ -189,12 +189,14 @@ def _all_tasks(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -
         on_wire[firsts] = 0.0
     if not overlap:
         on_wire += arrivals[:-1] - ends
+    sending = np.zeros(schedule.stages)
+    np.add.at(sending, columns.stage, on_wire)
     return _Times(
         starts=starts,
         ends=ends,
         causes=np.where(waited, columns.needs, before),
         free=free,
-        sending=np.bincount(columns.stage, weights=on_wire, minlength=schedule.stages),
+        sending=sending,
     )
 
 

@@ -30,7 +30,12 @@ ROOM = {"capacity_factor": 8.0}
         ("mixtral-tiny", {**ROOM, "layers": 1}, 4, 6),
         ("mixtral-tiny", {**ROOM, "layers": 1, "dispatch": "gather"}, 4, 6),
         ("deepseek-tiny", ROOM, 4, 6),
-        ("deepseek-tiny", {**ROOM, "query_rank": 0, "dispatch": "einsum", "shared_gate": True}, 4, 6),
+        (
+            "deepseek-tiny",
+            {**ROOM, "query_rank": 0, "dispatch": "einsum", "shared_gate": True, "layers": 1, "dense_layers": 0},
+            4,
+            6,
+        ),
         ("gpt2-tiny", {}, 4, 6),
     ],
 )

@@ -28,7 +28,7 @@ RANKS = {
             ("levers", "options", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
             ("run",),
             ("pipelined",),
-            ("plans",),
+            ("plans", "serving"),
             ("pipeline",),
             ("validate", "calibrate", "comparison"),
             ("cli",),

@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -42,6 +43,7 @@ from meshcast.pipelined import (
 from meshcast.plans import Plan, check_device, plan_target, with_fused_attention
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
+from meshcast.serving import predict_serving
 from meshcast.simulate.pipelines import PipelineRun
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
@@ -71,13 +73,18 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     for name in overrides:
         if name not in known:
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
-    target, chosen = resolved(target, replace(options or Options(), **overrides))  # type: ignore[arg-type]
-    if is_pipeline(target):
-        pipeline, cluster, prepare_part = _prepared_pipeline(target, chosen)
-        prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part)
-    else:
-        prediction = prepare(target, chosen).predict()  # type: ignore[arg-type]
+    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    prediction = predict_serving(target, chosen, partial(_predicted, target)) or _predicted(target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Prediction:
+    """A prediction of one program, or one pipeline of them."""
+    target, options = resolved(target, options)
+    if is_pipeline(target):
+        pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
+        return predict_pipeline(pipeline, options, cluster, prepare_part)
+    return prepare(target, options).predict()  # type: ignore[arg-type]  # it is no pipeline
 
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:

@@ -22,6 +22,7 @@ ROOM = {"capacity_factor": 8.0}
     ("name", "settings", "prompt", "length"),
     [
         ("llama3-tiny", {}, 3, 6),
+        ("llama3-tiny", {"scan": False}, 3, 6),
         ("llama3-tiny", {"qkv_bias": True, "qk_norm": True, "tied": True, "layers": 1}, 3, 6),
         # Two windows of eight and more: blocks in the prompt, and a cache that is written round.
         ("gemma2-tiny", {}, 24, 27),
@@ -29,7 +30,12 @@ ROOM = {"capacity_factor": 8.0}
         ("mixtral-tiny", {**ROOM, "layers": 1}, 4, 6),
         ("mixtral-tiny", {**ROOM, "layers": 1, "dispatch": "gather"}, 4, 6),
         ("deepseek-tiny", ROOM, 4, 6),
-        ("deepseek-tiny", {**ROOM, "query_rank": 0, "dispatch": "einsum", "shared_gate": True}, 4, 6),
+        (
+            "deepseek-tiny",
+            {**ROOM, "query_rank": 0, "dispatch": "einsum", "shared_gate": True, "layers": 1, "dense_layers": 0},
+            4,
+            6,
+        ),
         ("gpt2-tiny", {}, 4, 6),
     ],
 )

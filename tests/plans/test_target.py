@@ -34,7 +34,7 @@ from meshcast.plans import Plan, plan_target, with_fused_attention
         ("llama3-8b", "dp=2", {"accumulate": "2"}, UsageError, "decided by the plan"),
         ("llama3-8b", "dp=2", {"batch": "many"}, UsageError, "positive integer"),
         ("llama3-8b", "pp=2", {"batch": "8", "accumulate": "2"}, UsageError, "accumulate"),
-        ("llama3-8b-decode", "dp=2", {}, UsageError, "for training"),
+        ("llama3-8b-decode", "dp=2,pp=2", {}, UnsupportedError, "pp is for training"),
         ("llama9-8b", "dp=2", {}, UsageError, "did you mean"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -114,14 +115,22 @@ def through_layers(
         layout: The mesh.
     """
     unrolled = isinstance(values, list)
-    tree = weights[0] if unrolled else one_layer(weights)
-
-    def step(x: jax.Array, w: Any) -> tuple[jax.Array, None]:
-        return body(x, layout.gather(w, tree)), None
-
-    step = checkpointed(step, remat, layout)
+    leaves, tree = jax.tree.flatten(weights[0] if unrolled else one_layer(weights))
+    step = _layer_step(body, tuple(leaves), tree, remat, layout)
     if not unrolled:
         return jax.lax.scan(step, x, values)[0]
     for w in values:
         x, _ = step(x, w)
     return x
+
+
+@lru_cache(maxsize=64)
+def _layer_step(
+    body: Callable[[jax.Array, Any], jax.Array], leaves: tuple[Weight, ...], tree: Any, remat: Remat, layout: Layout
+) -> Callable[[jax.Array, Any], tuple[jax.Array, None]]:
+    """One layer as a scan takes it; kept, because what `jax` has traced and differentiated once it knows by identity."""
+
+    def step(x: jax.Array, w: Any) -> tuple[jax.Array, None]:
+        return body(x, layout.gather(w, tree.unflatten(leaves))), None
+
+    return checkpointed(step, remat, layout)

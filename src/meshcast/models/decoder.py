@@ -6,8 +6,9 @@ are split over "tensor", the batch over "data" and "fsdp", experts over "expert"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -19,7 +20,6 @@ from meshcast.models import grouped_query, kv_cache, latent_attention
 from meshcast.models.attending import Kind, positions
 from meshcast.models.experts import dense, gated_weights, routed, routed_weights
 from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
-from meshcast.models.layers import one_layer as unstacked
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
 from meshcast.models.sections import Sections
 from meshcast.models.shapes.decoder import Config, Stack
@@ -125,12 +125,11 @@ def through_stacks(
     *, config: Config, layout: Layout, remat: Remat = "none",
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """The layers of every stack: activations after them, the cache, and the balance losses."""
-    tree = weights(config)
     kept: dict[str, Any] | None = None if cache is None else {}
     losses = []
     for stack in config.stacks():
         x, held, loss = _through(
-            x, params[stack.name], tree[stack.name], cache and cache[stack.name], positions,
+            x, params[stack.name], cache and cache[stack.name], positions,
             stack=stack, config=config, layout=layout, remat=remat,
         )  # fmt: skip
         losses += [] if loss is None else [loss]
@@ -140,30 +139,46 @@ def through_stacks(
 
 
 def _through(
-    x: jax.Array, values: Any, tree: Any, cache: Any, positions: jax.Array,
+    x: jax.Array, values: Any, cache: Any, positions: jax.Array,
     *, stack: Stack, config: Config, layout: Layout, remat: Remat,
 ) -> tuple[jax.Array, Any, jax.Array | None]:  # fmt: skip
     """One stack: its scan carries the activations and the stack's whole cache, so that it is updated in place."""
-    trees = [unstacked(each) for each in _each(tree)]
+    # What a layer does not depend on is left out: parts of a pipeline have their layers in common.
+    each = replace(config, layers=1, dense_layers=0)
+    layers = _layers(stack.windows, stack.routed, each, layout, remat)
+    caches = [None] * len(stack.windows) if cache is None else _each(cache)
+    if not config.scan:
+        alone = jax.tree.map(lambda value: value.reshape(value.shape[1:]), _each(values))
+        # Traced and lowered once for all layers that are alike.
+        (x, caches), losses = jax.jit(layers)((x, caches), (None, alone), positions)
+        return x, None if cache is None else caches, jnp.stack(losses) if losses else None
+    walked = (None if cache is None else jnp.arange(stack.count), _each(values))
+    (x, caches), losses = jax.lax.scan(partial(layers, positions=positions), (x, caches), walked)
+    return x, None if cache is None else caches, jnp.concatenate(losses) if losses else None
 
-    def body(carry: Any, xs: Any) -> tuple[Any, list[jax.Array]]:
+
+@lru_cache(maxsize=64)
+def _layers(
+    windows: tuple[int, ...], is_routed: bool, config: Config, layout: Layout, remat: Remat
+) -> Callable[..., tuple[Any, list[jax.Array]]]:
+    """One turn of a stack's scan: a layer for each window. Equal questions have the very same answer."""
+    tree = _layer_weights(config, Stack(name="", count=1, windows=windows, routed=is_routed))
+
+    def body(carry: Any, xs: Any, positions: jax.Array) -> tuple[Any, list[jax.Array]]:
         x, caches = carry
         index, layers = xs
         place = kv_cache.Place(positions=positions, layer=0 if index is None else index)
         losses = []
         caches = list(caches)
-        for slot, (w, weights_of, window) in enumerate(zip(layers, trees, stack.windows, strict=True)):
+        for slot, (w, window) in enumerate(zip(layers, windows, strict=True)):
             x, caches[slot], loss = layer(
-                x, layout.gather(w, weights_of), place, caches[slot],
-                config=config, layout=layout, window=window, sparse=stack.routed,
+                x, layout.gather(w, tree), place, caches[slot],
+                config=config, layout=layout, window=window, sparse=is_routed,
             )  # fmt: skip
             losses += [] if loss is None else [loss]
         return (x, caches), losses
 
-    caches = [None] * len(trees) if cache is None else _each(cache)
-    layers = (None if cache is None else jnp.arange(stack.count), _each(values))
-    (x, caches), losses = jax.lax.scan(checkpointed(body, remat, layout), (x, caches), layers)
-    return x, None if cache is None else caches, jnp.concatenate(losses) if losses else None
+    return checkpointed(body, remat, layout)
 
 
 def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: Layout) -> jax.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ from jax.typing import DTypeLike
 
 from meshcast.models.blocks import block_weights, feed_forward, self_attention, through_layers
 from meshcast.models.diffusion import embed_time, noised, squared_error, time_weights
+from meshcast.models.frame import Fields, forward_program, layout_for_heads
 from meshcast.models.layers import BATCH, Remat, attention, cast, stacked
-from meshcast.models.program import Program, adamw_program, jit_options, microbatched
+from meshcast.models.program import Program, adamw_program, microbatched
 from meshcast.models.shapes.dit import Config
 from meshcast.models.sharding import Layout, Weight
 from meshcast.models.vit import patches
@@ -80,12 +82,6 @@ def denoise(params: Any, data: Any, *, config: Config, layout: Layout, remat: Re
     return layout.constrain(x.reshape(-1, config.image, config.image, 2 * config.channels), BATCH, None, None, None)
 
 
-def _start(config: Config, mesh: Mapping[str, int] | None, dtype: DTypeLike) -> tuple[Layout, Any]:
-    layout = Layout.of(mesh, axes=AXES)
-    layout.require(config.heads, "tensor", "attention heads")
-    return layout, layout.params(weights(config), dtype)
-
-
 def train_step(
     config: Config,
     *,
@@ -98,7 +94,7 @@ def train_step(
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step on noisy latents: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout, params = _start(config, mesh, param_dtype)
+    layout = layout_for_heads(mesh, AXES, config.heads)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         noisy = noised(batch["images"], batch["noise"], batch["times"]).astype(compute_dtype)
@@ -110,6 +106,7 @@ def train_step(
     images = ((batch, config.image, config.image, config.channels), jnp.float32)
     rows = ((batch,), jnp.float32)
     data = microbatched(layout, accumulate, images=images, noise=images, times=rows, labels=((batch,), jnp.int32))
+    params = layout.params(weights(config), param_dtype)
     return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
 
 
@@ -121,16 +118,13 @@ def forward(
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One denoising step: `(params, batch) -> predicted noise and variance`."""
-    layout, params = _start(config, mesh, param_dtype)
-
-    def forward(params: Any, batch: Any) -> jax.Array:
-        return denoise(params, batch, config=config, layout=layout, remat="none")
-
+    layout = layout_for_heads(mesh, AXES, config.heads)
+    score = partial(denoise, config=config, layout=layout, remat="none")
     size = (batch, config.image, config.image)
-    data = {
-        "images": layout.struct((*size, config.channels), param_dtype, BATCH),
-        "times": layout.struct((batch,), jnp.float32, BATCH),
-        "labels": layout.struct((batch,), jnp.int32, BATCH),
+    fields: Fields = {
+        "images": ((*size, config.channels), param_dtype),
+        "times": ((batch,), jnp.float32),
+        "labels": ((batch,), jnp.int32),
     }
     result = layout.struct((*size, 2 * config.channels), param_dtype, BATCH)
-    return forward, (params, data), jit_options(layout, donate=(), results=result)
+    return forward_program(layout, weights(config), score, fields, result, param_dtype=param_dtype)

@@ -5,9 +5,9 @@ Data and FSDP parallel, and Megatron-style tensor parallelism; a scan over layer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -89,9 +89,7 @@ def logits(
     params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
 ) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
-    step = partial(
-        block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation
-    )
+    step = _training_block(layout, config.heads, config.activation)
     x = _embedded(params, tokens, _positions(params, tokens.shape[1], layout), layout)
     x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return _logits(x, params, layout)
@@ -148,9 +146,7 @@ def sections(
         mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention, products=products
     )
     length, tree = _length(config, seq), weights(replace(config, layers=layers), layout)
-    step = partial(
-        block, layout=layout, heads=config.heads, attend=partial(attend, layout=layout), activation=config.activation
-    )
+    step = _training_block(layout, config.heads, config.activation)
 
     def through(params: Any, x: jax.Array) -> tuple[jax.Array, None]:
         return through_layers(step, x, params, tree["layers"], remat=remat, layout=layout) if layers else x, None
@@ -166,6 +162,12 @@ def sections(
         width=config.dim,
         length=length,
     )
+
+
+@lru_cache(maxsize=64)
+def _training_block(layout: Layout, heads: int, activation: str) -> Callable[[jax.Array, Any], jax.Array]:
+    """A layer of a training step; equal questions have the very same answer, so that parts share their tracing."""
+    return partial(block, layout=layout, heads=heads, attend=partial(attend, layout=layout), activation=activation)
 
 
 def forward(

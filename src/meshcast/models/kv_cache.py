@@ -53,6 +53,8 @@ def append(cache: Cache, new: Cache, place: Place) -> Cache:
 
 def of_layer(cache: Cache, place: Place) -> Cache:
     """What one layer has kept, (B, T, ...)."""
+    if isinstance(place.layer, int):  # the only layer of its arrays
+        return {name: held.reshape(held.shape[1:]) for name, held in cache.items()}
     return {name: jax.lax.dynamic_index_in_dim(held, place.layer, keepdims=False) for name, held in cache.items()}
 
 

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from meshcast.models.layers import BATCH, cast, cross_entropy, embed
-from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.frame import forward_program, supervised_program
+from meshcast.models.layers import BATCH, embed
+from meshcast.models.program import Program
 from meshcast.models.shapes.lstm import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -72,13 +73,14 @@ def train_step(
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     layout = Layout.of(mesh, axes=AXES)
 
-    def loss(params: Any, batch: Any) -> jax.Array:
-        predicted = logits(cast(params, compute_dtype), batch["tokens"], config=config, layout=layout)
-        return cross_entropy(predicted, batch["targets"])
+    def score(params: Any, batch: Any) -> jax.Array:
+        return logits(params, batch["tokens"], config=config, layout=layout)
 
-    params = layout.params(weights(config), param_dtype)
-    data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+    rows = ((batch, seq), jnp.int32)
+    return supervised_program(
+        layout, weights(config), score, {"tokens": rows, "targets": rows}, labels="targets",
+        accumulate=accumulate, zero=zero, param_dtype=param_dtype, compute_dtype=compute_dtype,
+    )  # fmt: skip
 
 
 def forward(
@@ -92,10 +94,9 @@ def forward(
     """Scoring: `(params, batch) -> logits` of every position."""
     layout = Layout.of(mesh, axes=AXES)
 
-    def forward(params: Any, batch: Any) -> jax.Array:
+    def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["tokens"], config=config, layout=layout)
 
-    params = layout.params(weights(config), param_dtype)
-    data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH)}
     result = layout.struct((batch, seq, config.vocab), param_dtype, BATCH)
-    return forward, (params, data), jit_options(layout, donate=(), results=result)
+    tokens = {"tokens": ((batch, seq), jnp.int32)}
+    return forward_program(layout, weights(config), score, tokens, result, param_dtype=param_dtype)

@@ -16,8 +16,9 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models.blocks import through_layers
-from meshcast.models.layers import BATCH, Remat, cast, cross_entropy, embed, one_layer, rms_norm, stacked
-from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.frame import forward_program, supervised_program
+from meshcast.models.layers import BATCH, Remat, embed, one_layer, rms_norm, stacked
+from meshcast.models.program import Program, jit_options
 from meshcast.models.shapes.mamba import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -141,13 +142,14 @@ def train_step(
     _check_length(config, seq)
     layout = Layout.of(mesh, axes=AXES)
 
-    def loss(params: Any, batch: Any) -> jax.Array:
-        predicted = logits(cast(params, compute_dtype), batch["tokens"], config=config, layout=layout, remat=remat)
-        return cross_entropy(predicted, batch["targets"])
+    def score(params: Any, batch: Any) -> jax.Array:
+        return logits(params, batch["tokens"], config=config, layout=layout, remat=remat)
 
-    params = layout.params(weights(config), param_dtype)
-    data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+    rows = ((batch, seq), jnp.int32)
+    return supervised_program(
+        layout, weights(config), score, {"tokens": rows, "targets": rows}, labels="targets",
+        accumulate=accumulate, zero=zero, param_dtype=param_dtype, compute_dtype=compute_dtype,
+    )  # fmt: skip
 
 
 def forward(
@@ -162,13 +164,12 @@ def forward(
     _check_length(config, seq)
     layout = Layout.of(mesh, axes=AXES)
 
-    def forward(params: Any, batch: Any) -> jax.Array:
+    def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["tokens"], config=config, layout=layout, remat="none")
 
-    params = layout.params(weights(config), param_dtype)
-    data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH)}
     result = layout.struct((batch, seq, config.vocab), param_dtype, BATCH, None, "tensor")
-    return forward, (params, data), jit_options(layout, donate=(), results=result)
+    tokens = {"tokens": ((batch, seq), jnp.int32)}
+    return forward_program(layout, weights(config), score, tokens, result, param_dtype=param_dtype)
 
 
 def decode_step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ from jax.typing import DTypeLike
 
 from meshcast.models.blocks import through_layers
 from meshcast.models.experts import gated, gated_weights
-from meshcast.models.layers import BATCH, Remat, cast, causal_mask, cross_entropy, embed, rms_norm, stacked
-from meshcast.models.program import Program, adamw_program, jit_options, microbatched
+from meshcast.models.frame import Fields, forward_program, layout_for_heads, supervised_program
+from meshcast.models.layers import BATCH, Remat, causal_mask, embed, rms_norm, stacked
+from meshcast.models.program import Program
 from meshcast.models.shapes.t5 import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -134,12 +136,6 @@ def logits(params: Any, data: Any, *, config: Config, layout: Layout, remat: Rem
     return layout.constrain(jnp.einsum(equation, x, table), BATCH, None, "tensor")
 
 
-def _layout(config: Config, mesh: Mapping[str, int] | None) -> Layout:
-    layout = Layout.of(mesh, axes=AXES)
-    layout.require(config.heads, "tensor", "attention heads")
-    return layout
-
-
 def train_step(
     config: Config,
     *,
@@ -154,16 +150,14 @@ def train_step(
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step on inputs of `seq` and outputs of `target` tokens (114: spans of 15 % of 512, as pretrained)."""
-    layout = _layout(config, mesh)
-
-    def loss(params: Any, batch: Any) -> jax.Array:
-        predicted = logits(cast(params, compute_dtype), batch, config=config, layout=layout, remat=remat)
-        return cross_entropy(predicted, batch["targets"])
-
+    layout = layout_for_heads(mesh, AXES, config.heads)
+    score = partial(logits, config=config, layout=layout, remat=remat)
     rows, outputs = ((batch, seq), jnp.int32), ((batch, target), jnp.int32)
-    data = microbatched(layout, accumulate, inputs=rows, tokens=outputs, targets=outputs)
-    params = layout.params(weights(config), param_dtype)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+    fields: Fields = {"inputs": rows, "tokens": outputs, "targets": outputs}
+    return supervised_program(
+        layout, weights(config), score, fields, labels="targets",
+        accumulate=accumulate, zero=zero, param_dtype=param_dtype, compute_dtype=compute_dtype,
+    )  # fmt: skip
 
 
 def forward(
@@ -176,15 +170,8 @@ def forward(
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position of the output."""
-    layout = _layout(config, mesh)
-
-    def forward(params: Any, batch: Any) -> jax.Array:
-        return logits(params, batch, config=config, layout=layout, remat="none")
-
-    data = {
-        "inputs": layout.struct((batch, seq), jnp.int32, BATCH),
-        "tokens": layout.struct((batch, target), jnp.int32, BATCH),
-    }
+    layout = layout_for_heads(mesh, AXES, config.heads)
+    score = partial(logits, config=config, layout=layout, remat="none")
+    fields: Fields = {"inputs": ((batch, seq), jnp.int32), "tokens": ((batch, target), jnp.int32)}
     result = layout.struct((batch, target, config.vocab), param_dtype, BATCH, None, "tensor")
-    params = layout.params(weights(config), param_dtype)
-    return forward, (params, data), jit_options(layout, donate=(), results=result)
+    return forward_program(layout, weights(config), score, fields, result, param_dtype=param_dtype)

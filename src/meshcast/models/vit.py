@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.models.blocks import block, block_weights, through_layers
-from meshcast.models.layers import BATCH, Remat, cast, cross_entropy, layer_norm, stacked
-from meshcast.models.program import Program, adamw_program, jit_options, microbatched
+from meshcast.models.frame import forward_program, layout_for_heads, supervised_program
+from meshcast.models.layers import BATCH, Remat, layer_norm, stacked
+from meshcast.models.program import Program
 from meshcast.models.shapes.vit import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -54,12 +55,6 @@ def logits(params: Any, images: jax.Array, *, config: Config, layout: Layout, re
     return layout.constrain(x @ params["head"] + params["head_bias"], BATCH, None)
 
 
-def _start(config: Config, mesh: Mapping[str, int] | None, dtype: DTypeLike) -> tuple[Layout, Any]:
-    layout = Layout.of(mesh, axes=AXES)
-    layout.require(config.heads, "tensor", "attention heads")
-    return layout, layout.params(weights(config), dtype)
-
-
 def train_step(
     config: Config,
     *,
@@ -72,16 +67,16 @@ def train_step(
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout, params = _start(config, mesh, param_dtype)
+    layout = layout_for_heads(mesh, AXES, config.heads)
 
-    def loss(params: Any, batch: Any) -> jax.Array:
-        images = batch["images"].astype(compute_dtype)
-        scores = logits(cast(params, compute_dtype), images, config=config, layout=layout, remat=remat)
-        return cross_entropy(scores, batch["labels"])
+    def score(params: Any, batch: Any) -> jax.Array:
+        return logits(params, batch["images"].astype(compute_dtype), config=config, layout=layout, remat=remat)
 
     images = ((batch, config.image, config.image, 3), jnp.float32)
-    data = microbatched(layout, accumulate, images=images, labels=((batch,), jnp.int32))
-    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+    return supervised_program(
+        layout, weights(config), score, {"images": images, "labels": ((batch,), jnp.int32)}, labels="labels",
+        accumulate=accumulate, zero=zero, param_dtype=param_dtype, compute_dtype=compute_dtype,
+    )  # fmt: skip
 
 
 def forward(
@@ -92,11 +87,11 @@ def forward(
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Classification: `(params, batch) -> class scores`."""
-    layout, params = _start(config, mesh, param_dtype)
+    layout = layout_for_heads(mesh, AXES, config.heads)
 
-    def forward(params: Any, batch: Any) -> jax.Array:
+    def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["images"], config=config, layout=layout, remat="none")
 
-    data = {"images": layout.struct((batch, config.image, config.image, 3), param_dtype, BATCH)}
+    images = ((batch, config.image, config.image, 3), param_dtype)
     result = layout.struct((batch, config.classes), param_dtype, BATCH)
-    return forward, (params, data), jit_options(layout, donate=(), results=result)
+    return forward_program(layout, weights(config), score, {"images": images}, result, param_dtype=param_dtype)

@@ -7,9 +7,11 @@ are mesh axes. The workload reader divides the types by their shardings.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from meshcast.capture import mlir
 from meshcast.capture.program import Program, module_mesh
@@ -41,9 +43,8 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
     if target.size == 1:
         return flatten(replace(program, mesh=target))
     check_divisible(program, target)
-    header = {"mesh": dict(mesh) if mesh else None, "optimise": optimise}
     try:
-        data = _child.request(header, program.bytecode)
+        data = _answer(program.bytecode, tuple((mesh or {}).items()), optimise)
     except ChildFailedError as error:
         raise _refusal(str(error), program.name) from None
     except ChildCrashedError as error:
@@ -54,6 +55,19 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
         ) from None
     module = mlir.parse(data, where=program.name)
     return replace(program, module=module, mesh=module_mesh(module), partitioned=True)
+
+
+def ask_ahead(program: Program) -> None:
+    """Has a program partitioned that will be asked for; what is wrong with it is said then."""
+    if not program.partitioned and is_sharded(program) and target_mesh(program, None).size > 1:
+        with contextlib.suppress(ChildFailedError, ChildCrashedError):
+            _answer(program.bytecode, (), True)
+
+
+@lru_cache(maxsize=64)
+def _answer(bytecode: bytes, mesh: tuple[tuple[str, int], ...], optimise: bool) -> bytes:
+    """The child's, kept: a pipeline asks for a forward pass before it can write the backward pass, and then again."""
+    return _child.request({"mesh": dict(mesh) or None, "optimise": optimise}, bytecode)
 
 
 def _refusal(message: str, where: str) -> MeshcastError:

@@ -10,6 +10,7 @@ for the partitioner to say: the forward pass is partitioned first, and the backw
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -29,6 +30,8 @@ from meshcast.models.sections import Sections
 from meshcast.models.sharding import BATCH, Layout
 from meshcast.partition import partition
 
+# Parts are made side by side, but traced one after the other: what they have in common is then traced once.
+_TRACING = threading.Lock()
 Made = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -55,10 +58,9 @@ def captured_as(name: str, platform: str, *, precise: bool) -> Made:
     """Makes programs of functions: `name, forward` and so on, lowered for a platform."""
 
     def made(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Program:
-        label = f"{name}, {function.__name__}"
-        return capture(
-            precisely(function) if precise else function, *args, name=label, platform=platform, options=options
-        )
+        label, traced = f"{name}, {function.__name__}", precisely(function) if precise else function
+        with _TRACING:
+            return capture(traced, *args, name=label, platform=platform, options=options)
 
     return made
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.models import Builder
+from meshcast.partition.shardy import ask_ahead
 from meshcast.pipelined import Part, Pipeline, pipeline_of
 from meshcast.plans.plan import Plan
 from meshcast.plans.settings import REMAT, check, microbatches_of
@@ -80,29 +82,34 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
     microbatches = microbatches_of(plan, settings)
     counts = layers_of_parts(plan, config.layers, builder.name)
     starts = list(itertools.accumulate((0, *counts[:-1])))
-    parts: list[Part] = []
+    made: list[tuple[str, int, Future[tuple[Any, Any]], Future[Any]]] = []
     kinds = [
         (config.part(start, layers), number == 0, number == len(counts) - 1)
         for number, (start, layers) in enumerate(zip(starts, counts, strict=True))
     ]
-    for (_, is_first, is_last), group in itertools.groupby(kinds):
-        number, same = sum(part.count for part in parts), len(list(group))
-        key = _PartKey(
-            builder=builder,
-            config=config,
-            start=starts[number],
-            layers=counts[number],
-            is_first=is_first,
-            is_last=is_last,
-            seq=settings.get("seq"),
-            plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=()),
-            platform=platform,
-        )
-        name = _named(number, same, len(counts))
-        # What the update depends on: changing the microbatch leaves it as it is.
-        lasting = replace(key, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
-        forward, backward = _passes(key)
-        parts.append(Part(name=name, forward=forward, backward=backward, update=_update(lasting), count=same))
+    # While Shardy has one part's forward pass, which its backward pass waits for, the next part is traced.
+    with ThreadPoolExecutor() as pool:
+        for (_, is_first, is_last), group in itertools.groupby(kinds):
+            number, same = sum(count for _, count, _, _ in made), len(list(group))
+            key = _PartKey(
+                builder=builder,
+                config=config,
+                start=starts[number],
+                layers=counts[number],
+                is_first=is_first,
+                is_last=is_last,
+                seq=settings.get("seq"),
+                plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=()),
+                platform=platform,
+            )
+            name = _named(number, same, len(counts))
+            # What the update depends on: changing the microbatch leaves it as it is.
+            lasting = replace(key, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
+            made.append((name, same, pool.submit(_passes, key), pool.submit(_update, lasting)))
+    parts = [
+        Part(name=name, forward=passes.result()[0], backward=passes.result()[1], update=update.result(), count=count)
+        for name, count, passes, update in made
+    ]
     replicas = ["data"] if plan.mesh.get("data", 1) > 1 else []
     return pipeline_of(
         parts,
@@ -164,7 +171,9 @@ class _PartKey:
 def _passes(key: _PartKey) -> tuple[Any, Any]:
     from meshcast.plans.programs import pass_programs
 
-    return pass_programs(*key.made())
+    forward, backward = pass_programs(*key.made())
+    ask_ahead(backward)
+    return forward, backward
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
 from meshcast.pipelined import Pipeline
+from meshcast.plans.inference import inference_program
 from meshcast.plans.plan import Attention, Plan
 from meshcast.plans.settings import check_devices, step_settings
 from meshcast.plans.stages import build_pipeline
@@ -42,7 +43,7 @@ def plan_target(
         platform: What to lower for.
 
     Raises:
-        UsageError: The target is no model, or does not train.
+        UsageError: The target is no model.
         InfeasibleError: The plan does not divide the model, the batch or the devices.
         UnsupportedError: The plan asks for what the model or the platform does not have.
     """
@@ -54,8 +55,12 @@ def plan_target(
             where=_FLAG,
             fix="use attention=plain, or all-gather with cp",
         )
+    chosen = tuple((name, setting_value(text)) for name, text in (settings or {}).items())
+    mode = dict(chosen).get("mode", builder.mode)
+    if mode != "train":
+        return inference_program(builder, mode, plan, chosen, platform)
     make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
-    return make(builder, plan, tuple((name, setting_value(text)) for name, text in (settings or {}).items()), platform)
+    return make(builder, plan, chosen, platform)
 
 
 def with_fused_attention(
@@ -71,9 +76,11 @@ def with_fused_attention(
         platform: What programs are lowered for.
     """
     builder = model_of(target)
-    if plan.attention is not None or platform not in FUSED_PLATFORMS or "attention" not in builder.overrides("train"):
+    chosen = {name: setting_value(text) for name, text in (settings or {}).items()}
+    trains = chosen.pop("mode", builder.mode) == "train" and "attention" in builder.overrides("train")
+    if plan.attention is not None or platform not in FUSED_PLATFORMS or not trains:
         return plan
-    config = builder.configured(**{name: setting_value(text) for name, text in (settings or {}).items()})
+    config = builder.configured(**chosen)
     in_half, cap = plan.precision in ("bf16", "fp8"), getattr(config, "attention_cap", 0.0)
     if platform != "tpu" and (not in_half or cap):  # what GPUs' libraries do not have
         return plan
@@ -85,7 +92,7 @@ def model_of(target: Any) -> Builder:
     """The model that a target names.
 
     Raises:
-        UsageError: It is a program already, or not a training step.
+        UsageError: It is a program already.
     """
     text = str(target) if isinstance(target, (str, Path)) else ""
     names = zoo()
@@ -100,12 +107,6 @@ def model_of(target: Any) -> Builder:
             fix=f"{hint} A program of one's own has its shardings already"
             if hint.startswith("did")
             else "name a model (meshcast models); a program of one's own has its shardings already",
-        )
-    if builder.mode != "train":
-        raise UsageError(
-            f"a plan is for training, and {builder.name} is {builder.summary.rsplit(': ', 1)[-1]}",
-            where=_FLAG,
-            fix="name the model without its mode, or use --mesh",
         )
     return builder
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from meshcast.results.communication import Communication
 from meshcast.results.pipelined import PipelineShare
+from meshcast.results.serving import Serving
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown, Timeline
 
@@ -119,6 +120,7 @@ class Prediction:
     communication: Communication | None = field(default=None, repr=False)
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
     pipeline: PipelineShare | None = None
+    serving: Serving | None = None  # of models that answer token by token
     ranks: tuple[RankShare, ...] = ()
     warnings: tuple[str, ...] = ()
     version: str = ""
@@ -169,6 +171,7 @@ class Prediction:
             **(self.communication.to_json() if self.communication is not None else {}),
             **({"ranks": [asdict(share) for share in self.ranks]} if self.ranks else {}),
             **({"pipeline": self.pipeline.to_json()} if self.pipeline else {}),
+            **({"serving": self.serving.to_json()} if self.serving else {}),
             "provenance": asdict(self.provenance),
             "warnings": list(self.warnings),
             "tool": {"version": self.version, "seconds": self.seconds},

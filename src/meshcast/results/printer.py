@@ -192,6 +192,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
         return [*_infeasible(prediction, prediction.infeasible), *_pipeline(prediction), *_closing(prediction)]
     return [
         _headline(prediction),
+        *([Section(rows=prediction.serving.rows())] if prediction.serving is not None else ()),
         _where_time_goes(prediction),
         Section(rows=_figures(prediction)),
         *_pipeline(prediction),

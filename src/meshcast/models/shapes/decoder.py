@@ -53,6 +53,7 @@ class Config:
         latent_rank: Width of the compressed keys and values (MLA, DeepSeek-V2); zero for plain attention.
         query_rank: Width of the compressed query; zero for a plain projection.
         rope_dim: Width of a latent head's rotated part. `value_dim`: width of its values.
+        scan: Layers are one loop over stacked weights; if not, each has arrays of its own, as serving engines keep them.
     """
 
     layers: int
@@ -90,6 +91,7 @@ class Config:
     query_rank: int = 0
     rope_dim: int = 0
     value_dim: int = 0
+    scan: bool = True
 
     def __post_init__(self) -> None:
         require_divides(self, "kv_heads", "heads")
@@ -159,4 +161,8 @@ class Config:
                 found.append(Stack(name=name, count=count, windows=pattern, routed=routed))
             if rest:
                 found.append(Stack(name=f"last_{name}", count=1, windows=pattern[:rest], routed=routed))
-        return found
+        if self.scan:
+            return found
+        return [
+            replace(stack, name=f"{stack.name}_{index}", count=1) for stack in found for index in range(stack.count)
+        ]

@@ -1,5 +1,7 @@
 """Pipelines of stages: schedules, their simulation in time, and what the stages have to keep."""
 
+from functools import lru_cache
+
 from meshcast.errors import UsageError, nearest
 from meshcast.simulate.pipelines.costs import PartCosts as PartCosts
 from meshcast.simulate.pipelines.costs import StepCosts as StepCosts
@@ -29,8 +31,9 @@ SCHEDULES: dict[str, Generator] = {
 }
 
 
+@lru_cache(maxsize=32)
 def make_schedule(name: str, *, stages: int, microbatches: int, chunks: int = 1) -> PipelineSchedule:
-    """A schedule by its name.
+    """A schedule by its name; the same question has the same answer, which is kept.
 
     Raises:
         UsageError: There is none of that name, or it cannot have these counts.

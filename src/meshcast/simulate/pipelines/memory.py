@@ -11,9 +11,14 @@ where w_c of them have come through their backward pass and wait for the weights
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from meshcast.simulate.pipelines.columns import BACKWARD, FORWARD, WEIGHT, WORKS, Integers, columns_of
 from meshcast.simulate.pipelines.costs import PartCosts
-from meshcast.simulate.pipelines.schedule import PipelineSchedule, Work
+from meshcast.simulate.pipelines.schedule import PipelineSchedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +38,29 @@ class StageMemory:
 
 def stage_memory(schedule: PipelineSchedule, stage: int, parts: tuple[PartCosts, ...]) -> StageMemory:
     """The worst moment of a stage; it depends on the order alone, not on times."""
+    columns = columns_of(schedule)
     mine = [parts[schedule.position(stage, chunk)] for chunk in range(schedule.chunks)]
+    work, chunk = (column[columns.of_stage(stage)] for column in (columns.work, columns.chunk))
     fixed = sum(part.fixed_bytes for part in mine)
-    live = in_flight = most = 0
-    worst, worst_working = 0, 0
-    for task in schedule.orders[stage]:
-        part = mine[task.chunk]
-        if task.work is Work.FORWARD:
-            live += part.saved_bytes
-            in_flight += 1
-        elif task.work is Work.BACKWARD and schedule.split:
-            live += part.weight_saved_bytes
-        most = max(most, in_flight)
-        working = part.working_bytes.get(task.work, 0)
-        if live + working > worst + worst_working:
-            worst, worst_working = live, working
-        if task.work is (Work.WEIGHT if schedule.split else Work.BACKWARD):
-            live -= part.saved_bytes + (part.weight_saved_bytes if schedule.split else 0)
-            in_flight -= 1
-    return StageMemory(fixed=fixed, activations=worst, working=worst_working, in_flight=most)
+    if not len(work):
+        return StageMemory(fixed=fixed, activations=0, working=0, in_flight=0)
+    saved = np.array([part.saved_bytes for part in mine])[chunk]
+    weight_saved = np.array([part.weight_saved_bytes if schedule.split else 0 for part in mine])[chunk]
+    working = np.array([[part.working_bytes.get(kind, 0) for part in mine] for kind in WORKS])[work, chunk]
+    begins, ends = work == FORWARD, work == (WEIGHT if schedule.split else BACKWARD)
+    kept = np.cumsum(begins * saved + (work == BACKWARD) * weight_saved)
+    # What a task uses up is there until it is done.
+    live = kept - _before(ends * (saved + weight_saved))
+    worst = int(np.argmax(live + working))
+    return StageMemory(
+        fixed=fixed,
+        activations=int(live[worst]),
+        working=int(working[worst]),
+        in_flight=int((np.cumsum(begins) - _before(ends)).max()),
+    )
+
+
+def _before(amounts: NDArray[Any]) -> Integers:
+    """What has been added up before each."""
+    total: Integers = np.cumsum(amounts) - amounts
+    return total

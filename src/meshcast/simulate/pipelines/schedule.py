@@ -41,7 +41,8 @@ class Task(NamedTuple):
 Order = tuple[Task, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# A schedule is itself alone (`eq=False`): comparing thousands of tasks is never what is wanted, and it can be a key.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PipelineSchedule:
     """The order of every stage's tasks.
 

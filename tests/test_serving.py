@@ -1,0 +1,95 @@
+"""Served models: what users notice of a prompt's pass and of decoding steps, alone, together and under plans."""
+
+from __future__ import annotations
+
+import pytest
+
+import meshcast
+from meshcast.errors import MeshcastError, UnsupportedError, UsageError
+from meshcast.hardware import resolve
+from meshcast.results.serving import Serving
+
+TINY = "llama3-tiny"
+REQUEST = {"mode": "serve", "batch": "4", "prompt": "64", "output": "16"}
+
+
+def test_requests_add_up() -> None:
+    serving = Serving(batch=4, cache_bytes=8, prompt_tokens=100, output_tokens=11, ttft_s=1.0, tpot_s=0.1)
+    assert serving.request_s == pytest.approx(2.0)
+    assert serving.tokens_per_s == pytest.approx(4 * 11 / 2.0)
+    assert serving.prompt_tokens_per_s == pytest.approx(400.0)
+    alone = Serving(batch=4, cache_bytes=8, tpot_s=0.1)
+    assert (alone.tokens_per_s, alone.request_s, alone.prompt_tokens_per_s) == (pytest.approx(40.0), None, None)
+
+
+@pytest.mark.parametrize(("on", "plan"), [("h100-sxm", None), ("dgx-h100", "tp=2"), ("tpu-v5e", None)])
+def test_both_passes_are_one_prediction(on: str, plan: str | None) -> None:
+    modelled: dict[str, object] = {"lowering": "modelled"}
+    both = meshcast.predict(TINY, on=on, plan=plan, settings=REQUEST, **modelled)
+    rest = {"batch": "4", "context": "80", "scan": "false"}
+    first = meshcast.predict(f"{TINY}-prefill", on=on, plan=plan, settings={**rest, "seq": "64"}, **modelled)
+    step = meshcast.predict(f"{TINY}-decode", on=on, plan=plan, settings=rest, **modelled)
+    assert both.serving is not None
+    assert first.serving is not None
+    assert step.serving is not None
+    assert both.serving.ttft_s == first.step_time_s == first.serving.ttft_s
+    assert both.serving.tpot_s == step.step_time_s == both.step_time_s == step.serving.tpot_s
+    assert both.memory.peak == max(first.memory.peak, step.memory.peak)
+    shares = 2 if plan else 1
+    # Keys and values of 2 bytes: layers x batch x positions x heads x width.
+    config = meshcast.models.zoo()[TINY].config
+    entries = config.layers * 4 * 80 * config.kv_heads * config.head_dim
+    assert both.serving.cache_bytes == 2 * 2 * entries // shares == step.memory.by_role["cache"]
+    found = both.to_json()["serving"]
+    assert found["ttft_s"] == both.serving.ttft_s
+    assert found["tpot_s"] == both.serving.tpot_s
+    assert found["tokens_per_s"] == pytest.approx(4 * 16 / (found["ttft_s"] + 15 * found["tpot_s"]))
+    text = str(both)
+    for row in ("time to first token", "time per output token", "whole requests", "KV cache"):
+        assert row in text
+
+
+def test_a_decoding_step_reads_weights_and_cache_once() -> None:
+    """No step is faster than memory; with arrays for each layer it is not far from it where memory is all there is."""
+    settings = {"layers": "2", "batch": "8", "context": "4096", "mode": "decode", "scan": "false"}
+    step = meshcast.predict("llama3-70b", on="h100-sxm", settings=settings)
+    config = meshcast.models.zoo()["llama3-70b"].config
+    unread = 2 * config.vocab * config.dim  # of the embedding only the tokens' rows are read
+    read = step.memory.by_role["parameter"] - unread + step.memory.by_role["cache"]
+    bound = read / resolve("h100-sxm").device.memory_bandwidth
+    assert step.step_time_s is not None
+    assert bound < step.step_time_s < 1.6 * bound
+
+
+def test_layers_of_their_own_compute_the_same() -> None:
+    stacked, alone = (
+        meshcast.predict(
+            f"{TINY}-decode",
+            on="h100-sxm",
+            lowering="modelled",
+            settings={"batch": "2", "context": "64", "scan": scan},
+        )
+        for scan in ("true", "false")
+    )
+    assert alone.flops == pytest.approx(stacked.flops, rel=0.02)
+    assert alone.memory.by_role == stacked.memory.by_role
+    assert alone.hbm_bytes < stacked.hbm_bytes
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "plan", "error", "said"),
+    [
+        (TINY, {"mode": "serve", "prompt": "many"}, None, UsageError, "prompt is a positive integer"),
+        (TINY, {"mode": "serve", "output": "0"}, None, UsageError, "output is a positive integer"),
+        (TINY, {"mode": "serve", "context": "64"}, None, UsageError, "context follows from prompt and output"),
+        ("resnet50", {"mode": "serve"}, None, UsageError, "does not answer token by token"),
+        (TINY, {"mode": "serve"}, "pp=2", UnsupportedError, "pp is for training"),
+        (f"{TINY}-decode", {}, "tp=2,remat=full", UnsupportedError, "remat is for training"),
+        (f"{TINY}-decode", {}, "tp=2,sp=1", UnsupportedError, "sp=1 splits positions"),
+    ],
+)
+def test_what_is_refused(
+    model: str, settings: dict[str, str], plan: str | None, error: type[MeshcastError], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        meshcast.predict(model, on="dgx-h100", plan=plan, settings=settings)

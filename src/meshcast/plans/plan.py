@@ -163,6 +163,11 @@ class Plan:
         return self.schedule or ("interleaved" if self.vp > 1 else "1f1b")
 
     @property
+    def splits_backward(self) -> bool:
+        """Whether the gradient of the weights is a pass of its own."""
+        return self.pp > 1 and self.pipeline_schedule.startswith("zb")
+
+    @property
     def attending(self) -> Attention:
         """The attention asked for, or the simplest one for the plan."""
         return self.attention or ("all-gather" if self.cp > 1 else "plain")

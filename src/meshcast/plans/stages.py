@@ -58,12 +58,6 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         raise UnsupportedError(
             f"{builder.name} cannot be cut into stages", where=_FLAG, fix="use pp=1, or a GPT or decoder of the zoo"
         )
-    if plan.pipeline_schedule.startswith("zb"):
-        raise UnsupportedError(
-            f"schedule={plan.schedule} splits the backward pass, which plans do not do yet",
-            where=_FLAG,
-            fix="use 1f1b, gpipe or interleaved, or write the pipeline as a file (docs/pipelines.md)",
-        )
     if plan.zero == 2:
         raise InfeasibleError(
             "zero=2 reduces gradients of every microbatch, and a pipeline reduces them once a step",
@@ -96,13 +90,23 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
             is_last=is_last,
             seq=settings.get("seq"),
             plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=()),
+            apart=plan.splits_backward,
             platform=platform,
         )
         name = _named(number, same, len(counts))
         # What the update depends on: changing the microbatch leaves it as it is.
-        lasting = replace(key, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
-        forward, backward = _passes(key)
-        parts.append(Part(name=name, forward=forward, backward=backward, update=_update(lasting), count=same))
+        lasting = replace(key, apart=False, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
+        forward, backward, *weight = _passes(key)
+        parts.append(
+            Part(
+                name=name,
+                forward=forward,
+                backward=backward,
+                weight=weight[0] if weight else None,
+                update=_update(lasting),
+                count=same,
+            )
+        )
     replicas = ["data"] if plan.mesh.get("data", 1) > 1 else []
     return pipeline_of(
         parts,
@@ -129,6 +133,7 @@ class _PartKey:
     is_last: bool
     seq: int | None
     plan: Plan
+    apart: bool
     platform: str
 
     def made(self) -> tuple[Any, Any, Any]:
@@ -161,10 +166,10 @@ class _PartKey:
 
 
 @lru_cache(maxsize=64)
-def _passes(key: _PartKey) -> tuple[Any, Any]:
+def _passes(key: _PartKey) -> tuple[Any, ...]:
     from meshcast.plans.programs import pass_programs
 
-    return pass_programs(*key.made())
+    return pass_programs(*key.made(), apart=key.apart)
 
 
 @lru_cache(maxsize=64)

@@ -31,7 +31,7 @@ class PartEstimate:
         programs: Its programs.
         predictions: What each takes on its own.
         parameter_bytes: Weights.
-        gradient_bytes: Gradients, kept for the whole step.
+        gradients: Kept for the whole step, by their paths.
         optimizer_bytes: State of the optimizer.
         saved: What a forward pass leaves for the backward pass.
         weight_saved: What a backward pass leaves for the weights' gradient.
@@ -44,12 +44,17 @@ class PartEstimate:
     programs: dict[str, PartProgram]
     predictions: dict[str, Prediction]
     parameter_bytes: int
-    gradient_bytes: int
+    gradients: Values
     optimizer_bytes: int
     saved: Values
     weight_saved: Values
     working_bytes: dict[str, int]
     accumulation_s: float = 0.0
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of its gradients."""
+        return total_bytes(self.gradients)
 
     @property
     def fixed_bytes(self) -> int:
@@ -108,7 +113,7 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Co
         programs=programs,
         predictions={name: program.run.predict() for name, program in programs.items()},
         parameter_bytes=max(total_bytes(program.arguments(wiring.parameters)) for program in programs.values()),
-        gradient_bytes=gradient_bytes,
+        gradients=gradients,
         optimizer_bytes=total_bytes(update.arguments(wiring.optimizer_state)) if update else 0,
         saved=saved,
         weight_saved=weight_saved,

@@ -89,6 +89,7 @@ def _messages(step: StepParts) -> Iterator[tuple[Message, int]]:
         (step.backward, step.schedule.microbatches),
         (step.reductions, 1),
         (step.gathers, 1),
+        (step.ties, 1),
     ):
         yield from ((message, count) for message in messages if message is not None)
 
@@ -214,7 +215,7 @@ def _timed(
         for origin in Provenance.__dataclass_fields__:
             busy[origin] += seconds * getattr(alone.provenance, origin)
     added = sum(step.schedule.microbatches * e.accumulation_s for e in step.estimates) / count
-    gathered = sum(message.seconds for message in step.gathers if message is not None) / count
+    gathered = sum(message.seconds for message in (*step.gathers, *step.ties) if message is not None) / count
     waiting = sum(stage.sending + stage.reducing for stage in run.stages) / count
     breakdown += Breakdown(memory=added, exposed_communication=gathered + waiting)
     # Bubbles.

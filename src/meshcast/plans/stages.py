@@ -117,6 +117,7 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         reduce_over=replicas,
         reduce_kind="reduce_scatter" if plan.zero == 1 else "all_reduce",
         buckets=max(counts),
+        tied=("['entry']", "['exit']"),
         name=f"{builder.name} ({plan})",
     )
 

@@ -86,7 +86,13 @@ def _links(
     stages, many = step.schedule.stages, step.schedule.microbatches
     messages: list[tuple[CollectivePlan, float]] = [
         (message.plan, times / stages)
-        for row, times in ((step.forward, many), (step.backward, many), (step.reductions, 1), (step.gathers, 1), (step.ties, 1))
+        for row, times in (
+            (step.forward, many),
+            (step.backward, many),
+            (step.reductions, 1),
+            (step.gathers, 1),
+            (step.ties, 1),
+        )
         for message in row
         if message is not None
     ]

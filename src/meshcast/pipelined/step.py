@@ -288,7 +288,13 @@ def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> Step
     for stage in range(schedule.stages):
         mine = [schedule.position(stage, chunk) for chunk in range(schedule.chunks)]
         updates.append(
-            sum(seconds(step.estimates[at], "update") + wire(step.gathers[at]) + wire(step.ties[at]) for at in mine)
+            sum(
+                seconds(step.estimates[at], "update")
+                + step.estimates[at].streaming_s
+                + wire(step.gathers[at])
+                + wire(step.ties[at])
+                for at in mine
+            )
         )
     return StepCosts(
         parts=parts,

@@ -9,6 +9,7 @@ from typing import Any
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.hardware import Device
 from meshcast.models import Builder
+from meshcast.pipelined.offload import host_bandwidth
 from meshcast.plans.plan import Plan
 
 # What the models call it.
@@ -70,10 +71,6 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
         InfeasibleError: Heads, experts or the sequence are not divided.
         UnsupportedError: Something is not modelled.
     """
-    if plan.offload != "none":
-        raise UnsupportedError(
-            "offloading to the host's memory is not modelled", where=_FLAG, fix="leave offload out of the plan"
-        )
     config = builder.configured(**settings)
     for what, count, key in (
         ("attention heads", getattr(config, "heads", None), "tp"),
@@ -120,8 +117,10 @@ def check_device(plan: Plan, device: Device) -> None:
     """Refuses a device without what the plan's products need.
 
     Raises:
-        UnsupportedError: It has no fp8.
+        UnsupportedError: It has no fp8, or nothing is known of its link to the host, over which the plan moves state.
     """
+    if plan.offload == "optimizer":
+        host_bandwidth(device)
     if plan.precision == "fp8" and "f8" not in device.matrix_flops:
         has = ", ".join(sorted(device.matrix_flops))
         raise UnsupportedError(

@@ -179,9 +179,7 @@ def _rescanned(
     """A scan with another body: of the carries those that are chosen, of other inputs those that the body reads."""
     consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
     read = set(_variables(v for each in body.jaxpr.eqns for v in each.invars)) | set(_variables(body.jaxpr.outvars))
-    taken = [
-        chosen[at - consts] if 0 <= at - consts < carries else v in read for at, v in enumerate(body.jaxpr.invars)
-    ]
+    taken = [chosen[at - consts] if 0 <= at - consts < carries else v in read for at, v in enumerate(body.jaxpr.invars)]
     own = body.jaxpr.replace(invars=[v for v, is_taken in zip(body.jaxpr.invars, taken, strict=True) if is_taken])
     params = {
         **eqn.params,
@@ -195,7 +193,9 @@ def _rescanned(
     return eqn.replace(invars=kept_inputs, outvars=results, params=params)
 
 
-def _closed(whole: ClosedJaxpr, inputs: Sequence[Var], backwards: list[JaxprEqn], results: Sequence[Any]) -> ClosedJaxpr:
+def _closed(
+    whole: ClosedJaxpr, inputs: Sequence[Var], backwards: list[JaxprEqn], results: Sequence[Any]
+) -> ClosedJaxpr:
     """A function of some of another's equations, which come in reverse."""
     jaxpr = whole.jaxpr.replace(
         invars=list(inputs),

@@ -89,7 +89,7 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
             is_first=is_first,
             is_last=is_last,
             seq=settings.get("seq"),
-            plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=()),
+            plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=(), offload="none"),
             apart=plan.splits_backward,
             platform=platform,
         )
@@ -118,6 +118,7 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         reduce_kind="reduce_scatter" if plan.zero == 1 else "all_reduce",
         buckets=max(counts),
         tied=("['entry']", "['exit']"),
+        host_state_pieces=max(1, *counts) if plan.offload == "optimizer" else 0,
         name=f"{builder.name} ({plan})",
     )
 

@@ -52,7 +52,8 @@ def plan_target(
             where=_FLAG,
             fix="use attention=plain",
         )
-    make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
+    # Of a program on all devices the update is a part like any other; where its state is elsewhere it stands alone.
+    make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 and plan.offload == "none" else _pipeline
     return make(builder, plan, tuple((name, setting_value(text)) for name, text in (settings or {}).items()), platform)
 
 

@@ -102,7 +102,7 @@ def pass_programs(sections: Sections, kind: PartKind, made: Made, *, apart: bool
     def forward(params: Any, x: Any, batch: Any) -> tuple[jax.Array, Any]:
         embedded = None
         if kind.first:
-            x, embedded = jax.vjp(partial(sections.embed, batch=batch), params["entry"])
+            x, embedded = jax.vjp(lambda entry: sections.embed(entry, batch), params["entry"])
         inner = {name: weights for name, weights in params.items() if name != "entry"}
         (y, _), transposed = jax.vjp(partial(run, batch=batch), inner, x)
         found.append(_Kept.of((embedded, transposed), params))
@@ -159,9 +159,9 @@ class _Halves:
 def _halves(both: Callable[..., Any], args: tuple[Any, ...], *, is_first: bool) -> _Halves:
     """The gradient of the input, and behind it that of the weights."""
     traced, shapes = jax.make_jaxpr(both, return_shape=True)(*args)
-    results = jax.tree.structure(shapes[1])
+    results, weights = jax.tree.structure(shapes[1]), len(jax.tree.leaves(shapes[1]))
     seen = [True] * len(jax.tree.leaves(args[:2])) + [False] * len(jax.tree.leaves(args[2]))
-    found = split(traced, [True, *(False,) * results.num_leaves], seen)
+    found = split(traced, [True, *(False,) * weights], seen)
 
     def backward(params: Any, saved: Any, dy: Any) -> tuple[Any, list[jax.Array]]:
         dx, *passed = jaxpr_as_fun(found.first)(*jax.tree.leaves((params, saved, dy)))

@@ -190,7 +190,8 @@ def _rescanned(
     if "linear" in params:
         params["linear"] = (False,) * sum(taken)
     kept_inputs = [v for v, is_taken in zip(inputs, taken, strict=True) if is_taken]
-    return eqn.replace(invars=kept_inputs, outvars=results, params=params)
+    scan: JaxprEqn = eqn.replace(invars=kept_inputs, outvars=results, params=params)
+    return scan
 
 
 def _closed(
@@ -226,7 +227,8 @@ def _inlined(function: ClosedJaxpr) -> ClosedJaxpr:
                 results = walk(inner, held | dict(zip(inner.invars, inputs, strict=True)), names)
                 known.update(zip(eqn.outvars, results, strict=True))
                 continue
-            params = {**eqn.params, "jaxpr": _inlined(body)} if eqn.primitive.name == "scan" else eqn.params
+            is_scan = eqn.primitive.name == "scan"
+            params = {**eqn.params, "jaxpr": _inlined(eqn.params["jaxpr"])} if is_scan else eqn.params
             made = [Var(v.aval) for v in eqn.outvars]
             known.update(zip(eqn.outvars, made, strict=True))
             source = eqn.source_info.replace(name_stack=names)

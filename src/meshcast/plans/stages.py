@@ -12,8 +12,8 @@ from typing import Any
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.models import Builder
 from meshcast.pipelined import Part, Pipeline, pipeline_of
-from meshcast.plans.plan import Plan
-from meshcast.plans.settings import REMAT, check, microbatches_of
+from meshcast.plans.plan import Plan, text_of
+from meshcast.plans.settings import REMAT, check, microbatches_of, near_divisors
 
 _FLAG = "--plan"
 # What a part of a model is made with; everything else that is set belongs to its configuration.
@@ -36,11 +36,15 @@ def layers_of_parts(plan: Plan, layers: int, name: str) -> tuple[int, ...]:
         return plan.layers_per_stage
     each, left = divmod(layers, plan.parts)
     if left or not each:
-        uneven = "+".join(str(each + (number < left)) for number in range(plan.parts)) if each else ""
+        whole = " or ".join(str(count) for count in near_divisors(layers, plan.parts)) or "no"
+        fix = f"{whole} parts are even"
+        if each:
+            uneven = (*(each + 1,) * left, *(each,) * (plan.parts - left))
+            fix = f"use layers-per-stage={text_of(uneven)}; {fix}"
         raise InfeasibleError(
             f"the {layers} layers of {name} cannot be shared out evenly over pp={plan.pp} x vp={plan.vp} parts",
             where=_FLAG,
-            fix=f"use layers-per-stage={uneven}, or another pp or vp" if uneven else "use fewer stages",
+            fix=fix,
         )
     return (each,) * plan.parts
 
@@ -55,8 +59,11 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
     """
     module = importlib.import_module(f"meshcast.models.{builder.module}")
     if not hasattr(module, "sections"):
+        asked = f"pp={plan.pp}" if plan.pp > 1 else f"offload={plan.offload}"
         raise UnsupportedError(
-            f"{builder.name} cannot be cut into stages", where=_FLAG, fix="use pp=1, or a GPT or decoder of the zoo"
+            f"{builder.name} cannot be cut into stages or have its update apart, as {asked} does",
+            where=_FLAG,
+            fix=f"leave {asked} out, or use a GPT or decoder of the zoo",
         )
     if plan.zero == 2:
         raise InfeasibleError(
@@ -72,6 +79,13 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         )
     check(plan, builder, settings)
     microbatches = microbatches_of(plan, settings)
+    if plan.pipeline_schedule == "interleaved" and microbatches % plan.pp:
+        batch, step = -(-microbatches // plan.pp) * plan.pp, plan.mbs * plan.batch_shards
+        raise InfeasibleError(
+            f"interleaved stages take microbatches in groups of pp={plan.pp}, and a step has {microbatches}",
+            where=_FLAG,
+            fix=f"use {batch} microbatches (a batch of {batch * step}), or vp=1",
+        )
     counts = layers_of_parts(plan, config.layers, builder.name)
     starts = list(itertools.accumulate((0, *counts[:-1])))
     parts: list[Part] = []

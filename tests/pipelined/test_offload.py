@@ -17,12 +17,12 @@ GB200 = resolve("gb200").device
 
 
 def test_a_slow_link_hides_the_update() -> None:
-    """63 GB over 63 GB/s are a second each way, at once; of ten pieces the first has nothing beside it."""
-    assert streaming_seconds(63 * 10**9, 10, 0.2, H100) == pytest.approx(1.0 + 0.1 - 0.2)
+    """50.4 GB over 0.8 x 63 GB/s are a second each way, at once; of ten pieces the first has nothing beside it."""
+    assert streaming_seconds(504 * 10**8, 10, 0.2, H100) == pytest.approx(1.0 + 0.1 - 0.2)
 
 
 def test_a_slow_update_hides_the_link() -> None:
-    assert streaming_seconds(63 * 10**9, 10, 3.0, H100) == pytest.approx(0.1)
+    assert streaming_seconds(504 * 10**8, 10, 3.0, H100) == pytest.approx(0.1)
 
 
 def test_nothing_to_move() -> None:

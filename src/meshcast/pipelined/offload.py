@@ -6,8 +6,9 @@ another piece; the first piece has nothing beside its way in and the last one no
 
     t = max(t_update, S / W) + S / (W n)
 
-for S bytes of state in n pieces over a link that moves W bytes/s in each direction, both at once. It begins when the gradients are reduced: their
-global norm is needed first. Of the state a device holds two pieces, one that is worked on and one that is on its way.
+for S bytes of state in n pieces over a link that moves W bytes/s in each direction, both at once. It begins when the gradients
+are reduced: their global norm is needed first. Of the state a device holds two pieces, one that is worked on and one that is
+on its way.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, unmapped_aval
 
 # Equations that stand for the body they call, and under which name they have it.
@@ -137,61 +139,84 @@ def _with_carries(eqn: JaxprEqn, values: set[Var]) -> set[Var]:
 
 def _scan_parts(eqn: JaxprEqn) -> tuple[Jaxpr, int, int]:
     """Its body, how many values all turns share, how many are carried from one to the next."""
-    return eqn.params["jaxpr"].jaxpr, eqn.params["num_consts"], eqn.params["num_carry"]
+    params = eqn.params
+    if "ft_in" in params:  # as of jax 0.12
+        shared, carried, _ = (len(list(part)) for part in params["ft_in"].update(eqn.invars).unpack())
+        return params["jaxpr"].jaxpr, shared, carried
+    return params["jaxpr"].jaxpr, params["num_consts"], params["num_carry"]
 
 
 def _scan_of(eqn: JaxprEqn, made: set[Var]) -> JaxprEqn:
     """A scan that makes some of its results, which carry nothing but themselves, and reads what these need."""
-    body = eqn.params["jaxpr"]
+    body, consts, carries = _scan_parts(eqn)
     chosen = [v in made for v in eqn.outvars]
-    results = [v for v, is_chosen in zip(body.jaxpr.outvars, chosen, strict=True) if is_chosen]
-    needed = _Needed.of(body.jaxpr, results)
+    results = [v for v, is_chosen in zip(body.outvars, chosen, strict=True) if is_chosen]
+    needed = _Needed.of(body, results)
     eqns = [
         _scan_of(each, needed.made[number]) if each.primitive.name == "scan" else each
-        for number, each in reversed(list(enumerate(body.jaxpr.eqns)))
+        for number, each in reversed(list(enumerate(body.eqns)))
         if number in needed.made
     ]
-    closed = _closed(body, body.jaxpr.invars, eqns, results)
-    return _rescanned(eqn, closed, list(eqn.invars), chosen, [v for v in eqn.outvars if v in made])
+    closed = _closed(eqn.params["jaxpr"], body.invars, eqns, results)
+    left = [v for v in eqn.outvars if v in made]
+    return _rescanned(eqn, closed, list(eqn.invars), consts, chosen[:carries], left)
 
 
 def _split_scan(eqn: JaxprEqn, made: set[Var]) -> tuple[JaxprEqn, JaxprEqn]:
     """Two scans: one that makes these results, with everything that it keeps behind them, and one of the others."""
     body, consts, carries = _scan_parts(eqn)
     chosen = [v in made for v in eqn.outvars]
-    left = [not is_chosen for is_chosen in chosen]
     visible = [not (0 <= at - consts < carries and chosen[at - consts]) for at in range(len(body.invars))]
     halves = _split(eqn.params["jaxpr"], chosen, visible)
     passed = halves.first.jaxpr.outvars[sum(chosen) :]
     stacked = [Var(unmapped_aval(eqn.params["length"], 0, v.aval)) for v in passed]
     results = [v for v in eqn.outvars if v in made]
-    early = _rescanned(eqn, halves.first, list(eqn.invars), chosen, [*results, *stacked])
+    early = _rescanned(eqn, halves.first, list(eqn.invars), consts, chosen[:carries], [*results, *stacked])
     # Of the second half: what the turns share, its own carries, one value for each turn, and what is kept.
     seen = [v for v, is_seen in zip(eqn.invars, visible, strict=True) if is_seen]
+    own = [True] * chosen[:carries].count(False)
     others = [v for v in eqn.outvars if v not in made]
-    own = eqn.replace(params={**eqn.params, "num_carry": sum(left[:carries])})
-    return early, _rescanned(own, halves.second, [*seen, *stacked], [True] * len(others), others)
+    return early, _rescanned(eqn, halves.second, [*seen, *stacked], consts, own, others)
 
 
 def _rescanned(
-    eqn: JaxprEqn, body: ClosedJaxpr, inputs: list[Any], chosen: Sequence[bool], results: list[Var]
+    eqn: JaxprEqn, body: ClosedJaxpr, inputs: list[Any], consts: int, carried: Sequence[bool], results: list[Var]
 ) -> JaxprEqn:
-    """A scan with another body: of the carries those that are chosen, of other inputs those that the body reads."""
-    consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
-    read = set(_variables(v for each in body.jaxpr.eqns for v in each.invars)) | set(_variables(body.jaxpr.outvars))
-    taken = [chosen[at - consts] if 0 <= at - consts < carries else v in read for at, v in enumerate(body.jaxpr.invars)]
-    own = body.jaxpr.replace(invars=[v for v, is_taken in zip(body.jaxpr.invars, taken, strict=True) if is_taken])
-    params = {
-        **eqn.params,
-        "jaxpr": ClosedJaxpr(own, body.consts),
-        "num_consts": sum(taken[:consts]),
-        "num_carry": sum(chosen[:carries]),
-    }
-    if "linear" in params:
-        params["linear"] = (False,) * sum(taken)
-    kept_inputs = [v for v, is_taken in zip(inputs, taken, strict=True) if is_taken]
-    scan: JaxprEqn = eqn.replace(invars=kept_inputs, outvars=results, params=params)
+    """A scan with another body: of its carries those that are chosen, of other inputs those that the body reads."""
+    jaxpr = body.jaxpr
+    read = set(_variables(v for each in jaxpr.eqns for v in each.invars)) | set(_variables(jaxpr.outvars))
+    taken = [
+        carried[at - consts] if 0 <= at - consts < len(carried) else v in read for at, v in enumerate(jaxpr.invars)
+    ]
+    values = [v for v, is_taken in zip(inputs, taken, strict=True) if is_taken]
+    own = jaxpr.replace(invars=[v for v, is_taken in zip(jaxpr.invars, taken, strict=True) if is_taken])
+    model = _scan_like(eqn, values, sum(taken[:consts]), sum(carried), [v.aval for v in own.outvars])
+    scan: JaxprEqn = model.replace(
+        invars=values,
+        outvars=results,
+        params={**model.params, "jaxpr": ClosedJaxpr(own, body.consts)},
+        source_info=eqn.source_info,
+        ctx=eqn.ctx,
+    )
     return scan
+
+
+def _scan_like(eqn: JaxprEqn, inputs: list[Any], consts: int, carries: int, results: list[Any]) -> JaxprEqn:
+    """A scan of such inputs and results, whatever its body: how an equation says what is carried is jax's own matter."""
+
+    def scanned(*values: jax.Array) -> Any:
+        shared, first, xs = values[:consts], values[consts : consts + carries], values[consts + carries :]
+
+        def turn(carry: Any, x: Any) -> tuple[Any, Any]:
+            _, carry, _ = jax.lax.optimization_barrier((shared, carry, x))  # reads everything, in order
+            return carry, [jnp.zeros(aval.shape, aval.dtype) for aval in results[carries:]]
+
+        params = eqn.params
+        return jax.lax.scan(turn, first, xs, params["length"], params["reverse"], params["unroll"])
+
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in inputs]
+    (found,) = (each for each in jax.make_jaxpr(scanned)(*shapes).eqns if each.primitive.name == "scan")
+    return found
 
 
 def _closed(

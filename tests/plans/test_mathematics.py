@@ -1,12 +1,11 @@
-"""A plan changes who computes what, never what is computed: matrix FLOPs of all devices are those of one device.
+"""A plan changes who computes what, never what is computed.
 
-What a plan adds is what it states: `remat` computes products again, and so the plan is compared with one device and the
-same `remat`; the vocabulary is chosen such that nothing is padded.
+Matrix FLOPs of all devices are those of one device and what the plan says that it computes besides: products that `remat`
+makes again, and routing that devices of `tp` repeat. The vocabulary is chosen such that nothing is padded.
 """
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 import pytest
@@ -15,7 +14,7 @@ from meshcast.capture.program import Program
 from meshcast.partition import partition
 from meshcast.pipeline import Options, predict
 from meshcast.pipelined import Pipeline
-from meshcast.plans import Plan, plan_target
+from meshcast.plans import Plan, Redundancy, plan_target, redundancy
 from meshcast.workload import read_workload
 
 BATCH, SEQ = 16, 64
@@ -28,79 +27,83 @@ def _matrix_flops(program: Program) -> float:
     return sum(read_workload(partition(program)).totals.matrix_flops.values())
 
 
+def _settings(model: str) -> dict[str, str]:
+    sizes = dict([GPT, LLAMA, MIXTRAL])[model]
+    return {"batch": str(BATCH), "seq": str(SEQ), **sizes}
+
+
 @cache
-def total_flops(model: str, settings: tuple[tuple[str, str], ...], plan: str) -> float:
+def total_flops(model: str, plan: str) -> float:
     """Matrix FLOPs of a step on all devices."""
-    said = {"batch": str(BATCH), "seq": str(SEQ), **dict(settings)}
-    planned = plan_target(model, Plan.parse(plan), settings=said)
+    planned = plan_target(model, Plan.parse(plan), settings=_settings(model))
     if isinstance(planned, Program):
         return _matrix_flops(planned) * planned.devices
     assert isinstance(planned, Pipeline)
-    times = planned.microbatches * planned.mesh.size
-    return sum(
-        part.count * times * (_matrix_flops(part.forward) + _matrix_flops(part.backward)) for part in planned.parts
-    )
+    passes = [
+        part.count * _matrix_flops(program)
+        for part in planned.parts
+        for program in (part.forward, part.backward, part.weight)
+        if program is not None
+    ]
+    return planned.microbatches * planned.mesh.size * sum(passes)
 
 
-@pytest.mark.parametrize("model", [GPT, LLAMA], ids=lambda model: model[0])
+@cache
+def stated(model: str, tp: int, remat: str) -> Redundancy:
+    """What a plan says; it depends on no other key."""
+    said = redundancy(model, Plan.parse(f"tp={tp},remat={remat}"), settings=_settings(model))
+    assert (said.recomputed_flops > 0) == (remat in ("selective", "full"))
+    assert (said.repeated_flops > 0) == (tp > 1 and model == MIXTRAL[0])
+    return said
+
+
+ALONE = [
+    "dp=4", "fsdp=4", "tp=4", "tp=4,sp=1", "cp=4", "cp=4,attention=ring", "pp=2", "pp=2,vp=2", "pp=2,schedule=zb-h1",
+    "dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "remat=selective", "remat=full", "fsdp=4,offload=optimizer",
+]  # fmt: skip
+TOGETHER = [
+    "dp=2,tp=2,mbs=2,remat=full",
+    "dp=2,fsdp=2,tp=2,sp=1,remat=selective",
+    "fsdp=2,cp=2,tp=2,attention=ring",
+    "dp=2,tp=2,pp=2,remat=full",
+    "dp=2,tp=2,sp=1,pp=2,vp=2,zero=1,remat=selective",
+    "fsdp=2,tp=2,pp=4,remat=products",
+    "cp=2,tp=2,pp=2,attention=ring,remat=full",
+    "fsdp=2,cp=2,pp=2,vp=2,remat=full",
+    "dp=2,fsdp=2,tp=2,pp=2,zero=1,mbs=2,remat=selective",
+    "pp=4,layers-per-stage=0+2x2+0,tp=2",
+    "fsdp=2,tp=2,sp=1,pp=4,schedule=zb-h2,remat=full",
+]
+
+
 @pytest.mark.parametrize(
-    ("plan", "alone"),
+    ("model", "plan"),
     [
-        # Each parallelism alone.
-        ("dp=4", "dp=1"),
-        ("fsdp=4", "dp=1"),
-        ("tp=4", "dp=1"),
-        ("tp=4,sp=1", "dp=1"),
-        ("cp=4", "dp=1"),
-        ("cp=4,attention=ring", "dp=1"),
-        ("pp=2", "dp=1"),
-        ("pp=2,vp=2", "dp=1"),
-        ("dp=4,zero=1", "dp=1"),
-        ("dp=4,zero=2", "dp=1"),
-        ("dp=4,zero=3", "dp=1"),
-        # Together.
-        ("dp=2,tp=2,mbs=2,remat=full", "remat=full"),
-        ("dp=2,fsdp=2,tp=2,sp=1,remat=selective", "remat=selective"),
-        ("fsdp=2,cp=2,tp=2,attention=ring", "dp=1"),
-        ("dp=2,tp=2,pp=2,remat=full", "remat=full"),
-        ("dp=2,tp=2,sp=1,pp=2,vp=2,zero=1,remat=selective", "remat=selective"),
-        ("fsdp=2,tp=2,pp=4,remat=products", "remat=products"),
-        ("cp=2,tp=2,pp=2,attention=ring,remat=full", "remat=full"),
-        ("fsdp=2,cp=2,pp=2,vp=2,remat=full", "remat=full"),
-        ("dp=2,fsdp=2,tp=2,pp=2,zero=1,mbs=2,remat=selective", "remat=selective"),
-        ("pp=4,layers-per-stage=0+2x2+0,tp=2", "dp=1"),
+        *((LLAMA[0], plan) for plan in ALONE),
+        *((GPT[0], plan) for plan in TOGETHER),
+        *((MIXTRAL[0], plan) for plan in ("ep=4", "fsdp=2,ep=2,tp=2", "ep=2,tp=2,pp=2,remat=full", "ep=2,cp=2")),
     ],
-)  # fmt: skip
-def test_flops_stay(model: tuple[str, dict[str, str]], plan: str, alone: str) -> None:
-    name, settings = model
-    items = tuple(settings.items())
-    assert total_flops(name, items, plan) == pytest.approx(total_flops(name, items, alone), rel=1e-9)
+)
+def test_flops_are_the_model_and_what_the_plan_states(model: str, plan: str) -> None:
+    parsed = Plan.parse(plan)
+    assert total_flops(model, plan) == pytest.approx(stated(model, parsed.tp, parsed.remat).total_flops, rel=1e-9)
 
 
-@pytest.mark.parametrize("plan", ["ep=4", "dp=2,ep=2", "fsdp=2,ep=2,tp=2", "ep=4,pp=2", "ep=2,cp=2"])
-def test_flops_of_experts_stay(plan: str) -> None:
-    """Tensor parallelism splits experts, not the choice of them: routing and the one-hot products are on all devices."""
-    name, settings = MIXTRAL
-    items = tuple(settings.items())
-    tokens, dim, experts, active, group = BATCH * SEQ, 64, 8, 2, 16
-    slots = experts * math.ceil(active * group * 1.25 / experts)
-    router, combine, dispatch = 3 * dim * experts, 3 * dim * slots, 2 * dim * slots  # of passes forward and backward
-    repeated = 2 * tokens * 2 * (router + combine + dispatch + 2 * active * slots)
-    expected = total_flops(name, items, "dp=1") + (Plan.parse(plan).tp - 1) * repeated
-    assert total_flops(name, items, plan) == pytest.approx(expected, rel=1e-9)
+def test_the_redundancy_can_be_printed() -> None:
+    said = stated(MIXTRAL[0], 2, "full")
+    assert said.share == pytest.approx((said.recomputed_flops + said.repeated_flops) / said.model_flops)
+    assert f"{100 * said.share:.2f} %" in str(said)
 
 
 @pytest.mark.parametrize("plan", ["precision=fp8", "precision=fp8,dp=2,tp=2,sp=1", "precision=fp8,fsdp=2,pp=2"])
 def test_precision_changes_no_count(plan: str) -> None:
-    name, items = LLAMA[0], tuple(LLAMA[1].items())
-    assert total_flops(name, items, plan) == pytest.approx(total_flops(name, items, "dp=1"), rel=1e-9)
+    assert total_flops(LLAMA[0], plan) == pytest.approx(stated(LLAMA[0], 1, "none").total_flops, rel=1e-9)
 
 
 def test_recomputation_is_what_it_says() -> None:
     """`full` adds the layers' forward pass, `selective` attention's two products, `products` and `none` nothing."""
-    name, items = LLAMA[0], tuple(LLAMA[1].items())
     none, products, selective, full = (
-        total_flops(name, items, f"remat={remat}") for remat in ("none", "products", "selective", "full")
+        total_flops(LLAMA[0], f"remat={remat}") for remat in ("none", "products", "selective", "full")
     )
     tokens, layers, dim, width = BATCH * SEQ, 4, 64, 8 * 16
     attention = 2 * 2 * tokens * SEQ * width * layers
@@ -113,12 +116,11 @@ def test_recomputation_is_what_it_says() -> None:
 
 def test_fused_attention_is_causal() -> None:
     """The fused kernel skips masked scores, and its backward pass has five products to the forward's two."""
-    name, items = GPT[0], tuple(GPT[1].items())
-    plain, flash = (total_flops(name, items, f"attention={kind}") for kind in ("plain", "flash"))
+    plain, flash = (total_flops(GPT[0], f"attention={kind}") for kind in ("plain", "flash"))
     pairs, width, layers = SEQ * (SEQ + 1) // 2, 64, 4
     assert plain - flash == pytest.approx(BATCH * layers * width * (12 * SEQ**2 - 14 * pairs))
-    assert total_flops(name, items, "attention=flash,dp=2,tp=2") == pytest.approx(flash)
-    assert total_flops(name, items, "attention=flash,dp=2,tp=2,sp=1,pp=2") == pytest.approx(flash)
+    assert total_flops(GPT[0], "attention=flash,dp=2,tp=2") == pytest.approx(flash)
+    assert total_flops(GPT[0], "attention=flash,dp=2,tp=2,sp=1,pp=2") == pytest.approx(flash)
 
 
 @pytest.mark.parametrize("kind", ["flash", "flash-ring", "flash-all-gather"])
@@ -154,7 +156,14 @@ def test_windows_leave_pairs_out() -> None:
 
 @pytest.mark.parametrize(
     "plan",
-    ["dp=2,tp=2", "fsdp=4,zero=0,remat=full", "dp=4,zero=1", "dp=2,tp=2,pp=2,remat=full", "dp=2,pp=2,vp=2,zero=1"],
+    [
+        "dp=2,tp=2",
+        "fsdp=4,remat=full",
+        "dp=4,zero=1",
+        "dp=2,pp=2,vp=2,zero=1",
+        "pp=2,schedule=zb-h2",
+        "fsdp=2,offload=optimizer",
+    ],
 )
 def test_memory_adds_up(plan: str) -> None:
     settings = {"batch": "16", "seq": "64", "layers": "4"}

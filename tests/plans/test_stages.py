@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 
 from meshcast.models import decoder, gpt, models
 from meshcast.plans.programs import PartKind, pass_programs
-from tests.models.arrays import concrete
+from tests.models.arrays import QUICK, concrete
 
 SEQ, ROWS = 16, 2
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -22,9 +23,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("remat", ["none", "dots", "full"])
-@pytest.mark.parametrize("name", SETTINGS)
-def test_parts_make_up_the_model(name: str, remat: str) -> None:
+def ran(function: Callable[..., Any], *args: Any) -> Any:
+    """Each program is traced on its own, as it is captured."""
+    return jax.jit(function).lower(*args).compile(QUICK)(*args)
+
+
+@pytest.mark.parametrize(
+    ("name", "remat", "apart"),
+    [
+        ("gpt2-tiny", "full", False),
+        ("gpt2-tiny", "none", True),
+        ("llama3-tiny", "dots", True),
+        ("mixtral-tiny", "none", False),
+        ("deepseek-tiny", "full", True),
+    ],
+)
+def test_parts_make_up_the_model(name: str, remat: str, apart: bool) -> None:
     builder = models()[name]
     module = {"gpt": gpt, "decoder": decoder}[builder.module]
     config = builder.configured(**SETTINGS[name])
@@ -33,8 +47,8 @@ def test_parts_make_up_the_model(name: str, remat: str) -> None:
     for number, layers in enumerate(counts):
         made = module.sections(config, first=sum(counts[:number]), layers=layers, seq=SEQ, remat=remat)
         kind = PartKind(first=number == 0, last=number == 1, rows=ROWS, dtype="float32")
-        part = pass_programs(made, kind, lambda function, args, options: (function, args))
-        programs.append(part)
+        part = pass_programs(made, kind, lambda function, args, options: (function, args), apart=apart)
+        programs.append([function for function, _ in part])
         params.append(concrete((part[0][1][0],), ["params"])[0])
         sections.append(made)
     tokens, targets = jnp.asarray(np.random.default_rng(0).integers(0, 16, (2, ROWS, SEQ)), jnp.int32)
@@ -46,16 +60,20 @@ def test_parts_make_up_the_model(name: str, remat: str) -> None:
         value = sections[1].loss(params[1]["exit"], x, {"targets": targets})
         return value + sum(each for each in (first, second) if each is not None)
 
-    expected = jax.grad(loss)(params)
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    # Each program is traced on its own, as it is captured.
-    (first_forward, last_forward), (first_backward, last_backward) = (
-        [jax.jit(part[which][0]) for part in programs] for which in (0, 1)
-    )
-    y, saved = first_forward(params[0], None, {"tokens": tokens})
-    _, saved_last = last_forward(params[1], y, {"targets": targets})
-    dx, last = last_backward(params[1], saved_last, None, zeros[1])
-    nothing, first = first_backward(params[0], saved, dx, zeros[0])
+    def backward(part: int, saved: Any, dy: Any) -> tuple[Any, Any]:
+        """The gradients of a part's input and of its weights, in one program or in two."""
+        zeros = jax.tree.map(jnp.zeros_like, params[part])
+        _, back, *weight = programs[part]
+        if not apart:
+            return ran(back, params[part], saved, dy, zeros)
+        dx, kept = ran(back, params[part], saved, dy)
+        return dx, ran(weight[0], params[part], saved, kept, zeros)
+
+    expected = ran(jax.grad(loss), params)
+    y, saved = ran(programs[0][0], params[0], None, {"tokens": tokens})
+    _, saved_last = ran(programs[1][0], params[1], y, {"targets": targets})
+    dx, last = backward(1, saved_last, None)
+    nothing, first = backward(0, saved, dx)
     assert nothing is None
     for found, wanted in zip(jax.tree.leaves([first, last]), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-5)

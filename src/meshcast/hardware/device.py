@@ -108,6 +108,8 @@ class Device:
         cache_bytes: The cache shared by all cores next to memory: L2, Infinity Cache, VMEM or CMEM.
         cache_partitions: Parts of that cache, each next to some of the cores; 1 where all are as near.
         launch_latency_s: Fixed cost of one kernel on the device, apart from its work.
+        host_bandwidth: bytes/s between it and its host's memory in one direction, of the link (PCIe, NVLink-C2C); None
+            where nothing is known.
         idle_watts: Power drawn by a card that is on and does nothing; None where it was not measured.
         energy: Measured energy per FLOP and byte; None where it was not measured.
         core: What compiling for a CUDA GPU takes; None where it is not given.
@@ -139,6 +141,7 @@ class Device:
     tdp_watts: float
     idle_watts: float | None
     launch_latency_s: float
+    host_bandwidth: float | None = None
     energy: Energy | None = field(default=None, hash=False)
     core: Core | None = None
     tensor_cores: TensorCores | None = None

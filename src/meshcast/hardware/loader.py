@@ -96,6 +96,7 @@ def device(doc: Document) -> Device:
         tdp_watts=file.quantity("power", "tdp", of=Dimension.POWER),
         idle_watts=file.optional("power", "idle", of=Dimension.POWER, may_be_zero=True),
         launch_latency_s=file.quantity("compute", "launch_latency", of=Dimension.TIME, may_be_zero=True),
+        host_bandwidth=file.optional("host", "bandwidth", of=Dimension.BANDWIDTH),
         energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
         core=_core(file) if file.names("core") else None,
         tensor_cores=_tensor_cores(file) if file.names("tensor_cores") else None,

@@ -23,6 +23,8 @@ HOME = ("data", "fsdp", "context")
 """The axes that still split the tokens once they are at their experts."""
 TOKENS = ("data", "fsdp", "context", "expert")
 """The axes that split groups of tokens: those of the batch and of the positions."""
+ROUTING = "routing"
+"""The name, in the program, of products that choose experts and move tokens: tensor parallelism does not split them."""
 
 
 def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True) -> dict[str, Weight]:
@@ -119,7 +121,8 @@ def routed(
 ) -> tuple[jax.Array, jax.Array | None]:
     """The routed feed-forward half of a layer (B, S, dim), without its residual sum, and its balance loss if it has one."""
     tokens = grouped(h, config, layout)
-    logits = (tokens @ w["router"]).astype(jnp.float32)
+    with jax.named_scope(ROUTING):
+        logits = (tokens @ w["router"]).astype(jnp.float32)
     gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
     choice = jax.nn.one_hot(chosen, config.experts, dtype=jnp.float32)
     few = tokens.shape[0] * tokens.shape[1] * config.active < config.experts
@@ -152,11 +155,15 @@ def _by_products(
 ) -> jax.Array:  # fmt: skip
     """Dispatch and combine by one-hot products; what is past an expert's capacity is dropped."""
     slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
-    combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
+    with jax.named_scope(ROUTING):
+        combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
     combine = layout.constrain(combine.astype(tokens.dtype), TOKENS, None, None, None)
     dispatch = (combine > 0).astype(tokens.dtype)
-    y = _experts(jnp.einsum("gsec,gsd->egcd", dispatch, tokens), w, config, layout)
-    return jnp.einsum("gsec,egcd->gsd", combine, y)
+    with jax.named_scope(ROUTING):
+        slots = jnp.einsum("gsec,gsd->egcd", dispatch, tokens)
+    y = _experts(slots, w, config, layout)
+    with jax.named_scope(ROUTING):
+        return jnp.einsum("gsec,egcd->gsd", combine, y)
 
 
 def _by_indices(
@@ -183,7 +190,9 @@ def _by_indices(
     y = y.reshape(groups, config.experts, capacity, dim).swapaxes(0, 1)
     y = _experts(y, w, config, layout).swapaxes(0, 1).reshape(groups, slots, dim)
     y = taken(layout.constrain(y, TOKENS, None, None), slot)
-    return jnp.einsum("gskd,gsk->gsd", layout.constrain(y, TOKENS, None, None, None), gates.astype(y.dtype))
+    y = layout.constrain(y, TOKENS, None, None, None)
+    with jax.named_scope(ROUTING):
+        return jnp.einsum("gskd,gsk->gsd", y, gates.astype(y.dtype))
 
 
 def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> jax.Array:

@@ -65,6 +65,9 @@ def _between_stages(step: StepParts, run: PipelineRun) -> Iterator[GroupShare]:
         group = reduced[0].collective.group
         exposed = gathered + sum(stage.reducing for stage in run.stages)
         yield _share(str(group), group.size, _seconds(reduced), exposed)
+    tied = _seconds(message for message in step.ties if message is not None)
+    if tied:
+        yield _share("pipeline", 2, tied, tied)
 
 
 def _share(group: str, size: int, busy: float, exposed: float) -> GroupShare:
@@ -83,7 +86,13 @@ def _links(
     stages, many = step.schedule.stages, step.schedule.microbatches
     messages: list[tuple[CollectivePlan, float]] = [
         (message.plan, times / stages)
-        for row, times in ((step.forward, many), (step.backward, many), (step.reductions, 1), (step.gathers, 1))
+        for row, times in (
+            (step.forward, many),
+            (step.backward, many),
+            (step.reductions, 1),
+            (step.gathers, 1),
+            (step.ties, 1),
+        )
         for message in row
         if message is not None
     ]

@@ -95,6 +95,10 @@ class Pipeline:
         schedule: A name of `simulate.pipelines.SCHEDULES`.
         virtual_stages: Parts that each stage holds.
         reduction: Of the gradients; None where the programs do it themselves, or there is none.
+        tied: Where the first and the last part have the gradients of weights that they share, such as `['entry']` and
+            `['exit']`: what has the same path behind both is summed over the two once a step; None where nothing is.
+        host_state_pieces: Pieces in which the optimizer's state comes from the host's memory and goes back, where it lives
+            there; 0 where it lives on the devices.
         overlap_sends: Whether stages compute while they send.
         barrier: Whether all stages wait for each other between steps; None for what is usual with the schedule.
         wiring: Which arguments and results belong together.
@@ -108,6 +112,8 @@ class Pipeline:
     schedule: str = "1f1b"
     virtual_stages: int = 1
     reduction: Reduction | None = None
+    tied: tuple[str, str] | None = None
+    host_state_pieces: int = 0
     overlap_sends: bool = True
     barrier: bool | None = None
     wiring: PartWiring = field(default_factory=PartWiring)
@@ -150,6 +156,8 @@ def pipeline_of(
     reduce_over: Sequence[str] = (),
     reduce_kind: ReductionKind = "all_reduce",
     buckets: int = 1,
+    tied: tuple[str, str] | None = None,
+    host_state_pieces: int = 0,
     overlap_sends: bool = True,
     barrier: bool | None = None,
     wiring: PartWiring | None = None,
@@ -166,6 +174,8 @@ def pipeline_of(
         reduce_over: Mesh axes over which gradients are reduced once a step.
         reduce_kind: How.
         buckets: Pieces of that reduction.
+        tied: Where the first and the last part have the gradients of weights that they share.
+        host_state_pieces: Pieces in which the optimizer's state comes from the host's memory; 0 where it is not there.
         overlap_sends: Whether stages compute while they send.
         barrier: Whether all stages wait for each other between steps.
         wiring: Which arguments and results of the programs belong together.
@@ -181,6 +191,8 @@ def pipeline_of(
             schedule=schedule,
             virtual_stages=virtual_stages,
             reduction=reduction,
+            tied=tied,
+            host_state_pieces=host_state_pieces,
             overlap_sends=overlap_sends,
             barrier=barrier,
             wiring=wiring or PartWiring(),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.errors import UsageError
 from meshcast.hardware.conditions import Conditions
 from meshcast.mesh import Mesh
 from meshcast.pipelined.definition import Part, PartWiring, Pipeline
+from meshcast.pipelined.offload import PIECES_HELD, streaming_seconds, with_room
 from meshcast.pipelined.state import in_state
 from meshcast.pipelined.wiring import PartProgram, Values, passed_on, total_bytes
 from meshcast.results import Prediction
@@ -31,25 +32,34 @@ class PartEstimate:
         programs: Its programs.
         predictions: What each takes on its own.
         parameter_bytes: Weights.
-        gradient_bytes: Gradients, kept for the whole step.
-        optimizer_bytes: State of the optimizer.
+        gradients: Kept for the whole step, by their paths.
+        optimizer_bytes: State of the optimizer on the device.
+        host_bytes: State of the optimizer in the host's memory.
         saved: What a forward pass leaves for the backward pass.
         weight_saved: What a backward pass leaves for the weights' gradient.
         working_bytes: What each kind of task, and "update", needs beside all of these.
         accumulation_s: Seconds to add a microbatch's gradients to the sum, where the program does not do it:
             3 * gradients / memory bandwidth (two are read, one is written).
+        streaming_s: Seconds that the update takes longer because its state is in the host's memory.
     """
 
     part: Part
     programs: dict[str, PartProgram]
     predictions: dict[str, Prediction]
     parameter_bytes: int
-    gradient_bytes: int
+    gradients: Values
     optimizer_bytes: int
     saved: Values
     weight_saved: Values
     working_bytes: dict[str, int]
     accumulation_s: float = 0.0
+    host_bytes: int = 0
+    streaming_s: float = 0.0
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of its gradients."""
+        return total_bytes(self.gradients)
 
     @property
     def fixed_bytes(self) -> int:
@@ -102,14 +112,23 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Co
     gradient_bytes = total_bytes(gradients)
     accumulates = bool(last.arguments(wiring.gradients)) or pipeline.microbatches == 1
     update = programs.get("update")
+    state_bytes, pieces = total_bytes(update.arguments(wiring.optimizer_state)) if update else 0, 0
+    if update is not None and pipeline.host_state_pieces:
+        pieces = pipeline.host_state_pieces
+        programs["update"] = update = replace(update, run=with_room(update.run, state_bytes))
     kept = {name: _kept_bytes(name, program, wiring, split=weight is not None) for name, program in programs.items()}
+    predictions = {name: program.run.predict() for name, program in programs.items()}
     return PartEstimate(
         part=part,
         programs=programs,
-        predictions={name: program.run.predict() for name, program in programs.items()},
+        predictions=predictions,
         parameter_bytes=max(total_bytes(program.arguments(wiring.parameters)) for program in programs.values()),
-        gradient_bytes=gradient_bytes,
-        optimizer_bytes=total_bytes(update.arguments(wiring.optimizer_state)) if update else 0,
+        gradients=gradients,
+        optimizer_bytes=min(state_bytes, PIECES_HELD * -(-state_bytes // pieces)) if pieces else state_bytes,
+        host_bytes=state_bytes if pieces else 0,
+        streaming_s=streaming_seconds(state_bytes, pieces, predictions["update"].step_time_s or 0.0, last.run.device)
+        if pieces
+        else 0.0,
         saved=saved,
         weight_saved=weight_saved,
         working_bytes={name: max(0, p.run.memory.peak - kept[name]) for name, p in programs.items()},

@@ -29,7 +29,7 @@ from meshcast.results.pipelined import StageShare
 from meshcast.results.prediction import Infeasible
 from meshcast.simulate import Breakdown, MemoryUse
 from meshcast.simulate.pipelines import PipelineRun, simulate_pipeline
-from meshcast.units import format_bytes
+from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 
 
@@ -89,6 +89,7 @@ def _messages(step: StepParts) -> Iterator[tuple[Message, int]]:
         (step.backward, step.schedule.microbatches),
         (step.reductions, 1),
         (step.gathers, 1),
+        (step.ties, 1),
     ):
         yield from ((message, count) for message in messages if message is not None)
 
@@ -149,6 +150,11 @@ def _warnings(estimates: list[PartEstimate], cluster: Cluster) -> tuple[str, ...
             found.update((f"{estimate.part.name}, {name}: {warning}", None) for warning in prediction.warnings)
         if "update" not in estimate.programs:
             found[f"{estimate.part.name} has no update program: its optimizer is not counted"] = None
+        if estimate.host_bytes:
+            text = f"{format_bytes(estimate.host_bytes)} of optimizer state for each device are in the host's memory"
+            found[f"{estimate.part.name}: {text}; moving them adds {format_time(estimate.streaming_s)} to a step"] = (
+                None
+            )
         if estimate.accumulation_s:
             text = "takes no gradients to add to: the sum over microbatches is counted as a pass over memory"
             found[f"{estimate.part.name} {text}"] = None
@@ -214,9 +220,10 @@ def _timed(
         for origin in Provenance.__dataclass_fields__:
             busy[origin] += seconds * getattr(alone.provenance, origin)
     added = sum(step.schedule.microbatches * e.accumulation_s for e in step.estimates) / count
-    gathered = sum(message.seconds for message in step.gathers if message is not None) / count
+    gathered = sum(message.seconds for message in (*step.gathers, *step.ties) if message is not None) / count
     waiting = sum(stage.sending + stage.reducing for stage in run.stages) / count
-    breakdown += Breakdown(memory=added, exposed_communication=gathered + waiting)
+    streamed = sum(e.streaming_s for e in step.estimates) / count
+    breakdown += Breakdown(memory=added + streamed, exposed_communication=gathered + waiting)
     # Bubbles.
     breakdown += Breakdown(idle=max(0.0, duration - breakdown.total))
     busy["analytical"] += sum(message.seconds * times for message, times in _messages(step)) + added * count

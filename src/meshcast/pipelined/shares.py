@@ -116,6 +116,7 @@ def collective_shares(step: StepParts, stage: int) -> tuple[CollectiveShare, ...
             (step.backward[position], often),
             (step.reductions[position], 1),
             (step.gathers[position], 1),
+            (step.ties[position], 1),
         ):
             if message is not None:
                 share = _share(message, times)

@@ -44,6 +44,7 @@ class StepParts:
         backward: The message that each position sends back; None for the first, and inside a stage.
         reductions: Of each position's gradients, by position.
         gathers: Of each position's parameters after a sharded update.
+        ties: The sum of gradients that the first and the last position share, of each of them.
     """
 
     schedule: PipelineSchedule
@@ -52,6 +53,7 @@ class StepParts:
     backward: tuple[Message | None, ...]
     reductions: tuple[Message | None, ...]
     gathers: tuple[Message | None, ...]
+    ties: tuple[Message | None, ...]
 
 
 def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], setting: Setting, network: str) -> StepParts:
@@ -94,6 +96,7 @@ def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], setting: Set
         backward=(None, *(wired.backward(index, a, b) for index, (a, b) in enumerate(pairs))),
         reductions=tuple(message for message, _ in reduced),
         gathers=tuple(message for _, message in reduced),
+        ties=wired.ties(by_position),
     )
 
 
@@ -151,7 +154,9 @@ class _Wires:
             self._pairs[key] = self._slowest_pair(*key)
         return self._pairs[key]
 
-    def _slowest_pair(self, size: int, stage: int, distance: int) -> Message:
+    def _slowest_pair(
+        self, size: int, stage: int, distance: int, kind: str = "collective_permute", reason: str = "pipeline"
+    ) -> Message:
         """A message between equal places of two stages, all devices at once: the slowest pair counts.
 
         Pairs that are shifted by a multiple of every domain's size lie alike, so one of each kind is looked at, and
@@ -166,9 +171,7 @@ class _Wires:
         )
         messages = (
             self._timed(
-                Collective(
-                    kind="collective_permute", group=pair, input_bytes=size, output_bytes=size, reason="pipeline"
-                ),
+                Collective(kind=kind, group=pair, input_bytes=size, output_bytes=size, reason=reason),
                 self._network,
             )
             for pair in pairs
@@ -207,6 +210,23 @@ class _Wires:
                 )
             self._reductions[key] = self._timed(reduce, network), gather
         return self._reductions[key]
+
+    def ties(self, parts: Sequence[PartEstimate]) -> tuple[Message | None, ...]:
+        """The sum of what the first and the last part share, each device with its counterpart, as Megatron-LM does it."""
+        nothing: tuple[Message | None, ...] = (None,) * len(parts)
+        last = self._schedule.place(len(parts) - 1)[0]
+        if self._pipeline.tied is None or not last:
+            return nothing
+        given = [part.gradients for part in (parts[0], parts[-1])]
+        ends = [
+            {path.removeprefix(prefix): tensor for path, tensor in gradients.items() if path.startswith(prefix)}
+            for gradients, prefix in zip(given, self._pipeline.tied, strict=True)
+        ]
+        size = total_bytes({path: tensor for path, tensor in ends[0].items() if path in ends[1]})
+        if not size:
+            return nothing
+        message = self._slowest_pair(size, 0, last, kind="all_reduce", reason="tied gradients")
+        return (message, *nothing[1:-1], message)
 
     def _replicas(self, over: tuple[str, ...], stage: int) -> tuple[Group, NetworkModel]:
         """The groups over replicas in a stage, and what times them.
@@ -267,7 +287,15 @@ def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> Step
     updates = []
     for stage in range(schedule.stages):
         mine = [schedule.position(stage, chunk) for chunk in range(schedule.chunks)]
-        updates.append(sum(seconds(step.estimates[at], "update") + wire(step.gathers[at]) for at in mine))
+        updates.append(
+            sum(
+                seconds(step.estimates[at], "update")
+                + step.estimates[at].streaming_s
+                + wire(step.gathers[at])
+                + wire(step.ties[at])
+                for at in mine
+            )
+        )
     return StepCosts(
         parts=parts,
         update_s=tuple(updates),

@@ -29,6 +29,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "offload": get_args(Offload),
 }
 _FLAG = "--plan"
+_LARGEST = 2**24  # of any count: more than any machine has devices, and any model layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ class Plan:
         """Refuses parts that have no meaning together."""
         if self.layers_per_stage:
             if any(layers < 0 for layers in self.layers_per_stage) or not any(self.layers_per_stage):
-                raise UsageError(f"layers-per-stage={_text(self.layers_per_stage)} has no layers", where=_FLAG)
+                raise UsageError(f"layers-per-stage={text_of(self.layers_per_stage)} has no layers", where=_FLAG)
             if len(self.layers_per_stage) != self.parts:
                 raise InfeasibleError(
                     f"layers-per-stage names {len(self.layers_per_stage)} parts, and pp={self.pp} x vp={self.vp} are "
@@ -109,10 +110,11 @@ class Plan:
         for name, given, needed in (
             ("vp", self.vp > 1, "pp"),
             ("schedule", self.schedule is not None, "pp"),
+            ("layers-per-stage", bool(self.layers_per_stage), "pp"),
             ("sp", self.sp, "tp"),
         ):
             if given and getattr(self, needed) == 1:
-                said = int(self.sp) if name == "sp" else getattr(self, name)
+                said = text_of(getattr(self, name.replace("-", "_")))
                 raise InfeasibleError(
                     f"{name}={said} needs {needed} above 1, which is {getattr(self, needed)}",
                     where=_FLAG,
@@ -156,6 +158,11 @@ class Plan:
     def pipeline_schedule(self) -> Schedule:
         """The schedule asked for, or the usual one."""
         return self.schedule or ("interleaved" if self.vp > 1 else "1f1b")
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether the gradient of the weights is a pass of its own."""
+        return self.pp > 1 and self.pipeline_schedule.startswith("zb")
 
     @property
     def attending(self) -> Attention:
@@ -234,14 +241,15 @@ class Plan:
     def __str__(self) -> str:
         said = {field.name: getattr(self, field.name) for field in fields(self)}
         kept = {name: value for name, value in said.items() if value != _DEFAULTS[name]}
-        return ",".join(f"{_spelled(name)}={_text(value)}" for name, value in (kept or {"dp": self.dp}).items())
+        return ",".join(f"{_spelled(name)}={text_of(value)}" for name, value in (kept or {"dp": self.dp}).items())
 
 
 def _spelled(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as plans write it."""
     if isinstance(value, tuple):
         runs = [(layers, len(list(group))) for layers, group in itertools.groupby(value)]
         return "+".join(f"{layers}x{count}" if count > 1 else str(layers) for layers, count in runs)
@@ -251,11 +259,15 @@ def _text(value: Any) -> str:
 def _whole(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{name}={value} is not a positive integer", where=_FLAG)
+    if value > _LARGEST:
+        raise UsageError(f"{name}={value} is more than {_LARGEST}", where=_FLAG, fix="give a smaller number")
 
 
 def _count(key: str, value: str) -> dict[str, Any]:
-    if not value.isdecimal():
+    if not (value.isascii() and value.isdecimal()):
         raise UsageError(f"{key}={value} is not a positive integer", where=_FLAG)
+    if len(value) > len(str(_LARGEST)):
+        raise UsageError(f"{key}={value} is more than {_LARGEST}", where=_FLAG, fix="give a smaller number")
     return {key: int(value)}
 
 
@@ -269,7 +281,9 @@ def _layers(key: str, value: str) -> dict[str, Any]:
     """`7+8x14+7`: seven layers, eight in each of fourteen parts, seven."""
     found: list[int] = []
     for item in value.split("+"):
-        layers, _, times = item.partition("x")
+        layers, several, times = item.partition("x")
+        if not layers or (several and not times):
+            raise UsageError(f"{key}={value} is no list of layers", where=_FLAG, fix="write such as 7+8x14+7")
         found += [_count(key, layers)[key]] * _count(key, times or "1")[key]
     return {"layers_per_stage": tuple(found)}
 
@@ -277,6 +291,8 @@ def _layers(key: str, value: str) -> dict[str, Any]:
 def _hybrid(key: str, value: str) -> dict[str, Any]:
     """`hsdp=4x8`: four replicas of eight shards."""
     replicas, _, shards = value.partition("x")
+    if not replicas or not shards:
+        raise UsageError(f"{key}={value} is not REPLICASxSHARDS", where=_FLAG, fix="write such as hsdp=4x8")
     return {"dp": _count(key, replicas)[key], "fsdp": _count(key, shards)[key]}
 
 

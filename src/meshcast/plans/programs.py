@@ -4,6 +4,11 @@
     backward(params, saved, dy, gradients) -> (dx, gradients)
     update(params, gradients, opt_state)   -> (params, opt_state)
 
+and where the schedule splits the backward pass (`plans.splitting`)
+
+    backward(params, saved, dy)                        -> (dx, weight_saved)
+    weight(params, saved, weight_saved, gradients)     -> gradients
+
 `saved` is what `jax.vjp` of the forward pass keeps, less the weights: the model's `remat` decides. How it is sharded is
 for the partitioner to say: the forward pass is partitioned first, and the backward pass takes what it gives.
 """
@@ -18,6 +23,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -29,6 +35,7 @@ from meshcast.models.program import jit_options
 from meshcast.models.sections import Sections
 from meshcast.models.sharding import BATCH, Layout
 from meshcast.partition import partition
+from meshcast.plans.splitting import split
 
 # Parts are made side by side, but traced one after the other: what they have in common is then traced once.
 _TRACING = threading.Lock()
@@ -65,13 +72,14 @@ def captured_as(name: str, platform: str, *, precise: bool) -> Made:
     return made
 
 
-def pass_programs(sections: Sections, kind: PartKind, made: Made) -> tuple[Any, Any]:
-    """A part's programs for one microbatch: forward and backward.
+def pass_programs(sections: Sections, kind: PartKind, made: Made, *, apart: bool = False) -> tuple[Any, ...]:
+    """A part's programs for one microbatch: forward and backward, and the weights' gradient where that is `apart`.
 
     Args:
         sections: What the part is made of.
         kind: Which part it is.
         made: What to make of a function, its arguments and its options of `jax.jit`.
+        apart: Whether the backward pass is split in two.
     """
     layout = sections.layout
     params, gradients = _params(sections, kind)
@@ -86,8 +94,7 @@ def pass_programs(sections: Sections, kind: PartKind, made: Made) -> tuple[Any, 
     saving = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
     loss = jax.checkpoint(sections.loss, prevent_cse=False, policy=saving)
 
-    def run(params: Any, x: Any, batch: Any) -> tuple[jax.Array, jax.Array]:
-        x = sections.embed(params["entry"], batch) if kind.first else x
+    def run(params: Any, x: jax.Array, batch: Any) -> tuple[jax.Array, jax.Array]:
         x, balance = sections.through(params["layers"], x)
         y = loss(params["exit"], x, batch) if kind.last else layout.constrain(x, *layout.residual)
         return y, jnp.float32(0) if balance is None else balance
@@ -95,8 +102,12 @@ def pass_programs(sections: Sections, kind: PartKind, made: Made) -> tuple[Any, 
     found: list[_Kept] = []  # what tracing the forward pass leaves, for the backward pass
 
     def forward(params: Any, x: Any, batch: Any) -> tuple[jax.Array, Any]:
-        (y, _), transposed = jax.vjp(partial(run, batch=batch), params, x)
-        found.append(_Kept.of(transposed, params))
+        embedded = None
+        if kind.first:
+            x, embedded = jax.vjp(lambda entry: sections.embed(entry, batch), params["entry"])
+        inner = {name: weights for name, weights in params.items() if name != "entry"}
+        (y, _), transposed = jax.vjp(partial(run, batch=batch), inner, x)
+        found.append(_Kept.of((embedded, transposed), params))
         return y, found[-1].saved
 
     out = {} if layout.mesh is None else {"out_shardings": (result.sharding, None)}
@@ -106,16 +117,64 @@ def pass_programs(sections: Sections, kind: PartKind, made: Made) -> tuple[Any, 
     kept = found[0]
     saved = _as_partitioned([jax.ShapeDtypeStruct(v.shape, v.dtype) for v in kept.saved], ahead, layout)
 
-    def backward(params: Any, saved: Any, dy: Any, gradients: Any) -> tuple[Any, Any]:
-        transposed = kept.transposed(saved, params)
+    def both(params: Any, saved: Any, dy: Any) -> tuple[jax.Array, Any]:
+        """The gradients of the input, or of the embedded tokens, and of the weights."""
+        embedded, transposed = kept.transposed(saved, params)
         one = jnp.float32(1)
         new, dx = transposed((one if kind.last else dy, one))
-        summed = jax.tree.map(lambda total, g: total + g.astype(total.dtype), gradients, new)
-        return (None if kind.first else layout.constrain(dx, *layout.residual)), summed
+        dx = layout.constrain(dx, *layout.residual)
+        return dx, new | ({"entry": embedded(dx)[0]} if kind.first else {})
+
+    def summed(gradients: Any, new: Any) -> Any:
+        return jax.tree.map(lambda total, g: total + g.astype(total.dtype), gradients, new)
 
     dx = None if kind.first else hidden
+    if apart:
+        halves = _halves(both, (params, saved, dy), is_first=kind.first)
+
+        def weight(params: Any, saved: Any, weight_saved: Any, gradients: Any) -> Any:
+            return summed(gradients, halves.late(params, saved, weight_saved))
+
+        options = {} if layout.mesh is None else {"out_shardings": (dx and dx.sharding, None)}
+        early = made(halves.early, (params, saved, dy), options)
+        between = _as_partitioned(halves.between, early, layout)
+        late = jit_options(layout, donate=(3,), results=gradients)
+        return ahead, early, made(weight, (params, saved, between, gradients), late)
+
+    def backward(params: Any, saved: Any, dy: Any, gradients: Any) -> tuple[Any, Any]:
+        dx, new = both(params, saved, dy)
+        return None if kind.first else dx, summed(gradients, new)
+
     back = jit_options(layout, donate=(3,), results=(dx, gradients))
     return ahead, made(backward, (params, saved, dy, gradients), back)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Halves:
+    """A backward pass in two: `early(params, saved, dy)`, `late(params, saved, weight_saved)`, what passes between."""
+
+    early: Callable[..., Any]
+    late: Callable[..., Any]
+    between: list[jax.ShapeDtypeStruct]
+
+
+def _halves(both: Callable[..., Any], args: tuple[Any, ...], *, is_first: bool) -> _Halves:
+    """The gradient of the input, and behind it that of the weights."""
+    traced, shapes = jax.make_jaxpr(both, return_shape=True)(*args)
+    results, weights = jax.tree.structure(shapes[1]), len(jax.tree.leaves(shapes[1]))
+    seen = [True] * len(jax.tree.leaves(args[:2])) + [False] * len(jax.tree.leaves(args[2]))
+    found = split(traced, [True, *(False,) * weights], seen)
+
+    def backward(params: Any, saved: Any, dy: Any) -> tuple[Any, list[jax.Array]]:
+        dx, *passed = jaxpr_as_fun(found.first)(*jax.tree.leaves((params, saved, dy)))
+        return None if is_first else dx, passed
+
+    def late(params: Any, saved: Any, weight_saved: Any) -> Any:
+        found_there = jaxpr_as_fun(found.second)(*jax.tree.leaves((params, saved, weight_saved)))
+        return jax.tree.unflatten(results, found_there)
+
+    between = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in found.first.out_avals[1:]]
+    return _Halves(early=backward, late=late, between=between)
 
 
 def _params(sections: Sections, kind: PartKind) -> tuple[Any, Any]:

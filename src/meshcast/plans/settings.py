@@ -9,6 +9,7 @@ from typing import Any
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.hardware import Device
 from meshcast.models import Builder
+from meshcast.pipelined.offload import host_bandwidth
 from meshcast.plans.plan import Plan
 
 # What the models call it.
@@ -49,9 +50,16 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
         "products": "fp8" if plan.precision == "fp8" else "plain",
         "compute_dtype": "bfloat16" if plan.precision in ("bf16", "fp8") else "float32",
     }
-    neutral = {"accumulate": 1, "zero": 0, "sequence_parallel": False, "attention": "plain", "products": "plain"}
+    neutral = {
+        "accumulate": 1,
+        "zero": 0,
+        "remat": "none",
+        "sequence_parallel": False,
+        "attention": "plain",
+        "products": "plain",
+    }
     for name in [name for name in wanted if name not in known]:
-        if wanted[name] != neutral.get(name, known.get(name, wanted[name] if name == "remat" else None)):
+        if wanted[name] != neutral.get(name, known.get(name)):
             raise UnsupportedError(
                 f"the training step of {builder.name} has no {name}, and {plan} asks for {name}={wanted[name]}",
                 where=_FLAG,
@@ -70,10 +78,6 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
         InfeasibleError: Heads, experts or the sequence are not divided.
         UnsupportedError: Something is not modelled.
     """
-    if plan.offload != "none":
-        raise UnsupportedError(
-            "offloading to the host's memory is not modelled", where=_FLAG, fix="leave offload out of the plan"
-        )
     config = builder.configured(**settings)
     _halves(plan, _length(builder, config, settings), builder.name)
     for what, count, key in (
@@ -81,7 +85,8 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
         ("experts", getattr(config, "experts", None), "ep"),
         ("the sequence", _length(builder, config, settings), "cp"),
     ):
-        degree = getattr(plan, key)
+        degree = plan.cp * plan.tp if plan.sp and key == "cp" else getattr(plan, key)
+        said = f"cp={plan.cp} x tp={plan.tp}, which sp=1 splits it over" if degree != getattr(plan, key) else ""
         if degree > 1 and not count:
             raise InfeasibleError(
                 f"{key}={degree} splits {what}, and {builder.name} has none",
@@ -89,11 +94,11 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
                 fix=f"leave {key} out of the plan",
             )
         if count and count % degree:
-            close = [n for n in range(1, count + 1) if count % n == 0 and n <= 2 * degree]
+            close = " or ".join(str(n) for n in near_divisors(count, degree))
             raise InfeasibleError(
-                f"{what} of {builder.name}: {count} is not divisible by {key}={degree}",
+                f"{what} of {builder.name}: {count} is not divisible by {said or f'{key}={degree}'}",
                 where=_FLAG,
-                fix=f"use {key}=" + " or ".join(str(n) for n in close[-2:]),
+                fix=f"a product of {close}, or another seq" if said else f"use {key}={close}",
             )
 
 
@@ -105,6 +110,12 @@ def _halves(plan: Plan, length: int | None, name: str) -> None:
             where=_FLAG,
             fix=f"use seq={-(-length // (2 * plan.cp)) * 2 * plan.cp}, or attention=all-gather",
         )
+
+
+def near_divisors(count: int, degree: int) -> list[int]:
+    """What divides a count and is nearest to a degree from below and from above; what there is."""
+    found = [n for n in range(1, count + 1) if count % n == 0]
+    return [n for n in found if n < degree][-1:] + [n for n in found if n > degree][:1]
 
 
 def _length(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int | None:
@@ -131,8 +142,10 @@ def check_device(plan: Plan, device: Device) -> None:
     """Refuses a device without what the plan's products need.
 
     Raises:
-        UnsupportedError: It has no fp8.
+        UnsupportedError: It has no fp8, or nothing is known of its link to the host, over which the plan moves state.
     """
+    if plan.offload == "optimizer":
+        host_bandwidth(device)
     if plan.precision == "fp8" and "f8" not in device.matrix_flops:
         has = ", ".join(sorted(device.matrix_flops))
         raise UnsupportedError(

@@ -14,8 +14,8 @@ from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.models import Builder
 from meshcast.partition.shardy import ask_ahead
 from meshcast.pipelined import Part, Pipeline, pipeline_of
-from meshcast.plans.plan import Plan
-from meshcast.plans.settings import REMAT, check, microbatches_of
+from meshcast.plans.plan import Plan, text_of
+from meshcast.plans.settings import REMAT, check, microbatches_of, near_divisors
 
 _FLAG = "--plan"
 # What a part of a model is made with; everything else that is set belongs to its configuration.
@@ -38,11 +38,15 @@ def layers_of_parts(plan: Plan, layers: int, name: str) -> tuple[int, ...]:
         return plan.layers_per_stage
     each, left = divmod(layers, plan.parts)
     if left or not each:
-        uneven = "+".join(str(each + (number < left)) for number in range(plan.parts)) if each else ""
+        whole = " or ".join(str(count) for count in near_divisors(layers, plan.parts)) or "no"
+        fix = f"{whole} parts are even"
+        if each:
+            uneven = (*(each + 1,) * left, *(each,) * (plan.parts - left))
+            fix = f"use layers-per-stage={text_of(uneven)}; {fix}"
         raise InfeasibleError(
             f"the {layers} layers of {name} cannot be shared out evenly over pp={plan.pp} x vp={plan.vp} parts",
             where=_FLAG,
-            fix=f"use layers-per-stage={uneven}, or another pp or vp" if uneven else "use fewer stages",
+            fix=fix,
         )
     return (each,) * plan.parts
 
@@ -57,14 +61,11 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
     """
     module = importlib.import_module(f"meshcast.models.{builder.module}")
     if not hasattr(module, "sections"):
+        asked = f"pp={plan.pp}" if plan.pp > 1 else f"offload={plan.offload}"
         raise UnsupportedError(
-            f"{builder.name} cannot be cut into stages", where=_FLAG, fix="use pp=1, or a GPT or decoder of the zoo"
-        )
-    if plan.pipeline_schedule.startswith("zb"):
-        raise UnsupportedError(
-            f"schedule={plan.schedule} splits the backward pass, which plans do not do yet",
+            f"{builder.name} cannot be cut into stages or have its update apart, as {asked} does",
             where=_FLAG,
-            fix="use 1f1b, gpipe or interleaved, or write the pipeline as a file (docs/pipelines.md)",
+            fix=f"leave {asked} out, or use a GPT or decoder of the zoo",
         )
     if plan.zero == 2:
         raise InfeasibleError(
@@ -80,9 +81,16 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         )
     check(plan, builder, settings)
     microbatches = microbatches_of(plan, settings)
+    if plan.pipeline_schedule == "interleaved" and microbatches % plan.pp:
+        batch, step = -(-microbatches // plan.pp) * plan.pp, plan.mbs * plan.batch_shards
+        raise InfeasibleError(
+            f"interleaved stages take microbatches in groups of pp={plan.pp}, and a step has {microbatches}",
+            where=_FLAG,
+            fix=f"use {batch} microbatches (a batch of {batch * step}), or vp=1",
+        )
     counts = layers_of_parts(plan, config.layers, builder.name)
     starts = list(itertools.accumulate((0, *counts[:-1])))
-    made: list[tuple[str, int, Future[tuple[Any, Any]], Future[Any]]] = []
+    made: list[tuple[str, int, Future[tuple[Any, ...]], Future[Any]]] = []
     kinds = [
         (config.part(start, layers), number == 0, number == len(counts) - 1)
         for number, (start, layers) in enumerate(zip(starts, counts, strict=True))
@@ -99,17 +107,27 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
                 is_first=is_first,
                 is_last=is_last,
                 seq=settings.get("seq"),
-                plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=()),
+                plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=(), offload="none"),
+                apart=plan.splits_backward,
                 platform=platform,
             )
             name = _named(number, same, len(counts))
             # What the update depends on: changing the microbatch leaves it as it is.
-            lasting = replace(key, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
+            lasting = replace(key, apart=False, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
             made.append((name, same, pool.submit(_passes, key), pool.submit(_update, lasting)))
-    parts = [
-        Part(name=name, forward=passes.result()[0], backward=passes.result()[1], update=update.result(), count=count)
-        for name, count, passes, update in made
-    ]
+    parts = []
+    for name, count, passes, update in made:
+        forward, backward, *weight = passes.result()
+        parts.append(
+            Part(
+                name=name,
+                forward=forward,
+                backward=backward,
+                weight=weight[0] if weight else None,
+                update=update.result(),
+                count=count,
+            )
+        )
     replicas = ["data"] if plan.mesh.get("data", 1) > 1 else []
     return pipeline_of(
         parts,
@@ -120,6 +138,8 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         reduce_over=replicas,
         reduce_kind="reduce_scatter" if plan.zero == 1 else "all_reduce",
         buckets=max(counts),
+        tied=("['entry']", "['exit']"),
+        host_state_pieces=max(1, *counts) if plan.offload == "optimizer" else 0,
         name=f"{builder.name} ({plan})",
     )
 
@@ -136,6 +156,7 @@ class _PartKey:
     is_last: bool
     seq: int | None
     plan: Plan
+    apart: bool
     platform: str
 
     def made(self) -> tuple[Any, Any, Any]:
@@ -168,12 +189,13 @@ class _PartKey:
 
 
 @lru_cache(maxsize=64)
-def _passes(key: _PartKey) -> tuple[Any, Any]:
+def _passes(key: _PartKey) -> tuple[Any, ...]:
     from meshcast.plans.programs import pass_programs
 
-    forward, backward = pass_programs(*key.made())
-    ask_ahead(backward)
-    return forward, backward
+    forward, *rest = pass_programs(*key.made(), apart=key.apart)
+    for program in rest:
+        ask_ahead(program)
+    return forward, *rest
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -12,17 +13,20 @@ from meshcast.capture.jax_function import capture
 from meshcast.capture.program import Program
 from meshcast.capture.target import setting_value
 from meshcast.capture.user_code import keep_off_accelerators
-from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
 from meshcast.pipelined import Pipeline
 from meshcast.plans.inference import inference_program
 from meshcast.plans.plan import Attention, Plan
-from meshcast.plans.settings import check_devices, step_settings
+from meshcast.plans.settings import check_devices, near_divisors, step_settings
 from meshcast.plans.stages import build_pipeline
 
 _FLAG = "--plan"
 FUSED_PLATFORMS = ("cuda", "rocm", "tpu")  # whose fused kernels `models.fused` calls
+# How a layout says that an axis does not divide something, and what plans call its axes.
+_UNDIVIDED = re.compile(r": (?P<count>\d+) is not divisible by (?P<axis>[a-z]+)=(?P<degree>\d+)$")
+_KEYS = {"data": "dp", "fsdp": "fsdp", "expert": "ep", "context": "cp", "tensor": "tp"}
 
 
 def plan_target(
@@ -57,10 +61,28 @@ def plan_target(
         )
     chosen = tuple((name, setting_value(text)) for name, text in (settings or {}).items())
     mode = dict(chosen).get("mode", builder.mode)
-    if mode != "train":
-        return inference_program(builder, mode, plan, chosen, platform)
-    make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 else _pipeline
-    return make(builder, plan, chosen, platform)
+    # Of a program on all devices the update is a part like any other; where its state is elsewhere it stands alone.
+    make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 and plan.offload == "none" else _pipeline
+    try:
+        if mode != "train":
+            return inference_program(builder, mode, plan, chosen, platform)
+        return make(builder, plan, chosen, platform)
+    except InfeasibleError as error:
+        raise _in_words_of_plans(error, builder) from None
+
+
+def _in_words_of_plans(error: InfeasibleError, builder: Builder) -> InfeasibleError:
+    """What a model refuses of a mesh, by the plan's own keys and with the nearest degrees that would do."""
+    found = _UNDIVIDED.search(error.message)
+    if found is None or error.where == _FLAG:
+        return error
+    key, count, degree = _KEYS[found["axis"]], int(found["count"]), int(found["degree"])
+    close = " or ".join(str(n) for n in near_divisors(count, degree))
+    return InfeasibleError(
+        f"{builder.name}, {error.message.replace(found['axis'] + '=', key + '=')}",
+        where=_FLAG,
+        fix=f"use {key}={close}, or change the size",
+    )
 
 
 def with_fused_attention(

@@ -65,6 +65,7 @@ class _Reader:
         self._barriers = self._located = False  # whether recomputation may be there, and could be told
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
         self._launch: Launch | None = None
+        self._recomputing = False
         self._on_chip: set[int] = set()
         self._shape_costs: dict[tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]], Cost] = {}
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
@@ -228,7 +229,7 @@ class _Reader:
                 blocks=blocks,
                 trip_count=trips,
                 location=location,
-                recomputed="rematted_computation" in location,
+                recomputed=self._recomputing or "rematted_computation" in location,
                 launch=self._launch,
             )
         )
@@ -326,10 +327,13 @@ class _Reader:
 
     def _manual_computation(self, operation: Any, ops: list[Op], scope: str) -> None:
         """A region whose arguments are its operands: shard_map bodies, named computations, fusions."""
+        enclosing = self._recomputing  # JAX does not tell the ops of a shard_map's body where it stands
+        self._recomputing |= "rematted_computation" in location_name(operation)
         block = operation.regions[0].blocks[0]
         for argument, value in zip(block.arguments, self._operands(operation), strict=True):
             self._ids[argument] = value
         outputs = self._read_block(block, ops, scope)
+        self._recomputing = enclosing
         for result, value in zip(operation.results, outputs, strict=False):
             self._ids[result] = value
 

@@ -215,8 +215,8 @@ def _scan_like(eqn: JaxprEqn, inputs: list[Any], consts: int, carries: int, resu
         return jax.lax.scan(turn, first, xs, params["length"], params["reverse"], params["unroll"])
 
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in inputs]
-    (found,) = (each for each in jax.make_jaxpr(scanned)(*shapes).eqns if each.primitive.name == "scan")
-    return found
+    found: list[JaxprEqn] = [e for e in jax.make_jaxpr(scanned)(*shapes).eqns if e.primitive.name == "scan"]
+    return found[0]
 
 
 def _closed(

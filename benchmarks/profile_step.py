@@ -1,0 +1,102 @@
+"""Profiles a few steps of a program on the device that JAX or PyTorch finds, for `meshcast compare --measured`.
+
+    python benchmarks/profile_step.py jax OUT.xplane.pb.gz gpt2-small:batch=8 [--steps 4] [--hlo OUT.opt.hlo.gz]
+    python benchmarks/profile_step.py torch OUT.json.gz examples/pytorch/gpt.py:gpt2_small [--steps 4]
+
+`jax` takes a model of the zoo with its settings, `torch` a function that returns a GPT, trained with AdamW on batches of
+8 sequences of 1024. With `XLA_FLAGS=--xla_gpu_enable_command_buffer=` every launch is named by its instruction; with CUDA
+graphs, JAX's default, only by its kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+def jax_step(name: str, out: Path, steps: int, hlo: Path | None) -> None:
+    """Steps back to back under JAX's profiler, after two that warm up."""
+    import jax
+    from measure import filled, run_once, value
+
+    from meshcast import models
+
+    model, _, rest = name.partition(":")
+    settings = {key: value(v) for key, _, v in (part.partition("=") for part in rest.split(",") if part)}
+    function, specs, options = models.build(model, **settings)
+    compiled = jax.jit(function, **options).lower(*specs).compile()
+    if hlo is not None:
+        hlo.write_bytes(gzip.compress(compiled.as_text().encode(), mtime=0))
+    leaves = iter(range(1 << 30))
+    args = [jax.tree.map(lambda spec: filled(spec, next(leaves)), spec) for spec in specs]
+    donated = tuple(options.get("donate_argnums", ()))
+    for _ in range(2):
+        args = run_once(compiled, args, donated)
+    jax.block_until_ready(args)
+    profiling = jax.profiler.ProfileOptions()
+    profiling.python_tracer_level = 0
+    profiling.host_tracer_level = 1
+    with tempfile.TemporaryDirectory() as folder:
+        jax.profiler.start_trace(folder, profiler_options=profiling)
+        for _ in range(steps):
+            args = run_once(compiled, args, donated)
+        jax.block_until_ready(args)
+        jax.profiler.stop_trace()
+        (profile,) = Path(folder).rglob("*.xplane.pb")
+        out.write_bytes(gzip.compress(profile.read_bytes(), mtime=0))
+
+
+def torch_step(place: str, out: Path, steps: int) -> None:
+    """Steps under PyTorch's profiler, each in a `ProfilerStep`."""
+    import torch
+
+    path, _, name = place.partition(":")
+    spec = importlib.util.spec_from_file_location("model", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path} is no Python file")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = getattr(module, name)().to_empty(device="cuda")
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.02)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    inputs, targets = (torch.randint(0, 50257, (8, 1024), device="cuda") for _ in range(2))
+    kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(
+        activities=kinds, schedule=torch.profiler.schedule(wait=0, warmup=3, active=steps)
+    ) as profiler:
+        for _ in range(3 + steps):
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = module.cross_entropy(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            torch.cuda.synchronize()
+            profiler.step()
+    profiler.export_chrome_trace(str(out))
+
+
+def main() -> None:
+    """Profiles one program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("framework", choices=("jax", "torch"))
+    parser.add_argument("out", type=Path)
+    parser.add_argument("program")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--hlo", type=Path)
+    options = parser.parse_args()
+    if options.framework == "jax":
+        jax_step(options.program, options.out, options.steps, options.hlo)
+    else:
+        torch_step(options.program, options.out, options.steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,9 @@
     python benchmarks/profile_step.py jax OUT.xplane.pb.gz gpt2-small:batch=8 [--steps 4] [--hlo OUT.opt.hlo.gz]
     python benchmarks/profile_step.py torch OUT.json.gz examples/pytorch/gpt.py:gpt2_small [--steps 4]
 
+Only what a comparison needs is kept: the devices' planes of a JAX profile; of a PyTorch trace the device's work, the launches and
+operators behind it, and the steps. `--hlo` keeps what XLA compiled, with paths below this repository made relative.
+
 `jax` takes a model of the zoo with its settings, `torch` a function that returns a GPT, trained with AdamW on batches of
 8 sequences of 1024. With `XLA_FLAGS=--xla_gpu_enable_command_buffer=` every launch is named by its instruction; with CUDA
 graphs, JAX's default, only by its kernel.
@@ -13,12 +16,55 @@ from __future__ import annotations
 import argparse
 import gzip
 import importlib.util
+import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
+
+
+def device_planes(profile: bytes) -> bytes:
+    """An XSpace message with the planes (its field 1) of devices alone; the name is a plane's field 2."""
+    kept, place = b"", 0
+
+    def varint(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            byte = profile[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value, at
+
+    while place < len(profile):
+        start = place
+        tag, place = varint(place)
+        size, place = varint(place)  # every field of an XSpace is a message or a text
+        if tag == (1 << 3 | 2) and b"/device:" in profile[place : place + 64]:
+            kept += profile[start : place + size]
+        place += size
+    return kept
+
+
+def device_work(trace: dict[str, Any]) -> dict[str, Any]:
+    """A PyTorch trace with what ran on devices, what launched it, and the steps."""
+    work = [e for e in trace["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    launched = {e["args"].get("correlation") for e in work}
+    operators = {e["args"].get("External id") for e in work}
+    kept = []
+    for event in trace["traceEvents"]:
+        category, args = event.get("cat"), event.get("args", {})
+        if category in ("kernel", "gpu_memcpy", "gpu_memset"):
+            kept.append(event)
+        elif category in ("cuda_runtime", "cuda_driver") and args.get("correlation") in launched:
+            kept.append(event)
+        elif category == "cpu_op" and args.get("External id") in operators:
+            kept.append(event)
+        elif category == "user_annotation" and event["name"].startswith("ProfilerStep#"):
+            kept.append(event)
+    return {"schemaVersion": trace["schemaVersion"], "deviceProperties": trace["deviceProperties"], "traceEvents": kept}
 
 
 def jax_step(name: str, out: Path, steps: int, hlo: Path | None) -> None:
@@ -33,7 +79,7 @@ def jax_step(name: str, out: Path, steps: int, hlo: Path | None) -> None:
     function, specs, options = models.build(model, **settings)
     compiled = jax.jit(function, **options).lower(*specs).compile()
     if hlo is not None:
-        hlo.write_bytes(gzip.compress(compiled.as_text().encode(), mtime=0))
+        hlo.write_bytes(gzip.compress(compiled.as_text().replace(f"{ROOT}/", "").encode(), mtime=0))
     leaves = iter(range(1 << 30))
     args = [jax.tree.map(lambda spec: filled(spec, next(leaves)), spec) for spec in specs]
     donated = tuple(options.get("donate_argnums", ()))
@@ -50,7 +96,7 @@ def jax_step(name: str, out: Path, steps: int, hlo: Path | None) -> None:
         jax.block_until_ready(args)
         jax.profiler.stop_trace()
         (profile,) = Path(folder).rglob("*.xplane.pb")
-        out.write_bytes(gzip.compress(profile.read_bytes(), mtime=0))
+        out.write_bytes(gzip.compress(device_planes(profile.read_bytes()), mtime=0))
 
 
 def torch_step(place: str, out: Path, steps: int) -> None:
@@ -69,8 +115,10 @@ def torch_step(place: str, out: Path, steps: int) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     inputs, targets = (torch.randint(0, 50257, (8, 1024), device="cuda") for _ in range(2))
     kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    schedule = torch.profiler.schedule(wait=0, warmup=3, active=steps, repeat=1)
+    written = tempfile.NamedTemporaryFile(suffix=".json")  # noqa: SIM115  # until the process ends
     with torch.profiler.profile(
-        activities=kinds, schedule=torch.profiler.schedule(wait=0, warmup=3, active=steps)
+        activities=kinds, schedule=schedule, on_trace_ready=lambda done: done.export_chrome_trace(written.name)
     ) as profiler:
         for _ in range(3 + steps):
             with torch.autocast("cuda", torch.bfloat16):
@@ -80,7 +128,8 @@ def torch_step(place: str, out: Path, steps: int) -> None:
             optimizer.zero_grad()
             torch.cuda.synchronize()
             profiler.step()
-    profiler.export_chrome_trace(str(out))
+    slim = device_work(json.loads(Path(written.name).read_text()))
+    out.write_bytes(gzip.compress(json.dumps(slim, separators=(",", ":")).encode(), mtime=0))
 
 
 def main() -> None:

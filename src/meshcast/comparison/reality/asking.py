@@ -9,10 +9,12 @@ from pathlib import Path
 from meshcast.capture.program import Program
 from meshcast.comparison.reality.predicted import launches
 from meshcast.comparison.reality.reality import COVERED, MeasuredRank, Reality, side_by_side
+from meshcast.comparison.reality.sources import sources_of
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError, nearest
+from meshcast.hardware import resolve
 from meshcast.measured import MeasuredTrace, find_steps, read_traces
 from meshcast.options import Options
-from meshcast.pipeline import prepare, resolved
+from meshcast.pipeline import captured, prepare, resolved
 from meshcast.pipelined import is_pipeline
 from meshcast.units import format_bytes, format_time
 
@@ -60,7 +62,8 @@ def compare_measured(
             where=str(target),
             fix="compare the program of one stage",
         )
-    run = prepare(planned, chosen)
+    program, _ = captured(planned, chosen, resolve(chosen.on).device)
+    run = prepare(program, chosen)
     prediction = run.predict()
     if prediction.infeasible is not None:
         problem = prediction.infeasible
@@ -76,7 +79,13 @@ def compare_measured(
     ]
     shown = sorted(ranks, key=lambda rank: rank.search.step.seconds)[(len(ranks) - 1) // 2]
     return side_by_side(
-        prediction, predicted, run.timeline.duration, shown, ranks, notes=_notes(ranks, shown, run.device.name)
+        prediction,
+        predicted,
+        run.timeline.duration,
+        shown,
+        ranks,
+        notes=_notes(ranks, shown, run.device.name),
+        sources=sources_of(program),
     )
 
 

@@ -10,6 +10,7 @@ from meshcast.comparison.reality.exposure import COMPUTING, COPYING, SENDING, In
 from meshcast.comparison.reality.matching import How, matched
 from meshcast.comparison.reality.predicted import Launch
 from meshcast.comparison.reality.rows import KernelRow, kernel_rows, match_class
+from meshcast.comparison.reality.sources import Sources
 from meshcast.measured.classes import IDLE, class_of, is_collective, is_memory_operation
 from meshcast.measured.steps import StepSearch
 from meshcast.measured.trace import MeasuredKernel, MeasuredTrace
@@ -173,7 +174,7 @@ def _rank_json(rank: MeasuredRank, *, shown: bool) -> dict[str, Any]:
 
 def side_by_side(
     prediction: Prediction, launches: Sequence[Launch], step_s: float, shown: MeasuredRank, ranks: Sequence[MeasuredRank],
-    notes: Sequence[str] = (),
+    *, notes: Sequence[str] = (), sources: Sources | None = None,
 ) -> Reality:  # fmt: skip
     """The predicted launches of a step that takes `step_s` beside the median step of a measured device."""
     step = shown.search.step
@@ -211,7 +212,7 @@ def side_by_side(
         )
         for kind in {**predicted_parts, **measured_parts}
     ]
-    rows = kernel_rows(matches, launches, measured)
+    rows = kernel_rows(matches, launches, measured, sources or Sources())
     return Reality(
         prediction=prediction,
         shown=shown,

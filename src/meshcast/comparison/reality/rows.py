@@ -8,6 +8,7 @@ from typing import Any
 
 from meshcast.comparison.reality.matching import How, Match
 from meshcast.comparison.reality.predicted import Launch
+from meshcast.comparison.reality.sources import Sources
 from meshcast.measured.classes import class_of
 from meshcast.measured.trace import MeasuredKernel
 
@@ -22,6 +23,7 @@ class KernelRow:
         name: The predicted kernel.
         measured_name: The measured instruction, operator or kernel.
         location: Where in the program it comes from.
+        source: The source line of that, where the program knows it.
         predicted_s, measured_s: Seconds of all its launches.
         predicted_launches, measured_launches: How many.
     """
@@ -31,6 +33,7 @@ class KernelRow:
     name: str = ""
     measured_name: str = ""
     location: str = ""
+    source: str = ""
     predicted_s: float = 0.0
     measured_s: float = 0.0
     predicted_launches: int = 0
@@ -54,6 +57,7 @@ class KernelRow:
             "predicted_kernel": self.name or None,
             "measured_kernel": self.measured_name or None,
             "op": self.location or None,
+            "source": self.source or None,
             "predicted_s": self.predicted_s,
             "measured_s": self.measured_s,
             "difference_s": self.difference_s,
@@ -71,7 +75,7 @@ def match_class(match: Match, predicted: Sequence[Launch], measured: Sequence[Me
 
 
 def kernel_rows(
-    matches: Sequence[Match], predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]
+    matches: Sequence[Match], predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], sources: Sources
 ) -> tuple[KernelRow, ...]:
     """Rows by the size of their difference, the largest first."""
     groups: dict[tuple[object, ...], list[Match]] = {}
@@ -84,11 +88,13 @@ def kernel_rows(
             (other.op or other.name, other.scope) if other is not None else None,
         )
         groups.setdefault(key, []).append(match)
-    rows = [_row(group, predicted, measured) for group in groups.values()]
+    rows = [_row(group, predicted, measured, sources) for group in groups.values()]
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_s)))
 
 
-def _row(group: Sequence[Match], predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> KernelRow:
+def _row(
+    group: Sequence[Match], predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], sources: Sources
+) -> KernelRow:
     own = [predicted[i] for match in group for i in match.predicted]
     others = [measured[j] for match in group for j in match.measured]
     other = max(others, key=lambda kernel: kernel.duration) if others else None
@@ -98,6 +104,7 @@ def _row(group: Sequence[Match], predicted: Sequence[Launch], measured: Sequence
         name=own[0].kernel.name if own else "",
         measured_name=(other.op or other.name) if other is not None else "",
         location=own[0].kernel.location if own else other.scope if other is not None else "",
+        source=sources.of(own[0].kernel) if own else "",
         predicted_s=sum(launch.seconds for launch in own),
         measured_s=sum(kernel.duration for kernel in others),
         predicted_launches=len(own),

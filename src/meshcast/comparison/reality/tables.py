@@ -97,6 +97,11 @@ def _short(name: str) -> str:
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
 
 
+def _place(source: str) -> str:
+    """The end of a path: the folder, the file and the line."""
+    return "/".join(source.split("/")[-2:])
+
+
 def _worst(reality: Reality) -> Section:
     rows = [
         (
@@ -107,13 +112,15 @@ def _worst(reality: Reality) -> Section:
             format_time(row.measured_s),
             f"{row.ratio:.2f}" if row.ratio else "-",
             row.how,
-            row.location,
+            _place(row.source) or row.location,
         )
         for row in reality.worst
     ]
     return Section(
         title="The ten kernels that part most" if len(rows) > 1 else "Kernels",
-        columns=columns("kernel", "~measured as", ">launches", ">predicted", ">measured", ">ratio", "by", "?op"),
+        columns=columns(
+            "kernel", "~measured as", ">launches", ">predicted", ">measured", ">ratio", "by", "?source or op"
+        ),
         rows=rows,
         note="ratio: predicted over measured, all launches of a step",
     )

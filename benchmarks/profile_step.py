@@ -22,6 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
 
@@ -50,20 +51,19 @@ def device_planes(profile: bytes) -> bytes:
 
 def device_work(trace: dict[str, Any]) -> dict[str, Any]:
     """A PyTorch trace with what ran on devices, what launched it, and the steps."""
-    work = [e for e in trace["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    work = [e for e in trace["traceEvents"] if e.get("cat") in DEVICE_WORK]
     launched = {e["args"].get("correlation") for e in work}
     operators = {e["args"].get("External id") for e in work}
-    kept = []
-    for event in trace["traceEvents"]:
+
+    def is_kept(event: dict[str, Any]) -> bool:
         category, args = event.get("cat"), event.get("args", {})
-        if category in ("kernel", "gpu_memcpy", "gpu_memset"):
-            kept.append(event)
-        elif category in ("cuda_runtime", "cuda_driver") and args.get("correlation") in launched:
-            kept.append(event)
-        elif category == "cpu_op" and args.get("External id") in operators:
-            kept.append(event)
-        elif category == "user_annotation" and event["name"].startswith("ProfilerStep#"):
-            kept.append(event)
+        if category in ("cuda_runtime", "cuda_driver"):
+            return args.get("correlation") in launched
+        if category == "cpu_op":
+            return args.get("External id") in operators
+        return category in DEVICE_WORK or (category == "user_annotation" and event["name"].startswith("ProfilerStep#"))
+
+    kept = [event for event in trace["traceEvents"] if is_kept(event)]
     return {"schemaVersion": trace["schemaVersion"], "deviceProperties": trace["deviceProperties"], "traceEvents": kept}
 
 

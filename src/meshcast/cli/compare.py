@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def compare_command(
+    context: typer.Context,
     targets: Annotated[
         list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
     ],
@@ -43,6 +44,7 @@ def compare_command(
     partitioner: flags.Partitioner = "shardy",
     clocks: flags.ClocksFlag = "sustained",
     host: flags.HostFlag = "auto",
+    stack: flags.StackFlag = None,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -71,7 +73,7 @@ def compare_command(
     options = flags.options(
         on="h100-sxm", devices=devices, mesh=mesh, network=network, dims=dim, trips=trip_count, settings=setting,
         approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices, levers=False,
-        plan=plan,
+        plan=plan, stack=stack, written=flags.written_flags(context),
     )  # fmt: skip
     if measured:
         if out is not None:

@@ -44,18 +44,27 @@ def read_traces(path: Path) -> list[MeasuredTrace]:
 def _read(content: bytes, source: str) -> list[MeasuredTrace]:
     if content.startswith(SQLITE):
         raise InputError("Nsight's database", where=source, fix="nsys stats --report cuda_gpu_trace --format csv of it")
-    if content.lstrip()[:1] in (b"{", b"["):
+    # A profile is a protobuf message, whose first byte is the tag of a field: never a bracket, but maybe a line feed.
+    if content[:1] in (b"{", b"["):
         return read_kineto(content, source)
-    # A profile is a protobuf message: its first bytes are the tag of a plane, which is also a line feed in a text.
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
+    text = _text(content)
+    if text is None:
         return read_xplane(content, source)
+    if text.lstrip()[:1] in ("{", "["):
+        return read_kineto(content, source)
     if head_of(text) is not None:
         return read_nsys(text, source)
-    if text.isprintable() or not any(ord(letter) < 9 for letter in text[:4096]):
-        raise InputError("no trace that we know", where=source, fix=f"give {TAKEN}")
-    return read_xplane(content, source)
+    raise InputError("no trace that we know", where=source, fix=f"give {TAKEN}")
+
+
+def _text(content: bytes) -> str | None:
+    """The content where it is a text: a message has bytes that none has."""
+    if any(byte < 9 for byte in content[:4096]):
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
 
 
 def _profile_files(folder: Path) -> list[Path]:

@@ -2,8 +2,9 @@
 
 Where the host said which step it was in (PyTorch's `ProfilerStep`), that counts. Otherwise a kernel that runs once a step cuts
 the trace: for each number of times that some kernel is seen, the trace is cut before the first such kernel, and the cuts are
-steps if they launch the same kernels. Layers repeat too, so that several numbers can fit; the one whose steps have about as
-many launches as were predicted is taken.
+steps if they launch the same kernels. Where every kernel runs more often than that, the trace is shifted against itself by the
+distances between the rarest kernel's launches; where it falls on itself, that is a step's length. Layers repeat too, so that
+several cuts can fit; those whose steps have about as many launches as were predicted are taken, and of them the shortest.
 
 A step lasts from its first kernel's start to that of the next step, so that the wait between them is its own; the last one
 ends with its last kernel, and counts only where there are too few others.
@@ -14,14 +15,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from meshcast.errors import InputError, UsageError
 from meshcast.measured.trace import MeasuredKernel, MeasuredTrace
 
 ALIKE = 0.9  # of a step's launches that two steps have in common
 WHOLE = 0.75  # of the cuts that must be alike, and of the trace's time that they must hold
+FAR = 16  # times more or fewer launches than predicted: no step
+NEAR = 2.5  # likewise: as good as any
+MOST_SHIFTS = 200
 FEWEST_FOR_WARM_UP = 3  # whole steps, of which the first is dropped
 
 
@@ -67,7 +73,7 @@ def find_steps(trace: MeasuredTrace, *, expected: int, count: int | None = None)
 
     Raises:
         UsageError: A summary has no order in which steps could be found, and `count` is not given.
-        InputError: No kernel runs `count` times, or nothing takes any time.
+        InputError: Nothing repeats `count` times, or nothing takes any time.
     """
     if not any(kernel.duration > 0 for kernel in trace.kernels):
         raise InputError(f"no kernel of {trace.device} takes any time", where=trace.source)
@@ -83,13 +89,18 @@ def find_steps(trace: MeasuredTrace, *, expected: int, count: int | None = None)
         return _told(trace, tokens, seen, count)
     options = [[list(trace.kernels)]]
     for times in sorted({times for times in seen.values() if times > 1}):
-        cuts = _cut(trace.kernels, tokens, seen, times)
-        if alike := _alike(cuts, trace.kernels):
-            options.append(alike)
-    best = min(
-        options, key=lambda cuts: (abs(math.log(statistics.median(map(len, cuts)) / max(expected, 1))), -len(cuts))
-    )
+        if 1 / FAR <= len(tokens) / times / max(expected, 1) <= FAR:
+            options.append(_alike(_cut(trace.kernels, tokens, seen, times), trace.kernels))
+    options += [_alike(cuts, trace.kernels) for cuts in _shifted(trace.kernels, tokens, seen)]
+    options = [cuts for cuts in options if cuts]
+    best = min(options, key=lambda cuts: (_off(cuts, expected), -len(cuts)))
     return _search(best, "repeated kernels" if len(best) > 1 else "the whole trace: nothing repeats as steps do")
+
+
+def _off(cuts: list[list[MeasuredKernel]], expected: int) -> float:
+    """How far a step's launches are from those expected, beyond what predictions may be off by."""
+    launches = statistics.median(map(len, cuts))
+    return max(0.0, abs(math.log(launches / max(expected, 1))) - math.log(NEAR))
 
 
 def _token(kernel: MeasuredKernel) -> Token:
@@ -99,13 +110,39 @@ def _token(kernel: MeasuredKernel) -> Token:
 def _told(trace: MeasuredTrace, tokens: Sequence[Token], seen: Counter[Token], count: int) -> StepSearch:
     if count == 1:
         return _search([list(trace.kernels)], "--steps")
-    if count not in seen.values():
+    if count in seen.values():
+        return _search(_cut(trace.kernels, tokens, seen, count), "--steps")
+    cuts = next((cuts for cuts in _shifted(trace.kernels, tokens, seen) if len(cuts) == count), None)
+    if cuts is None:
         raise InputError(
-            f"no kernel runs {count} times in this trace",
+            f"nothing in this trace repeats {count} times",
             where=trace.source,
             fix="leave --steps out, or give how many whole steps the trace holds",
         )
-    return _search(_cut(trace.kernels, tokens, seen, count), "--steps")
+    return _search(cuts, "--steps")
+
+
+def _shifted(
+    kernels: Sequence[MeasuredKernel], tokens: Sequence[Token], seen: Counter[Token]
+) -> Iterator[list[list[MeasuredKernel]]]:
+    """The trace cut into equal parts by every shift that it falls on itself with, the shortest first."""
+    numbers = {token: number for number, token in enumerate(seen)}
+    sequence = np.array([numbers[token] for token in tokens])
+    rarest = (
+        min((times, numbers[token]) for token, times in seen.items() if times > 1)[1] if len(seen) < len(tokens) else 0
+    )
+    places = np.flatnonzero(sequence == rarest)
+    # From its first launch on, and from one in the middle: the first may be of the warm-up.
+    middle = len(places) // 2
+    shifts = {int(place - places[0]) for place in places[1 : 1 + MOST_SHIFTS]}
+    shifts |= {int(place - places[middle]) for place in places[middle + 1 : middle + 1 + MOST_SHIFTS]}
+    for shift in sorted(shifts):
+        same = sequence[:-shift] == sequence[shift:]
+        begins = np.flatnonzero(same)
+        if not len(begins) or same[begins[0] :].mean() < ALIKE:
+            continue
+        parts = [list(kernels[at : at + shift]) for at in range(int(begins[0]), len(kernels), shift)]
+        yield parts if len(parts[-1]) >= ALIKE * shift else parts[:-1]
 
 
 def _cut(

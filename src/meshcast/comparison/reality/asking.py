@@ -63,7 +63,8 @@ def compare_measured(
             fix="compare the program of one stage",
         )
     program, _ = captured(planned, chosen, resolve(chosen.on).device)
-    run = prepare(program, chosen)
+    # Sizes and settings are in the program already, which would refuse to be given them again.
+    run = prepare(program, replace(chosen, dims={}, settings={}))
     prediction = run.predict()
     if prediction.infeasible is not None:
         problem = prediction.infeasible

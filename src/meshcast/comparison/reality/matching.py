@@ -20,12 +20,14 @@ import numpy as np
 
 from meshcast.comparison.reality.alignment import Agreement, aligned
 from meshcast.comparison.reality.predicted import Launch
+from meshcast.errors import UnsupportedError
 from meshcast.measured.classes import COPY, ELEMENTWISE, INDEXED, OTHER, REDUCTION, SORT, class_of
 from meshcast.measured.trace import MeasuredKernel
 
 How = Literal["name", "order", "duration", "missing", "extra"]
 # Limited by memory, and told apart by names that both sides choose freely.
 LOOSE_CLASSES = (ELEMENTWISE, REDUCTION, COPY, INDEXED, SORT, OTHER)
+MOST_CELLS = 10**9  # of the table that aligns them: a minute
 _MARKS = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -94,6 +96,13 @@ def _in_order(
 ) -> list[tuple[int, int]]:
     if not own or not others:
         return []
+    if len(own) * len(others) > MOST_CELLS:
+        raise UnsupportedError(
+            f"{len(own):,} predicted and {len(others):,} measured kernels of one class have no names in common: too many "
+            "to be aligned by order",
+            where=measured[others[0]].name,
+            fix="compare with the compiled program (--fidelity compiled, or its .hlo as target), or with fewer layers",
+        )
     scopes = [_last_part(measured[j].scope) for j in others]
     known: dict[str, Agreement] = {}
 

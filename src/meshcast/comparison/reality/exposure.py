@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from meshcast.measured.classes import IDLE
 
 COMPUTING, COPYING, SENDING = range(3)  # what is charged first
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ def shared_out(intervals: Iterable[Interval], start: float, duration: float) -> 
         group[kind] += change
         if not group[kind]:
             del group[kind]
-    # What is left is idle, so that the parts add up.
-    seconds[IDLE] = max(0.0, duration - sum(seconds.values()))
+    # What is left is idle, so that the parts add up; but not what rounding leaves.
+    idle = duration - sum(seconds.values())
+    seconds[IDLE] = idle if idle > ROUNDING * duration else 0.0
     return dict(seconds)

@@ -68,7 +68,7 @@ def class_of_kernel(kernel: Kernel) -> str:
         return COLLECTIVE + str(kernel.collective.kind).replace("_", "-")
     names = {name.rpartition(".")[2] for name in kernel.ops}
     moves = bool(names & _MOVING) and names <= _MOVING | _AROUND
-    if kernel.kind is KernelKind.LOOP_FUSION and (moves or "copy" in kernel.flags or not kernel.ops):
+    if kernel.kind is KernelKind.LOOP_FUSION and (moves or kernel.flags & {"copy", "beside"} or not kernel.ops):
         return COPY
     return _CLASSES[kernel.kind]
 

@@ -96,7 +96,10 @@ def jax_step(name: str, out: Path, steps: int, hlo: Path | None) -> None:
         jax.block_until_ready(args)
         jax.profiler.stop_trace()
         (profile,) = Path(folder).rglob("*.xplane.pb")
-        out.write_bytes(gzip.compress(device_planes(profile.read_bytes()), mtime=0))
+        kept = device_planes(profile.read_bytes())
+        if not kept:
+            raise SystemExit("the profile has no device's plane: does JAX run on a GPU or TPU here?")
+        out.write_bytes(gzip.compress(kept, mtime=0))
 
 
 def torch_step(place: str, out: Path, steps: int) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from meshcast.errors import InputError
 from meshcast.measured import MeasuredTrace, read_traces
@@ -130,6 +134,9 @@ def test_the_summary_of_kernels_of_nsight(tmp_path: Path) -> None:
         (kineto([{"ph": "X", "name": "x", "args": {"hlo_op": "y"}}]), ".xplane.pb beside it"),
         (kineto([{**kernel_event("k", 0.0, 1.0), "dur": "long"}]), "no readable time"),
         (kineto([{**kernel_event("k", 0.0, 1.0), "dur": -1}]), "no readable time"),
+        (kineto([kernel_event("k", float("nan"), 1.0)]), "no readable time"),
+        (NSYS_TRACE.encode().replace(b"2000,500", b"inf,500"), "a start of inf s"),
+        (xspace({"/device:GPU:0": {"Stream #1": [("k", 0.0, -5.0, {})]}}), "cannot be read"),
         (xspace(GPU)[:-40], "not a whole XSpace message"),
         (b"\x00\x01\x02\xff", "not a whole XSpace message"),
         (gzip.compress(xspace(GPU))[:-30], "cut off"),
@@ -158,6 +165,23 @@ def test_a_bad_row_is_named_by_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as refused:
         read(tmp_path, NSYS_TRACE + "12,x,y\n")
     assert str(refused.value.where).endswith(":8")
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.sampled_from(["nsys", "kineto"]),
+    place=st.integers(0, 400),
+    byte=st.binary(max_size=3),
+    cut=st.integers(0, 9),
+)
+def test_damaged_files_are_read_or_refused(seed: str, place: int, byte: bytes, cut: int) -> None:
+    whole = NSYS_TRACE.encode() if seed == "nsys" else kineto([kernel_event("k", 1.0, 2.0, correlation=3)])
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), whole[:place] + byte + whole[place + cut :])
+        traces = []
+        with contextlib.suppress(InputError):
+            traces = read_traces(path)
+        assert all(trace.kernels for trace in traces)
 
 
 def test_a_module_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -37,6 +38,10 @@ class MeasuredKernel:
     shape: str = ""
     step: int | None = None
     count: int = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.start) and math.isfinite(self.duration) and self.duration >= 0):
+            raise ValueError(f"a start of {self.start} s and a duration of {self.duration} s")
 
     @property
     def end(self) -> float:

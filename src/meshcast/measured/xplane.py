@@ -39,7 +39,13 @@ def read_xplane(content: bytes, source: str) -> list[MeasuredTrace]:
         ) from None
     found = []
     for plane in planes:
-        if plane.name.startswith("/device:") and (kernels := _kernels(plane)):
+        if not plane.name.startswith("/device:"):
+            continue
+        try:
+            kernels = _kernels(plane)
+        except ValueError as error:  # a time or a name that is none
+            raise InputError(f"an event of {plane.name} cannot be read: {error}", where=source) from None
+        if kernels:
             stats = dict(plane.stats)
             name = str(stats.get("gpu_device_name") or stats.get("device_type_string") or "")
             device = plane.name.removeprefix("/device:")

@@ -16,7 +16,7 @@ from meshcast.errors import InfeasibleError, InputError, UnsupportedError, Usage
 from meshcast.measured import MeasuredKernel
 from meshcast.options import Options
 from meshcast.pipeline import prepare
-from tests.measured.traces import kernel_event, kineto
+from tests.measured.traces import Event, kernel_event, kineto, xspace
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "measured"
 ROOT = Path(__file__).parents[3]
@@ -113,6 +113,24 @@ def test_several_devices_show_the_median_one(tmp_path: Path) -> None:
     reality = compare_measured("mlp-tiny", [path], OPTIONS, steps=1)
     assert reality.shown.trace.device == "GPU:1"
     assert any("3 devices measured" in note for note in reality.notes)
+
+
+def test_other_modules_in_a_step_are_named(tmp_path: Path) -> None:
+    def launch(name: str, start: float, module: str) -> Event:
+        return name, start, 900.0, {"hlo_op": name, "hlo_module": module}
+
+    events = [
+        launch(name, 10_000.0 * step + 1000.0 * i, module)
+        for step in range(4)
+        for i, (name, module) in enumerate([("dot.1", "jit_step"), ("add.1", "jit_step"), ("dot.2", "jit_log")])
+    ]
+    path = tmp_path / "run.xplane.pb"
+    path.write_bytes(xspace({"/device:GPU:0": {"Stream #1": events}}))
+    both = compare_measured("mlp-tiny", [path], OPTIONS, steps=4)
+    assert any("jit_log" in note for note in both.notes)
+    one = compare_measured("mlp-tiny", [path], OPTIONS, steps=4, module="jit_step")
+    assert [step.launches for step in one.shown.search.steps] == [2] * 4
+    assert not any("jit_log" in note for note in one.notes)
 
 
 def test_a_summary_compares_kernels_alone(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from meshcast.options import Options
 from meshcast.pipeline import prepare
 from tests.measured.traces import Event, kernel_event, kineto, xspace
 
-EXAMPLES = Path(__file__).parents[3] / "examples" / "measured"
 ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples" / "measured"
+FIXTURES = ROOT / "tests" / "fixtures"
 OPTIONS = Options(on="h200", fidelity="analytical", lowering="modelled")
 # A kernel's name in PyTorch's words, by the class that it should be taken for.
 NAMES = {
@@ -113,6 +114,37 @@ def test_several_devices_show_the_median_one(tmp_path: Path) -> None:
     reality = compare_measured("mlp-tiny", [path], OPTIONS, steps=1)
     assert reality.shown.trace.device == "GPU:1"
     assert any("3 devices measured" in note for note in reality.notes)
+
+
+def test_communication_counts_where_nothing_else_runs(tmp_path: Path) -> None:
+    """All-reduce of a sharded program: 30 us, of which 10 run beside the second product."""
+    kernels = [
+        ("nvjet_gemm", 0.0, 35.0, 7),
+        ("elementwise_kernel", 35.0, 3.0, 7),
+        ("nvjet_gemm", 38.0, 35.0, 7),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 63.0, 30.0, 20),
+    ]
+    events = [
+        kernel_event(name, 100.0 * step + start, seconds, device=rank, stream=stream)
+        for rank in range(2)
+        for step in range(3)
+        for name, start, seconds, stream in kernels
+    ]
+    path = tmp_path / "ranks.json"
+    path.write_bytes(kineto(events))
+    reality = compare_measured(str(FIXTURES / "sharded.mlir"), [path], OPTIONS, on="dgx-h100")
+    parts = {part.kind: part.measured_s for part in reality.waterfall}
+    assert parts == pytest.approx(
+        {
+            "matmul": 70e-6,
+            "element-wise": 3e-6,
+            "collective: all-reduce": 20e-6,
+            "idle and host gaps": 7e-6,
+        }
+    )
+    row = next(row for row in reality.rows if row.kind.startswith("collective"))
+    assert (row.how, row.measured_s) == ("order", pytest.approx(30e-6))
+    assert reality.comparable
 
 
 def test_other_modules_in_a_step_are_named(tmp_path: Path) -> None:

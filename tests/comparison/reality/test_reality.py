@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshcast.comparison.reality import Reality, compare_measured
-from meshcast.comparison.reality.matching import matched
+from meshcast.comparison.reality.matching import matched, same_compilation
 from meshcast.comparison.reality.predicted import Launch, launches
 from meshcast.comparison.reality.sources import hlo_places
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
@@ -84,15 +84,27 @@ def test_the_waterfall_adds_up(tmp_path: Path, tiny: list[Launch]) -> None:
 
 def test_names_come_first_and_take_all_launches_of_an_instruction(tiny: list[Launch]) -> None:
     first = replace(tiny[0], kernel=replace(tiny[0].kernel, name="fusion.1"))
+    called = replace(tiny[0], kernel=replace(tiny[0].kernel, name="custom-call.1"))
     kernels = [
-        MeasuredKernel(name="memset", op="fusion.1", start=0.0, duration=1e-6),
-        MeasuredKernel(name="anything", op="fusion.1", start=1.0, duration=1e-3),
+        MeasuredKernel(name="memset", op="custom-call.1", start=0.0, duration=called.seconds / 2),
+        MeasuredKernel(name="anything", op="custom-call.1", start=1.0, duration=called.seconds * 3),
     ]
-    (match,) = matched([first], kernels)
+    (match,) = matched([called], kernels)
     assert (match.how, match.predicted, match.measured) == ("name", (0,), (0, 1))
     # Inside a CUDA graph there are only kernels' names, which equal fusions share.
     shared = [MeasuredKernel(name="fusion_1", start=float(i), duration=1e3) for i in range(2)]
     assert [match.how for match in matched([first], shared)] == ["name", "extra"]
+
+
+def test_names_of_another_compilation_count_only_where_durations_agree(tiny: list[Launch]) -> None:
+    own = [replace(launch, kernel=replace(launch.kernel, name=f"fusion.{i}")) for i, launch in enumerate(tiny[:4])]
+    times = [own[0].seconds, 50 * own[1].seconds, 2 * own[2].seconds, 5 * own[3].seconds]
+    kernels = [MeasuredKernel(name="k", op=f"fusion.{i}", start=float(i), duration=t) for i, t in enumerate(times)]
+    assert not same_compilation(own, kernels)
+    named = [match.predicted for match in matched(own, kernels) if match.how == "name"]
+    assert named == [(0,), (2,)]
+    # One that was merely predicted badly is still itself.
+    assert same_compilation(own, [*kernels[:1], *kernels[2:]])
 
 
 def test_every_launch_is_in_one_match(tiny: list[Launch]) -> None:
@@ -143,7 +155,8 @@ def test_communication_counts_where_nothing_else_runs(tmp_path: Path) -> None:
         }
     )
     row = next(row for row in reality.rows if row.kind.startswith("collective"))
-    assert (row.how, row.measured_s) == ("order", pytest.approx(30e-6))
+    assert row.how == "order"
+    assert row.measured_s == pytest.approx(30e-6)
     assert reality.comparable
 
 

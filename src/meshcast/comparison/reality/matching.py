@@ -2,7 +2,8 @@
 
 1. By name: XLA's instructions, where the prediction has them (a compiled program) and the trace does. All launches of an
    instruction are one pair: a library call may take several kernels. Inside CUDA graphs only the kernels' own names are known,
-   and equal fusions share one: then launches are paired in order, as far as both sides go.
+   and equal fusions share one: then launches are paired in order, as far as both sides go. Names of another compilation
+   (`same_compilation`) count only where durations agree.
 2. By order inside a class: what is left of each class, aligned (`alignment.py`).
 3. By duration inside a class: compilers launch in other orders than the program has. What is left, sorted and aligned again.
 4. By order across the classes that memory limits: a fusion may be called a reduction by one side and a copy by the other.
@@ -10,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -27,6 +29,11 @@ from meshcast.measured.trace import MeasuredKernel
 How = Literal["name", "order", "duration", "missing", "extra"]
 # Limited by memory, and told apart by names that both sides choose freely.
 LOOSE_CLASSES = (ELEMENTWISE, REDUCTION, COPY, INDEXED, SORT, OTHER)
+STRANGERS, OTHERS = (
+    9.0,
+    0.01,
+)  # a factor between durations, and the share of names that may exceed it in one compilation
+DOUBTFUL = 3.0  # what is believed of names from another compilation
 MOST_CELLS = 10**9  # of the table that aligns them: a minute
 _MARKS = re.compile(r"[^A-Za-z0-9]+")
 
@@ -72,16 +79,46 @@ def _plain(name: str) -> str:
 
 def _by_name(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
     expected = _places((_plain(launch.kernel.name), i) for i, launch in enumerate(predicted))
-    by_op = _places((_plain(kernel.op), j) for j, kernel in enumerate(measured) if kernel.op)
     by_kernel = _places((_plain(kernel.name), j) for j, kernel in enumerate(measured) if not kernel.op)
-    found = []
+    found = _by_instruction(predicted, measured)
+    if not same_compilation(predicted, measured, found):
+        found = [match for match in found if _misfit(match, predicted, measured) < DOUBTFUL]
     for name, own in expected.items():
-        if name in by_op:
-            found.append(Match(how="name", predicted=tuple(own), measured=tuple(by_op[name])))
-        elif name in by_kernel:
-            both = zip(own, by_kernel[name], strict=False)
-            found += [Match(how="name", predicted=(i,), measured=(j,)) for i, j in both]
+        both = zip(own, by_kernel.get(name, ()), strict=False)
+        found += [Match(how="name", predicted=(i,), measured=(j,)) for i, j in both]
     return found
+
+
+def _by_instruction(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
+    expected = _places((_plain(launch.kernel.name), i) for i, launch in enumerate(predicted))
+    by_op = _places((_plain(kernel.op), j) for j, kernel in enumerate(measured) if kernel.op)
+    return [
+        Match(how="name", predicted=tuple(own), measured=tuple(by_op[name]))
+        for name, own in expected.items()
+        if name in by_op
+    ]
+
+
+def same_compilation(
+    predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], found: Sequence[Match] | None = None
+) -> bool:
+    """Whether instructions of one name are one instruction on both sides.
+
+    XLA numbers its fusions, and another release or setting numbers them otherwise: then some of one name run differently often
+    or have nothing to do with each other's durations.
+    """
+    found = _by_instruction(predicted, measured) if found is None else found
+    strange = sum(_misfit(match, predicted, measured) > STRANGERS for match in found)
+    return strange <= OTHERS * len(found)
+
+
+def _misfit(match: Match, predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> float:
+    """By which factor durations differ; infinite where a fusion, which is one kernel, runs more or less often."""
+    own, others = sum(predicted[i].seconds for i in match.predicted), sum(measured[j].duration for j in match.measured)
+    fusion = "fusion" in predicted[match.predicted[0]].kernel.name
+    if (fusion and len(match.predicted) != len(match.measured)) or not own or not others:
+        return math.inf
+    return max(own / others, others / own)
 
 
 def _places(named: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

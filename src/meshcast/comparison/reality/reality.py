@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshcast.comparison.reality.exposure import COMPUTING, COPYING, SENDING, Interval, shared_out
-from meshcast.comparison.reality.matching import How, matched
+from meshcast.comparison.reality.matching import How, matched, same_compilation
 from meshcast.comparison.reality.predicted import Launch
 from meshcast.comparison.reality.rows import KernelRow, kernel_rows, match_class
 from meshcast.comparison.reality.sources import Sources
@@ -21,6 +21,10 @@ SCHEMA = "meshcast.reality/1"
 COVERED = 0.4  # of kernel time that must have a partner, on both sides: less is another program's trace
 WITHIN = 4.0  # times longer or shorter: a pair that order alone made counts as covered only if it is closer
 WORST = 10
+OTHER_COMPILATION = (
+    "XLA numbered its instructions otherwise for the trace than for the prediction (another release or other settings): "
+    "names count only where durations agree; give the .hlo of the measured program as target to have them all"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +226,7 @@ def side_by_side(
         waterfall=tuple(sorted(parts, key=lambda part: -abs(part.difference_s))),
         rows=rows,
         coverage=_coverage(rows),
-        notes=tuple(notes),
+        notes=(*notes, *([] if same_compilation(launches, measured) else [OTHER_COMPILATION])),
     )
 
 

@@ -4,7 +4,8 @@
     print(meshcast.predict("step.mlir", on="h200"))
 
 The stages can be called one by one: `load` or `capture_function`, `partition_program`, `read_workload`,
-`lower_workload`, `prepare`, `predict`; `compare` puts targets, devices and fidelities side by side. No name here is also
+`lower_workload`, `prepare`, `predict`; `compare` puts targets, devices and fidelities side by side,
+`compare_measured` a prediction beside a profile. No name here is also
 a package's: importing a submodule would put the package in its place.
 """
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from meshcast.capture import load as load
     from meshcast.comparison import Comparison as Comparison
     from meshcast.comparison import compare as compare
+    from meshcast.comparison.reality import compare_measured as compare_measured
     from meshcast.errors import MeshcastError as MeshcastError
     from meshcast.lower import lower as lower_workload  # noqa: F401
     from meshcast.mesh import Mesh as Mesh
@@ -56,6 +58,7 @@ _EXPORTS = {
     "capture_function": ("meshcast.capture", "capture"),
     "capture_torch": ("meshcast.capture", "capture_torch"),
     "compare": ("meshcast.comparison", "compare"),
+    "compare_measured": ("meshcast.comparison.reality", "compare_measured"),
     "load": ("meshcast.capture", "load"),
     "lower_workload": ("meshcast.lower", "lower"),
     "partition_program": ("meshcast.partition", "partition"),

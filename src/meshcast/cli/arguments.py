@@ -161,6 +161,22 @@ PlanText = Annotated[
         "and more (docs/plans.md); the global batch is --set batch=N.",
     ),
 ]
+MeasuredFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--measured",
+        metavar="TRACE",
+        help="A profile of a real run: JAX's .xplane.pb or its folder, torch.profiler's .json[.gz], or the CSV of nsys stats; "
+        "may be repeated for several ranks.",
+    ),
+]
+StepsFlag = Annotated[
+    int | None, typer.Option("--steps", help="Steps in each TRACE, where they cannot be found in it.")
+]
+ModuleFlag = Annotated[
+    str | None,
+    typer.Option("--module", metavar="NAME", help="The XLA module to compare with, of a TRACE with several."),
+]
 Indices = Annotated[
     str,
     typer.Option("--indices", help="How gather and scatter indices are spread: uniform, or zipf:S such as zipf:1.05."),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def compare_command(
+    context: typer.Context,
     targets: Annotated[
         list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
     ],
@@ -33,6 +34,9 @@ def compare_command(
     no_folder: Annotated[
         bool, typer.Option("--no-folder", help="Print only: keep no answers, tables or plot.")
     ] = False,
+    measured: flags.MeasuredFlag = None,
+    steps: flags.StepsFlag = None,
+    module: flags.ModuleFlag = None,
     devices: flags.Devices = None,
     mesh: flags.MeshText = None,
     plan: flags.PlanText = None,
@@ -40,6 +44,7 @@ def compare_command(
     partitioner: flags.Partitioner = "shardy",
     clocks: flags.ClocksFlag = "sustained",
     host: flags.HostFlag = "auto",
+    stack: flags.StackFlag = None,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -52,7 +57,12 @@ def compare_command(
     Answers are kept in the run folder as they come, beside table.csv, table.json, report.md and plot.svg: the same
     command goes on where it was interrupted. The exit code is 0 when every TARGET, and every fidelity asked for by
     name, was answered somewhere; what does not fit or is not supported elsewhere is part of the table.
+
+    With --measured, one TARGET on one device is compared with a profile of a real run instead, kernel by kernel; nothing
+    is written, and a trace of another program is refused (exit code 2).
     """
+    from meshcast.cli.measured import show_measured
+    from meshcast.comparison.cell import Ask
     from meshcast.comparison.folder import RunFolder
     from meshcast.comparison.grid import answers, split_names
     from meshcast.comparison.grid import plan as asked_grid
@@ -63,8 +73,16 @@ def compare_command(
     options = flags.options(
         on="h100-sxm", devices=devices, mesh=mesh, network=network, dims=dim, trips=trip_count, settings=setting,
         approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices, levers=False,
-        plan=plan,
+        plan=plan, stack=stack, written=flags.written_flags(context),
     )  # fmt: skip
+    if measured:
+        if out is not None:
+            raise UsageError("a comparison with a trace keeps no folder", where="--out", fix="use --json > FILE")
+        ask = Ask(target=_only(targets, "TARGET"), on=_only(split_names(on), "--on"), fidelity=_fidelity(fidelity))
+        return show_measured(ask, measured, options, steps=steps, module=module, json=json)
+    for flag, given in (("--steps", steps), ("--module", module)):
+        if given is not None:
+            raise UsageError("it is about a trace, and none is given", where=flag, fix="give --measured TRACE")
     grid = asked_grid(targets, on=split_names(on), fidelities=split_names(fidelity), options=options)
     folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(list(grid.targets))))
     cells: list[Cell] = []
@@ -85,6 +103,24 @@ def compare_command(
         raise typer.Exit(INTERRUPTED)
     if comparison.exit_code:
         raise typer.Exit(comparison.exit_code)
+
+
+def _only(names: list[str], what: str) -> str:
+    """The one name that a comparison with a trace takes."""
+    from meshcast.errors import UsageError
+
+    if len(names) != 1:
+        raise UsageError(
+            f"a trace is compared with one prediction, and there are {len(names)}", where=what, fix="give one"
+        )
+    return names[0]
+
+
+def _fidelity(text: str) -> str:
+    """`auto` where none is asked for by name."""
+    from meshcast.comparison.grid import ALL, split_names
+
+    return "auto" if text == ALL else _only(split_names(text), "--fidelity")
 
 
 def _show(comparison: Comparison, *, json: bool) -> None:

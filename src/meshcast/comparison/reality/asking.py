@@ -1,0 +1,139 @@
+"""A target predicted and put beside traces of it: `compare_measured("gpt2-small", ["run.xplane.pb"], on="h200")`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from meshcast.capture.program import Program
+from meshcast.comparison.reality.predicted import launches
+from meshcast.comparison.reality.reality import COVERED, MeasuredRank, Reality, side_by_side
+from meshcast.comparison.reality.sources import sources_of
+from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError, nearest
+from meshcast.hardware import resolve
+from meshcast.measured import MeasuredTrace, find_steps, read_traces
+from meshcast.options import Options
+from meshcast.pipeline import captured, prepare, resolved
+from meshcast.pipelined import is_pipeline
+from meshcast.units import format_bytes, format_time
+
+
+def compare_measured(
+    target: str | Path | Program,
+    measured: Sequence[str | Path],
+    options: Options | None = None,
+    *,
+    steps: int | None = None,
+    module: str | None = None,
+    **overrides: object,
+) -> Reality:
+    """The prediction for a target beside what was measured of it.
+
+    Args:
+        target: A file, `module:function`, a model's name or a captured program.
+        measured: Files or folders of profilers (`measured/`); several are ranks, or repetitions, of one run.
+        options: Settings of the prediction.
+        steps: How many steps each trace holds, where they cannot be found.
+        module: The compiled program to compare with, of a trace with several.
+        **overrides: Single settings, by the field names of `Options`.
+
+    Raises:
+        UsageError: No trace is given, or the settings are wrong.
+        InputError: A trace cannot be read.
+        UnsupportedError: The target is a pipeline: its ranks run different programs.
+        InfeasibleError: The target does not fit the device, so that there is no predicted step.
+    """
+    known = {option.name for option in fields(Options)}
+    for name in overrides:
+        if name not in known:
+            raise UsageError(f"compare has no setting {name!r}", where="compare", fix=nearest(name, known))
+    if not measured:
+        raise UsageError("no trace is given", where="--measured", fix="name a file or folder of a profiler")
+    if steps is not None and steps < 1:
+        raise UsageError(f"{steps} steps", where="--steps", fix="give how many the trace holds, 1 or more")
+    traces = [trace for path in measured for trace in read_traces(Path(path))]
+    if module is not None:
+        traces = [trace.of_module(module) for trace in traces]
+    planned, chosen = resolved(target, replace(options or Options(), **overrides))  # type: ignore[arg-type]
+    if is_pipeline(planned):
+        raise UnsupportedError(
+            "a pipeline's ranks run different programs, and a trace is of one",
+            where=str(target),
+            fix="compare the program of one stage",
+        )
+    program, _ = captured(planned, chosen, resolve(chosen.on).device)
+    # Sizes and settings are in the program already, which would refuse to be given them again.
+    run = prepare(program, replace(chosen, dims={}, settings={}))
+    prediction = run.predict()
+    if prediction.infeasible is not None:
+        problem = prediction.infeasible
+        raise InfeasibleError(
+            f"predicted not to fit: {problem.resource} needs {format_bytes(problem.demand)} of "
+            f"{format_bytes(problem.bound)}, so there is no predicted step to compare with",
+            where=prediction.name,
+            fix="check --on and the settings against what was measured",
+        )
+    predicted = launches(run)
+    ranks = [
+        MeasuredRank(trace=trace, search=find_steps(trace, expected=len(predicted), count=steps)) for trace in traces
+    ]
+    shown = sorted(ranks, key=lambda rank: rank.search.step.seconds)[(len(ranks) - 1) // 2]
+    return side_by_side(
+        prediction,
+        predicted,
+        run.timeline.duration,
+        shown,
+        ranks,
+        notes=_notes(ranks, shown, run.device.name),
+        sources=sources_of(program),
+    )
+
+
+def refuse_strangers(reality: Reality) -> None:
+    """Says so where the trace is not of this program.
+
+    Raises:
+        InputError: Too little of the measured time was found in the program, or of the predicted time in the trace.
+    """
+    if reality.comparable:
+        return
+    trace = reality.shown.trace
+    modules = ", ".join(name for name in trace.modules if name)
+    raise InputError(
+        f"{reality.coverage.measured:.0%} of the measured kernel time has a partner in {reality.prediction.name}, and "
+        f"{reality.coverage.predicted:.0%} of the predicted one in the trace (at least {COVERED:.0%} of both are needed): "
+        "this looks like a trace of another program",
+        where=trace.source,
+        fix="check the target, its settings and --on"
+        + (f"; the trace is of {modules} (--module NAME takes one of several)" if modules else ""),
+    )
+
+
+def _notes(ranks: Sequence[MeasuredRank], shown: MeasuredRank, device: str) -> list[str]:
+    said = []
+    trace, search = shown.trace, shown.search
+    if trace.device_name:
+        said.append(f"measured on {trace.device_name}, predicted for {device}")
+    if len(ranks) > 1:
+        seconds = [rank.search.step.seconds for rank in ranks]
+        said.append(
+            f"{len(ranks)} devices measured, steps of {format_time(min(seconds))} to {format_time(max(seconds))}: "
+            f"{trace.device} of {trace.source} is shown"
+        )
+    if not trace.ordered:
+        said.append("a summary says nothing about the time between kernels: steps are those of kernels alone")
+    if len(search.steps) == 1 and trace.ordered:
+        said.append("only one step is in the trace: it may have warm-up in it")
+    modules = _modules(trace, search.step.kernels)
+    if len(modules) > 1:
+        said.append(
+            "the step runs several modules: "
+            + ", ".join(f"{name or 'no name'} {format_time(seconds)}" for name, seconds in modules.items())
+        )
+    return said
+
+
+def _modules(trace: MeasuredTrace, kernels: Sequence[object]) -> dict[str, float]:
+    inside = replace(trace, kernels=tuple(kernels))  # type: ignore[arg-type]
+    return inside.modules

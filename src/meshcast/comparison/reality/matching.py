@@ -1,0 +1,160 @@
+"""Which measured kernels are which predicted ones.
+
+1. By name: XLA's instructions, where the prediction has them (a compiled program) and the trace does. All launches of an
+   instruction are one pair: a library call may take several kernels. Inside CUDA graphs only the kernels' own names are known,
+   and equal fusions share one: then launches are paired in order, as far as both sides go. Names of another compilation
+   (`same_compilation`) count only where durations agree.
+2. By order inside a class: what is left of each class, aligned (`alignment.py`).
+3. By duration inside a class: compilers launch in other orders than the program has. What is left, sorted and aligned again.
+4. By order across the classes that memory limits: a fusion may be called a reduction by one side and a copy by the other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from meshcast.comparison.reality.alignment import Agreement, aligned
+from meshcast.comparison.reality.predicted import Launch
+from meshcast.errors import UnsupportedError
+from meshcast.measured.classes import COPY, ELEMENTWISE, INDEXED, OTHER, REDUCTION, SORT, class_of
+from meshcast.measured.trace import MeasuredKernel
+
+How = Literal["name", "order", "duration", "missing", "extra"]
+# Limited by memory, and told apart by names that both sides choose freely.
+LOOSE_CLASSES = (ELEMENTWISE, REDUCTION, COPY, INDEXED, SORT, OTHER)
+STRANGERS, OTHERS = (
+    9.0,
+    0.01,
+)  # a factor between durations, and the share of names that may exceed it in one compilation
+DOUBTFUL = 3.0  # what is believed of names from another compilation
+MOST_CELLS = 10**9  # of the table that aligns them: a minute
+_MARKS = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """Predicted launches and the measured ones that they are, by their places; one side is empty where it has no partner."""
+
+    how: How
+    predicted: tuple[int, ...] = ()
+    measured: tuple[int, ...] = ()
+
+
+def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
+    """Every launch of both sides in exactly one match."""
+    found = _by_name(predicted, measured)
+    left_p = set(range(len(predicted))) - {i for match in found for i in match.predicted}
+    left_m = set(range(len(measured))) - {j for match in found for j in match.measured}
+    kinds = [class_of(kernel) for kernel in measured]
+    rounds: list[tuple[How, tuple[str, ...]]] = []
+    for kind in sorted({predicted[i].kind for i in left_p}):
+        rounds += [("order", (kind,)), ("duration", (kind,))]
+    rounds.append(("order", LOOSE_CLASSES))
+    for how, classes in rounds:
+        own = [i for i in sorted(left_p) if predicted[i].kind in classes]
+        others = [j for j in sorted(left_m) if kinds[j] in classes]
+        if how == "duration":
+            own.sort(key=lambda i: predicted[i].seconds)
+            others.sort(key=lambda j: measured[j].duration)
+        for i, j in _in_order(predicted, measured, own, others):
+            found.append(Match(how=how, predicted=(i,), measured=(j,)))
+            left_p.discard(i)
+            left_m.discard(j)
+    found += [Match(how="missing", predicted=(i,)) for i in sorted(left_p)]
+    found += [Match(how="extra", measured=(j,)) for j in sorted(left_m)]
+    return found
+
+
+def _plain(name: str) -> str:
+    """A name as a kernel's may be written: `loop_add_fusion.3` is `loop_add_fusion_3` there."""
+    return _MARKS.sub("_", name)
+
+
+def _by_name(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
+    expected = _places((_plain(launch.kernel.name), i) for i, launch in enumerate(predicted))
+    by_kernel = _places((_plain(kernel.name), j) for j, kernel in enumerate(measured) if not kernel.op)
+    found = _by_instruction(predicted, measured)
+    if not same_compilation(predicted, measured, found):
+        found = [match for match in found if _misfit(match, predicted, measured) < DOUBTFUL]
+    for name, own in expected.items():
+        both = zip(own, by_kernel.get(name, ()), strict=False)
+        found += [Match(how="name", predicted=(i,), measured=(j,)) for i, j in both]
+    return found
+
+
+def _by_instruction(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
+    expected = _places((_plain(launch.kernel.name), i) for i, launch in enumerate(predicted))
+    by_op = _places((_plain(kernel.op), j) for j, kernel in enumerate(measured) if kernel.op)
+    return [
+        Match(how="name", predicted=tuple(own), measured=tuple(by_op[name]))
+        for name, own in expected.items()
+        if name in by_op
+    ]
+
+
+def same_compilation(
+    predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], found: Sequence[Match] | None = None
+) -> bool:
+    """Whether instructions of one name are one instruction on both sides.
+
+    XLA numbers its fusions, and another release or setting numbers them otherwise: then some of one name run differently often
+    or have nothing to do with each other's durations.
+    """
+    found = _by_instruction(predicted, measured) if found is None else found
+    strange = sum(_misfit(match, predicted, measured) > STRANGERS for match in found)
+    return strange <= OTHERS * len(found)
+
+
+def _misfit(match: Match, predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> float:
+    """By which factor durations differ; infinite where a fusion, which is one kernel, runs more or less often."""
+    own, others = sum(predicted[i].seconds for i in match.predicted), sum(measured[j].duration for j in match.measured)
+    fusion = "fusion" in predicted[match.predicted[0]].kernel.name
+    if (fusion and len(match.predicted) != len(match.measured)) or not own or not others:
+        return math.inf
+    return max(own / others, others / own)
+
+
+def _places(named: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for name, place in named:
+        found[name].append(place)
+    return found
+
+
+def _in_order(
+    predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], own: Sequence[int], others: Sequence[int]
+) -> list[tuple[int, int]]:
+    if not own or not others:
+        return []
+    if len(own) * len(others) > MOST_CELLS:
+        raise UnsupportedError(
+            f"{len(own):,} predicted and {len(others):,} measured kernels of one class have no names in common: too many "
+            "to be aligned by order",
+            where=measured[others[0]].name,
+            fix="compare with the compiled program (--fidelity compiled, or its .hlo as target), or with fewer layers",
+        )
+    scopes = [_last_part(measured[j].scope) for j in others]
+    known: dict[str, Agreement] = {}
+
+    def agrees(place: int) -> Agreement:
+        location = predicted[own[place]].kernel.location
+        if location not in known:
+            known[location] = np.array([not scope or scope in location for scope in scopes])
+        return known[location]
+
+    pairs = aligned(
+        np.array([predicted[i].seconds for i in own]), np.array([measured[j].duration for j in others]), agrees
+    )
+    return [(own[i], others[j]) for i, j in pairs]
+
+
+def _last_part(scope: str) -> str:
+    """The last part of JAX's name scope, which the profiler may cut at a comma; PyTorch's operators say nothing to XLA."""
+    return "" if scope.startswith("aten::") else scope.rpartition("/")[2]

@@ -1,0 +1,79 @@
+"""A path becomes traces, one for each device: which profiler wrote it is told by what is in it."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from meshcast.errors import InputError
+from meshcast.measured.kineto import read_kineto
+from meshcast.measured.nsys import head_of, read_nsys
+from meshcast.measured.trace import MeasuredTrace
+from meshcast.measured.xplane import read_xplane
+
+GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\x00"
+FOLDER_PATTERNS = ("*.xplane.pb", "*.xplane.pb.gz", "*.trace.json", "*.trace.json.gz")
+TAKEN = "JAX's .xplane.pb or its folder, torch.profiler's .json[.gz], or nsys stats --format csv (cuda_gpu_trace)"
+
+
+def read_traces(path: Path) -> list[MeasuredTrace]:
+    """Every device's trace in a file, or in the newest profile of a folder.
+
+    Raises:
+        InputError: There is no such file, it is empty, cut off, or none that we know.
+    """
+    if path.is_dir():
+        return [trace for file in _profile_files(path) for trace in read_traces(file)]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    if content.startswith(GZIP):
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise InputError(
+                f"gzip that is cut off or damaged: {error}", where=str(path), fix="copy it again"
+            ) from None
+    if not content.strip():
+        raise InputError("empty", where=str(path), fix=f"give {TAKEN}")
+    return _read(content, str(path))
+
+
+def _read(content: bytes, source: str) -> list[MeasuredTrace]:
+    if content.startswith(SQLITE):
+        raise InputError("Nsight's database", where=source, fix="nsys stats --report cuda_gpu_trace --format csv of it")
+    # A profile is a protobuf message, whose first byte is the tag of a field: never a bracket, but maybe a line feed.
+    if content[:1] in (b"{", b"["):
+        return read_kineto(content, source)
+    text = _text(content)
+    if text is None:
+        return read_xplane(content, source)
+    if text.lstrip()[:1] in ("{", "["):
+        return read_kineto(content, source)
+    if head_of(text) is not None:
+        return read_nsys(text, source)
+    raise InputError("no trace that we know", where=source, fix=f"give {TAKEN}")
+
+
+def _text(content: bytes) -> str | None:
+    """The content where it is a text: a message has bytes that none has."""
+    if any(byte < 9 for byte in content[:4096]):
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _profile_files(folder: Path) -> list[Path]:
+    """The files of a folder's newest profile: JAX makes a folder a run, with a file for each host."""
+    for pattern in FOLDER_PATTERNS:
+        found = sorted(folder.rglob(pattern))
+        if found:
+            newest = max(found, key=lambda path: (path.parent.name, path.stat().st_mtime)).parent
+            return [path for path in found if path.parent == newest]
+    raise InputError(
+        "no profile in this folder", where=str(folder), fix="a folder with one of " + ", ".join(FOLDER_PATTERNS)
+    )

@@ -62,10 +62,9 @@ class _Reader:
         self._shardings: dict[int, Any] = {}
         self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
         self._warnings: dict[str, None] = {}
-        self._barriers = self._located = False  # whether recomputation may be there, and could be told
+        self._barriers = self._located = self._recomputing = False  # whether recomputation may be there, and could be told
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
         self._launch: Launch | None = None
-        self._recomputing = False
         self._on_chip: set[int] = set()
         self._shape_costs: dict[tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]], Cost] = {}
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {

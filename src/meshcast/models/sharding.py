@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
 from meshcast.errors import InfeasibleError, UsageError
+from meshcast.models.saving import kept
 
 Axes = str | tuple[str, ...] | None
 BATCH: Axes = ("data", "fsdp", "expert")
@@ -142,10 +143,13 @@ class Layout:
     def whole(self, x: jax.Array) -> jax.Array:
         """Normalised activations (B, S, dim) as tensor parallelism takes them: every position on all of its devices.
 
-        Where the residual stream is split over "tensor" they are gathered, and their gradient is reduced into shares.
+        Where the residual stream is split over "tensor" they are gathered, and their gradient is reduced into shares. The
+        shares are what is kept for the backward pass, which gathers again (Korthikanti 2022, section 4.2.2).
         """
         used = (BATCH, "context", None)
         if self.sequence_parallel:
+            # The barrier: propagation takes what is pinned last for what all readers of a value mean, and would keep it whole.
+            x = jax.lax.optimization_barrier(self.constrain(kept(x), *self.residual))
             x = self.moved(x, stored=self.residual, used=used)
         return self.constrain(x, *used)  # its gradient too: the sum of several products is reduced once
 

@@ -22,7 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("remat", ["none", "dots", "full"])
+@pytest.mark.parametrize("remat", ["none", "kernels", "attention", "dots", "full"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_parts_make_up_the_model(name: str, remat: str) -> None:
     builder = models()[name]

@@ -47,18 +47,26 @@ def block_weights(dim: int, ffn: int) -> dict[str, Weight]:
 def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, heads: int, attend: Attend) -> jax.Array:
     """The attention half on normalised activations (B, S, dim), without its residual sum."""
     batch, length, dim = h.shape
-    qkv = product("bsd,dce->bsce", h, w["wqkv"], layout, held=layout.sequence_parallel) + w["bqkv"]
-    qkv = kept(layout.constrain(qkv, BATCH, "context", None, "tensor"), ATTENTION)
+    qkv = (
+        product("bsd,dce->bsce", h, w["wqkv"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+        + w["bqkv"]
+    )
+    qkv = layout.constrain(kept(qkv, ATTENTION), BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
     y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout, held=layout.attention == "flash")
+    return product(
+        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attention == "flash"
+    )
 
 
 def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
     """The feed-forward half on normalised activations, without its residual sum."""
-    h = kept(product("bsd,df->bsf", h, w["w1"], layout, held=layout.sequence_parallel) + w["b1"])
+    h = kept(
+        product("bsd,df->bsf", h, w["w1"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+        + w["b1"]
+    )
     h = ACTIVATIONS[activation](h)
-    return product("bsf,fd->bsd", layout.constrain(h, BATCH, "context", "tensor"), w["w2"], layout)
+    return product("bsf,fd->bsd", h, w["w2"], layout, over=(BATCH, "context", "tensor"))
 
 
 def block(

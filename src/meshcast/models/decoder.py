@@ -91,7 +91,7 @@ def layer(
         y, cache = latent_attention.self_attention(h, w, place, cache, config=config, layout=layout)
     else:
         y, cache = grouped_query.self_attention(h, w, place, cache, config=config, layout=layout, window=window)
-    x = kept(x + _finished(y, w, "attention_post_norm", layout), ATTENTION)
+    x = layout.constrain(kept(x + _finished(y, w, "attention_post_norm", layout), ATTENTION), *layout.residual)
     h = layout.whole(rms_norm(x, w["ffn_norm"]))
     balance = None
     if sparse:
@@ -205,6 +205,7 @@ def train_step(
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
+    gradient_dtype: DTypeLike = "float32",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`.
 
@@ -225,7 +226,7 @@ def train_step(
 
     params = _params(config, layout, param_dtype)
     data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype)
 
 
 def sections(

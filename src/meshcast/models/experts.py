@@ -61,18 +61,24 @@ def gated(
     `held`: the activations are kept for the backward pass already.
     """
     both = [w[f"{prefix}{name}"] for name in ("gate", "up")]
-    made = products("bsd,df->bsf", h, both, layout, held=held or layout.sequence_parallel)
-    gate, up = (kept(layout.constrain(each, BATCH, "context", "tensor")) for each in made)
-    return product("bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout)
+    made = products(
+        "bsd,df->bsf", h, both, layout, over=(BATCH, "context", None), held=held or layout.sequence_parallel
+    )
+    gate, up = (layout.constrain(kept(each), BATCH, "context", "tensor") for each in made)
+    return product(
+        "bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout, over=(BATCH, "context", "tensor")
+    )
 
 
 def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
     """The feed-forward half of a layer without experts, gated where the model's are."""
     if config.gated:
         return gated(h, w, activation=config.activation, layout=layout)
-    up = product("bsd,df->bsf", h, w["up"], layout, held=layout.sequence_parallel)
-    up = kept(layout.constrain(up, BATCH, "context", "tensor"))
-    return product("bsf,fd->bsd", ACTIVATIONS[config.activation](up), w["down"], layout)
+    up = product("bsd,df->bsf", h, w["up"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+    up = layout.constrain(kept(up), BATCH, "context", "tensor")
+    return product(
+        "bsf,fd->bsd", ACTIVATIONS[config.activation](up), w["down"], layout, over=(BATCH, "context", "tensor")
+    )
 
 
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -125,7 +131,7 @@ def routed(
     h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout
 ) -> tuple[jax.Array, jax.Array | None]:
     """The routed feed-forward half of a layer (B, S, dim), without its residual sum, and its balance loss if it has one."""
-    h = h if layout.sequence_parallel else kept(h)
+    h = h if layout.sequence_parallel else layout.constrain(kept(h), BATCH, "context", None)
     tokens = grouped(h, config, layout)
     logits = kept((tokens @ w["router"]).astype(jnp.float32))
     gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
@@ -162,7 +168,7 @@ def _by_products(
     """Dispatch and combine by one-hot products; what is past an expert's capacity is dropped."""
     slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
     combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
-    combine = kept(layout.constrain(combine.astype(tokens.dtype), TOKENS, None, None, None))
+    combine = layout.constrain(kept(combine.astype(tokens.dtype)), TOKENS, None, None, None)
     dispatch = (combine > 0).astype(tokens.dtype)
     y = _experts(jnp.einsum("gsec,gsd->egcd", dispatch, tokens), w, config, layout)
     return jnp.einsum("gsec,egcd->gsd", combine, kept(y))
@@ -191,7 +197,7 @@ def _by_indices(
     y = layout.constrain(taken(tokens, source), TOKENS, None, None)
     y = y.reshape(groups, config.experts, capacity, dim).swapaxes(0, 1)
     y = _experts(y, w, config, layout).swapaxes(0, 1).reshape(groups, slots, dim)
-    y = taken(kept(layout.constrain(y, TOKENS, None, None)), slot)
+    y = taken(layout.constrain(kept(y), TOKENS, None, None), slot)
     return jnp.einsum("gskd,gsk->gsd", layout.constrain(y, TOKENS, None, None, None), gates.astype(y.dtype))
 
 
@@ -205,8 +211,8 @@ def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layo
 
     y = exchange(y, out=True)
     activation = ACTIVATIONS[config.activation]
-    made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout)
-    gate, up = (kept(layout.constrain(each, "expert", HOME, None, "tensor")) for each in made)
+    made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=("expert", HOME, None, None))
+    gate, up = (layout.constrain(kept(each), "expert", HOME, None, "tensor") for each in made)
     y = activation(gate) * up
     y = layout.constrain(y, "expert", HOME, None, "tensor")
-    return exchange(product("egcf,efd->egcd", y, w["down"], layout), out=False)
+    return exchange(product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor")), out=False)

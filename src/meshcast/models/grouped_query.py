@@ -58,7 +58,14 @@ def project(
     def heads(h: jax.Array) -> jax.Array:
         return layout.constrain(h, BATCH, "context", "tensor", None)
 
-    made = products("bsd,de->bse", x, [w[f"w{name}"] for name in "qkv"], layout, held=layout.sequence_parallel)
+    made = products(
+        "bsd,de->bse",
+        x,
+        [w[f"w{name}"] for name in "qkv"],
+        layout,
+        over=(BATCH, "context", None),
+        held=layout.sequence_parallel,
+    )
 
     def split(name: str) -> jax.Array:
         h = made["qkv".index(name)]
@@ -69,7 +76,8 @@ def project(
     q = heads(split("q"))
     k, v = (heads(jnp.repeat(split(name), copies, axis=2)) for name in ("k", "v"))
     q, k = (heads(rotary(h, positions, theta=theta)) for h in (q, k))
-    return kept(q, ATTENTION), kept(k, ATTENTION), kept(v, ATTENTION)
+    q, k, v = (heads(kept(h, ATTENTION)) for h in (q, k, v))
+    return q, k, v
 
 
 def self_attention(
@@ -96,4 +104,6 @@ def self_attention(
     else:
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout, held=layout.attention == "flash"), cache
+    return product(
+        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attention == "flash"
+    ), cache

@@ -58,9 +58,16 @@ def self_attention(
     layout.require(config.heads, "tensor", "attention heads")
     theta, width = config.rope_theta, config.head_dim
     first = "wq_down" if config.query_rank else "wq"
-    q, down = products("bsd,dr->bsr", h, (w[first], w["wkv_down"]), layout, held=layout.sequence_parallel)
+    q, down = products(
+        "bsd,dr->bsr",
+        h,
+        (w[first], w["wkv_down"]),
+        layout,
+        over=(BATCH, "context", None),
+        held=layout.sequence_parallel,
+    )
     if config.query_rank:
-        q = product("bsd,de->bse", rms_norm(kept(q), w["q_norm"]), w["wq_up"], layout)
+        q = product("bsd,de->bse", rms_norm(kept(q), w["q_norm"]), w["wq_up"], layout, over=(BATCH, "context", None))
     q = layout.constrain(q.reshape(*h.shape[:2], config.heads, -1), BATCH, "context", "tensor", None)
     plain, turned = q[..., :width], rotary(q[..., width:], place.positions, theta=theta)
     down = kept(down)
@@ -71,14 +78,17 @@ def self_attention(
     if cache is not None and h.shape[1] == 1:
         y = _absorbed(plain, turned, w, kv_cache.of_layer(cache, place), place)
     else:
-        k, v = products("btr,rhd->bthd", latent, (w["wk_up"], w["wv_up"]), layout)
+        k, v = products("btr,rhd->bthd", latent, (w["wk_up"], w["wv_up"]), layout, over=(BATCH, "context", None))
         v = layout.constrain(v, BATCH, "context", "tensor", None)
         shared = jnp.broadcast_to(rotated[:, :, None], (*k.shape[:3], config.rope_dim))
         k = layout.constrain(jnp.concatenate([k, shared], axis=-1), BATCH, "context", "tensor", None)
         q = jnp.concatenate([plain, turned], axis=-1)
-        y = attend(kept(q, ATTENTION), kept(k, ATTENTION), kept(v, ATTENTION), layout=layout)
+        q, k, v = (layout.constrain(kept(x, ATTENTION), BATCH, "context", "tensor", None) for x in (q, k, v))
+        y = attend(q, k, v, layout=layout)
     y = layout.constrain(y.reshape(*h.shape[:2], -1), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout, held=layout.attention == "flash"), cache
+    return product(
+        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attention == "flash"
+    ), cache
 
 
 def _absorbed(

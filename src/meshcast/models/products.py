@@ -20,19 +20,27 @@ import jax.numpy as jnp
 
 from meshcast.errors import UsageError
 from meshcast.models.saving import kept
-from meshcast.models.sharding import Layout
+from meshcast.models.sharding import Axes, Layout
 
 KINDS = ("plain", "fp8")
 _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
 
 
-def product(equation: str, x: jax.Array, w: jax.Array, layout: Layout, *, held: bool = False) -> jax.Array:
+def product(
+    equation: str, x: jax.Array, w: jax.Array, layout: Layout, *, over: Sequence[Axes], held: bool = False
+) -> jax.Array:
     """`jnp.einsum(equation, x, w)`, as the layout says; every index is in two of the equation's three terms."""
-    return products(equation, x, (w,), layout, held=held)[0]
+    return products(equation, x, (w,), layout, over=over, held=held)[0]
 
 
 def products(
-    equation: str, x: jax.Array, weights: Sequence[jax.Array], layout: Layout, *, held: bool = False
+    equation: str,
+    x: jax.Array,
+    weights: Sequence[jax.Array],
+    layout: Layout,
+    *,
+    over: Sequence[Axes],
+    held: bool = False,
 ) -> list[jax.Array]:
     """The products of one input with several weights.
 
@@ -41,6 +49,8 @@ def products(
         x: The input, which is kept for the backward pass once.
         weights: What it is multiplied with.
         layout: In which precision.
+        over: The axes that split the input. What is kept is pinned to them, or the sharding that weights are stored in would
+            reach it from their gradients, and activations would travel instead.
         held: Something that the input is made of is kept already, shares of it for instance.
     """
     if layout.products not in KINDS:
@@ -48,8 +58,8 @@ def products(
             f"products in {layout.products!r} are not known", where="--set", fix="one of " + ", ".join(KINDS)
         )
     if layout.products == "fp8":
-        return list(_scaled(equation, held)(x, *weights))
-    x = x if held else kept(x)
+        return list(_scaled(equation, layout, over, held)(x, *weights))
+    x = x if held else layout.constrain(kept(x), *over)
     return [jnp.einsum(equation, x, w) for w in weights]
 
 
@@ -66,7 +76,7 @@ def _narrow(equation: str, x: tuple[jax.Array, jax.Array], w: tuple[jax.Array, j
     return y * (x[1] * w[1]).astype(dtype)
 
 
-def _scaled(equation: str, held: bool) -> Any:
+def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool) -> Any:
     """The products in fp8 as a function of the input and the weights."""
     inputs, result = equation.split("->")
     left, right = inputs.split(",")
@@ -74,7 +84,7 @@ def _scaled(equation: str, held: bool) -> Any:
     def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
         narrow, scale = _quantised(x, jnp.float8_e4m3fn)
         if not held:
-            narrow, scale = kept(narrow), kept(scale)
+            narrow, scale = layout.constrain(kept(narrow), *over), kept(scale)
         made = [_narrow(equation, (narrow, scale), _quantised(w, jnp.float8_e4m3fn), x.dtype) for w in weights]
         return made, (narrow, scale, weights, jnp.zeros((), x.dtype))  # of the last the type alone
 

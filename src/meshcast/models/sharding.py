@@ -194,6 +194,18 @@ class Layout:
         spec[dimension] = axis
         return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, P(*spec)))
 
+    def spread_over_replicas(self, struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        """The same over all devices that hold the same share of it: those of "data", and those that split experts alone.
+
+        An expert's weights are spread over "data"; what all experts' devices have alike, over "expert" too (Megatron's
+        distributed optimizer has a group for each of the two).
+        """
+        spec = struct.sharding.spec if struct.sharding is not None else ()
+        used = {name for entry in spec for name in ((entry,) if isinstance(entry, str) else entry or ())}
+        for axis in ("data", "expert"):
+            struct = self.spread(struct, axis) if axis not in used else struct
+        return struct
+
     def spread_dimension(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> int:
         """The dimension that `spread` divides, `WHOLE` where there is none."""
         if self.mesh is None or not self.present(axis):

@@ -19,6 +19,7 @@ Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8"]
 Attention = Literal["plain", "flash", "ring", "all-gather"]
 Offload = Literal["none", "optimizer"]
+Gradients = Literal["fp32", "bf16"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -27,6 +28,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "precision": get_args(Precision),
     "attention": get_args(Attention),
     "offload": get_args(Offload),
+    "gradients": get_args(Gradients),
 }
 _FLAG = "--plan"
 
@@ -55,6 +57,7 @@ class Plan:
         attention: `plain` products, `flash` (the backend's fused kernel), and where sequences are split `ring` (keys and
             values go round) or `all-gather`.
         offload: `optimizer`: its state lives in the host's memory.
+        gradients: The type that gradients are added up, kept and reduced over replicas in.
         microbatches: Of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
             the last the loss, and either may have none else. Empty: shared out evenly.
@@ -75,6 +78,7 @@ class Plan:
     precision: Precision = "bf16"
     attention: Attention | None = None
     offload: Offload = "none"
+    gradients: Gradients = "fp32"
     microbatches: int | None = None
     layers_per_stage: tuple[int, ...] = ()
 

@@ -22,7 +22,16 @@ REMAT = {
 }
 _FLAG = "--plan"
 # Settings that a plan decides.
-DECIDED = ("accumulate", "zero", "remat", "sequence_parallel", "attention", "products", "compute_dtype")
+DECIDED = (
+    "accumulate",
+    "zero",
+    "remat",
+    "sequence_parallel",
+    "attention",
+    "products",
+    "compute_dtype",
+    "gradient_dtype",
+)
 
 
 def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,8 +64,10 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
         "attention": plan.attending,
         "products": "fp8" if plan.precision == "fp8" else "plain",
         "compute_dtype": "bfloat16" if plan.precision in ("bf16", "fp8") else "float32",
+        "gradient_dtype": "bfloat16" if plan.gradients == "bf16" else "float32",
     }
     neutral = {"accumulate": 1, "zero": 0, "sequence_parallel": False, "attention": "plain", "products": "plain"}
+    neutral["gradient_dtype"] = "float32"
     for name in [name for name in wanted if name not in known]:
         if wanted[name] != neutral.get(name, known.get(name, wanted[name] if name == "remat" else None)):
             raise UnsupportedError(

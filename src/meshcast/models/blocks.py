@@ -54,9 +54,7 @@ def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, hea
     qkv = layout.constrain(kept(qkv, ATTENTION), BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
     y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
-    return product(
-        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attention == "flash"
-    )
+    return product("bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once)
 
 
 def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:

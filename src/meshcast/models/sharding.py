@@ -82,6 +82,11 @@ class Layout:
         """The axes of the residual stream (B, S, dim)."""
         return BATCH, ("context", "tensor") if self.sequence_parallel else "context", None
 
+    @property
+    def attends_at_once(self) -> bool:
+        """Whether one fused kernel makes attention's result, which is kept as that kernel's own."""
+        return self.attention == "flash" and self.size("context") == 1
+
     def present(self, axes: Axes) -> tuple[str, ...]:
         """Those of the axes that split anything: in the mesh, and of a size above one."""
         names = (axes,) if isinstance(axes, str) else axes or ()

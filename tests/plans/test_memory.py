@@ -87,3 +87,15 @@ def test_settings_that_a_plan_decides_are_refused() -> None:
     decided: dict[str, Any] = {"gradient_dtype": "bfloat16"}
     with pytest.raises(UsageError, match="decided by the plan"):
         plan_target("llama3-tiny", Plan.parse("dp=2"), settings=decided)
+
+
+def test_models_that_mark_nothing_save_what_differentiation_asks_for() -> None:
+    from meshcast.errors import UnsupportedError
+    from meshcast.models import zoo
+    from meshcast.plans.settings import step_settings
+
+    bert, llama = zoo()["bert-tiny"], zoo()["llama3-tiny"]
+    assert step_settings(Plan.parse("dp=2"), bert, {"batch": 4})["remat"] == "none"
+    assert step_settings(Plan.parse("dp=2"), llama, {"batch": 4})["remat"] == "kernels"
+    with pytest.raises(UnsupportedError, match="does not mark"):
+        step_settings(Plan.parse("dp=2,remat=attention"), bert, {"batch": 4})

@@ -58,7 +58,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     wanted: dict[str, Any] = {
         "batch": plan.mbs * plan.batch_shards * microbatches,
         "accumulate": microbatches,
-        "remat": REMAT[plan.remat],
+        "remat": _remat(plan, builder, marks="products" in known),
         "zero": plan.zero % 3,
         "sequence_parallel": plan.sp,
         "attention": plan.attending,
@@ -79,6 +79,19 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     if wanted.get("zero") and plan.precision in ("bf16", "fp8") and "param_dtype" not in settings:
         wanted["param_dtype"] = "bfloat16"  # the fp32 copy is in the optimizer's state, shared out
     return {**settings, **wanted}
+
+
+def _remat(plan: Plan, builder: Builder, *, marks: bool) -> str:
+    """What the model calls the plan's recomputation; models without the shared products do not mark what kernels keep."""
+    if marks or plan.remat not in ("none", "attention"):
+        return REMAT[plan.remat]
+    if plan.remat == "none":
+        return REMAT["autodiff"]
+    raise UnsupportedError(
+        f"{builder.name} does not mark what attention keeps, and {plan} asks for remat={plan.remat}",
+        where=_FLAG,
+        fix="use remat=products, selective or full",
+    )
 
 
 def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:

@@ -76,7 +76,7 @@ def test_zero_3_shares_the_weights_out_over_replicas() -> None:
         ("dp=2,hsdp=2x2", UsageError, "twice"),
         ("sp=2,tp=2", UsageError, "neither 0 nor 1"),
         ("zero=4", UsageError, "0, 1, 2 or 3"),
-        ("remat=most", UsageError, "none of none, products, selective, full"),
+        ("remat=most", UsageError, "none of none, autodiff, products"),
         ("sp=1", InfeasibleError, "needs tp above 1"),
         ("vp=2", InfeasibleError, "needs pp above 1"),
         ("schedule=1f1b", InfeasibleError, "needs pp above 1"),

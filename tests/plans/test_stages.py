@@ -31,10 +31,10 @@ def ran(function: Callable[..., Any], *args: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "remat", "apart"),
     [
-        ("gpt2-tiny", "full", False),
-        ("gpt2-tiny", "none", True),
+        ("gpt2-tiny", "kernels", False),
+        ("gpt2-tiny", "kernels", True),
         ("llama3-tiny", "dots", True),
-        ("mixtral-tiny", "none", False),
+        ("mixtral-tiny", "attention", False),
         ("deepseek-tiny", "full", True),
     ],
 )

@@ -12,6 +12,7 @@ from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.models.context_attention import balanced_positions, gathered, ring
 from meshcast.models.fused import Asked, fused
 from meshcast.models.layers import attention, causal_attention, causal_mask, soft_cap
+from meshcast.models.saving import kept
 from meshcast.models.sharding import BATCH, Axes, Layout
 
 Kind = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
@@ -98,7 +99,7 @@ def _ring(q: jax.Array, k: jax.Array, v: jax.Array, *, shards: int, causal: bool
     onwards = [(source, (source - 1) % shards) for source in range(shards)]
 
     def part(step: Any, k: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        scores = jnp.einsum("bskgd,btkd->bkgst", q, k).astype(jnp.float32) * width**-0.5
+        scores = kept(jnp.einsum("bskgd,btkd->bkgst", q, k)).astype(jnp.float32) * width**-0.5
         scores = soft_cap(scores, cap)
         if causal:
             s = own * length + jnp.arange(length)[:, None]
@@ -106,7 +107,7 @@ def _ring(q: jax.Array, k: jax.Array, v: jax.Array, *, shards: int, causal: bool
             scores = jnp.where((s >= t) & (s < t + window) if window else s >= t, scores, jnp.float32(_FAR))
         peak = jnp.max(scores, axis=-1, keepdims=True)
         weights = jnp.exp(scores - peak)
-        values = jnp.einsum("bkgst,btkd->bkgsd", weights.astype(v.dtype), v).astype(jnp.float32)
+        values = kept(jnp.einsum("bkgst,btkd->bkgsd", weights.astype(v.dtype), v)).astype(jnp.float32)
         return peak, jnp.sum(weights, axis=-1, keepdims=True), values
 
     def turn(carry: Any, step: jax.Array) -> tuple[Any, None]:

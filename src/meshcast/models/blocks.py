@@ -18,6 +18,7 @@ from meshcast.models.layers import (
     one_layer,
 )
 from meshcast.models.products import product
+from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.sharding import Layout, Weight
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -47,17 +48,24 @@ def block_weights(dim: int, ffn: int) -> dict[str, Weight]:
 def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, heads: int, attend: Attend) -> jax.Array:
     """The attention half on normalised activations (B, S, dim), without its residual sum."""
     batch, length, dim = h.shape
-    qkv = product("bsd,dce->bsce", h, w["wqkv"], layout) + w["bqkv"]
-    qkv = layout.constrain(qkv, BATCH, "context", None, "tensor")
+    qkv = (
+        product("bsd,dce->bsce", h, w["wqkv"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+        + w["bqkv"]
+    )
+    qkv = layout.constrain(kept(qkv, ATTENTION), BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
     y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout)
+    return product("bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once)
 
 
 def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
     """The feed-forward half on normalised activations, without its residual sum."""
-    h = ACTIVATIONS[activation](product("bsd,df->bsf", h, w["w1"], layout) + w["b1"])
-    return product("bsf,fd->bsd", layout.constrain(h, BATCH, "context", "tensor"), w["w2"], layout)
+    h = kept(
+        product("bsd,df->bsf", h, w["w1"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+        + w["b1"]
+    )
+    h = ACTIVATIONS[activation](h)
+    return product("bsf,fd->bsd", h, w["w2"], layout, over=(BATCH, "context", "tensor"))
 
 
 def block(
@@ -90,7 +98,7 @@ def block(
         return layout.constrain(norm(x, name), *layout.residual) if post_norm else x
 
     h = self_attention(before(x, "norm1"), w, layout=layout, heads=heads, attend=attend)
-    x = after(x + h + w["bo"], "norm1")
+    x = kept(after(x + h + w["bo"], "norm1"), ATTENTION)
     h = feed_forward(before(x, "norm2"), w, layout=layout, activation=activation)
     return after(x + h + w["b2"], "norm2")
 

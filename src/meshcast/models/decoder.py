@@ -21,6 +21,7 @@ from meshcast.models.attending import Kind, positions
 from meshcast.models.experts import dense, gated_weights, routed, routed_weights
 from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
+from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.sections import Sections
 from meshcast.models.shapes.decoder import Config, Stack
 from meshcast.models.sharding import Layout, Weight
@@ -90,7 +91,7 @@ def layer(
         y, cache = latent_attention.self_attention(h, w, place, cache, config=config, layout=layout)
     else:
         y, cache = grouped_query.self_attention(h, w, place, cache, config=config, layout=layout, window=window)
-    x = x + _finished(y, w, "attention_post_norm", layout)
+    x = layout.constrain(kept(x + _finished(y, w, "attention_post_norm", layout), ATTENTION), *layout.residual)
     h = layout.whole(rms_norm(x, w["ffn_norm"]))
     balance = None
     if sparse:
@@ -102,7 +103,7 @@ def layer(
 
 def _finished(y: jax.Array, w: dict[str, jax.Array], norm: str, layout: Layout) -> jax.Array:
     y = layout.constrain(y, *layout.residual)
-    return rms_norm(y, w[norm]) if norm in w else y
+    return rms_norm(kept(y), w[norm]) if norm in w else y
 
 
 def hidden(
@@ -219,6 +220,7 @@ def train_step(
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
+    gradient_dtype: DTypeLike = "float32",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`.
 
@@ -239,7 +241,7 @@ def train_step(
 
     params = _params(config, layout, param_dtype)
     data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype)
 
 
 def sections(

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from meshcast.errors import UsageError
 from meshcast.models.layers import ACTIVATIONS, BATCH
-from meshcast.models.products import product
+from meshcast.models.products import product, products
+from meshcast.models.saving import kept
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -54,20 +55,32 @@ def routed_weights(config: Config) -> dict[str, Weight]:
     return found
 
 
-def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
-    """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
-    gate, up = (
-        layout.constrain(product("bsd,df->bsf", h, w[f"{prefix}{name}"], layout), BATCH, "context", "tensor")
-        for name in ("gate", "up")
+def gated(
+    h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "", held: bool = False
+) -> jax.Array:
+    """The gated feed-forward half of a layer on normalised activations, without its residual sum.
+
+    `held`: the activations are kept for the backward pass already.
+    """
+    both = [w[f"{prefix}{name}"] for name in ("gate", "up")]
+    made = products(
+        "bsd,df->bsf", h, both, layout, over=(BATCH, "context", None), held=held or layout.sequence_parallel
     )
-    return product("bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout)
+    gate, up = (layout.constrain(kept(each), BATCH, "context", "tensor") for each in made)
+    return product(
+        "bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout, over=(BATCH, "context", "tensor")
+    )
 
 
 def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
     """The feed-forward half of a layer without experts, gated where the model's are."""
     if config.gated:
         return gated(h, w, activation=config.activation, layout=layout)
-    return ACTIVATIONS[config.activation](layout.constrain(h @ w["up"], BATCH, "context", "tensor")) @ w["down"]
+    up = product("bsd,df->bsf", h, w["up"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+    up = layout.constrain(kept(up), BATCH, "context", "tensor")
+    return product(
+        "bsf,fd->bsd", ACTIVATIONS[config.activation](up), w["down"], layout, over=(BATCH, "context", "tensor")
+    )
 
 
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -120,10 +133,12 @@ def routed(
     h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout
 ) -> tuple[jax.Array, jax.Array | None]:
     """The routed feed-forward half of a layer (B, S, dim), without its residual sum, and its balance loss if it has one."""
+    h = h if layout.sequence_parallel else layout.constrain(kept(h), BATCH, "context", None)
     tokens = grouped(h, config, layout)
     with jax.named_scope(ROUTING):
-        logits = (tokens @ w["router"]).astype(jnp.float32)
+        logits = kept((tokens @ w["router"]).astype(jnp.float32))
     gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
+    chosen = kept(chosen)
     choice = jax.nn.one_hot(chosen, config.experts, dtype=jnp.float32)
     few = tokens.shape[0] * tokens.shape[1] * config.active < config.experts
     if few and layout.size("expert") == 1:
@@ -134,7 +149,7 @@ def routed(
         y = move(tokens, w, gates, chosen, choice, capacity, config, layout)
     y = y.reshape(h.shape)
     if config.shared_ffn:
-        shared = gated(h, w, activation=config.activation, layout=layout, prefix="shared_")
+        shared = gated(h, w, activation=config.activation, layout=layout, prefix="shared_", held=True)
         y = y + (jax.nn.sigmoid(h @ w["shared_weight"]) * shared if config.shared_gate else shared)
     return y, balance_loss(choice, probabilities) if config.balance else None
 
@@ -157,13 +172,13 @@ def _by_products(
     slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
     with jax.named_scope(ROUTING):
         combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
-    combine = layout.constrain(combine.astype(tokens.dtype), TOKENS, None, None, None)
+    combine = layout.constrain(kept(combine.astype(tokens.dtype)), TOKENS, None, None, None)
     dispatch = (combine > 0).astype(tokens.dtype)
     with jax.named_scope(ROUTING):
         slots = jnp.einsum("gsec,gsd->egcd", dispatch, tokens)
     y = _experts(slots, w, config, layout)
     with jax.named_scope(ROUTING):
-        return jnp.einsum("gsec,egcd->gsd", combine, y)
+        return jnp.einsum("gsec,egcd->gsd", combine, kept(y))
 
 
 def _by_indices(
@@ -174,13 +189,13 @@ def _by_indices(
     groups, length, dim = tokens.shape
     slots = config.experts * capacity
     rank = ranks(choice)
-    slot = jnp.where(rank < capacity, chosen * capacity + rank, slots)
+    slot = kept(jnp.where(rank < capacity, chosen * capacity + rank, slots))
 
     def sources(slot: jax.Array) -> jax.Array:
         origin = jnp.broadcast_to(jnp.arange(length)[:, None], slot.shape)
         return jnp.full((slots,), length, jnp.int32).at[slot].set(origin, mode="drop")
 
-    source = layout.constrain(jax.vmap(sources)(slot), TOKENS, None)
+    source = kept(layout.constrain(jax.vmap(sources)(slot), TOKENS, None))
 
     @jax.vmap
     def taken(rows: jax.Array, index: jax.Array) -> jax.Array:
@@ -189,7 +204,7 @@ def _by_indices(
     y = layout.constrain(taken(tokens, source), TOKENS, None, None)
     y = y.reshape(groups, config.experts, capacity, dim).swapaxes(0, 1)
     y = _experts(y, w, config, layout).swapaxes(0, 1).reshape(groups, slots, dim)
-    y = taken(layout.constrain(y, TOKENS, None, None), slot)
+    y = taken(layout.constrain(kept(y), TOKENS, None, None), slot)
     y = layout.constrain(y, TOKENS, None, None, None)
     with jax.named_scope(ROUTING):
         return jnp.einsum("gskd,gsk->gsd", y, gates.astype(y.dtype))
@@ -205,7 +220,8 @@ def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layo
 
     y = exchange(y, out=True)
     activation = ACTIVATIONS[config.activation]
-    gate, up = (product("egcd,edf->egcf", y, w[name], layout) for name in ("gate", "up"))
+    made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=("expert", HOME, None, None))
+    gate, up = (layout.constrain(kept(each), "expert", HOME, None, "tensor") for each in made)
     y = activation(gate) * up
     y = layout.constrain(y, "expert", HOME, None, "tensor")
-    return exchange(product("egcf,efd->egcd", y, w["down"], layout), out=False)
+    return exchange(product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor")), out=False)

@@ -110,6 +110,7 @@ def train_step(
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
+    gradient_dtype: DTypeLike = "float32",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`; `seq` defaults to the longest."""
     layout = Layout.of(
@@ -123,7 +124,8 @@ def train_step(
         return cross_entropy(predicted, batch["targets"])
 
     data = token_batch(layout, batch, length, accumulate=accumulate)
-    return adamw_program(layout, loss, layout.params(tree, param_dtype), data, accumulate=accumulate, zero=zero)
+    params = layout.params(tree, param_dtype)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype)
 
 
 def sections(

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from meshcast.models import kv_cache
 from meshcast.models.attending import attend
 from meshcast.models.layers import BATCH, attention, rms_norm, rotary
-from meshcast.models.products import product
+from meshcast.models.products import product, products
+from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -57,15 +58,25 @@ def project(
     def heads(h: jax.Array) -> jax.Array:
         return layout.constrain(h, BATCH, "context", "tensor", None)
 
+    made = products(
+        "bsd,de->bse",
+        x,
+        [w[f"w{name}"] for name in "qkv"],
+        layout,
+        over=(BATCH, "context", None),
+        held=layout.sequence_parallel,
+    )
+
     def split(name: str) -> jax.Array:
-        h = product("bsd,de->bse", x, w[f"w{name}"], layout)
+        h = made["qkv".index(name)]
         h = h + w[f"b{name}"] if config.qkv_bias else h
         h = h.reshape(*x.shape[:2], -1, config.head_dim)
-        return rms_norm(h, w[f"{name}_norm"]) if config.qk_norm and name != "v" else h
+        return rms_norm(kept(h), w[f"{name}_norm"]) if config.qk_norm and name != "v" else h
 
     q = heads(split("q"))
     k, v = (heads(jnp.repeat(split(name), copies, axis=2)) for name in ("k", "v"))
     q, k = (heads(rotary(h, positions, theta=theta)) for h in (q, k))
+    q, k, v = (heads(kept(h, ATTENTION)) for h in (q, k, v))
     return q, k, v
 
 
@@ -93,4 +104,6 @@ def self_attention(
     else:
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout), cache
+    return product(
+        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once
+    ), cache

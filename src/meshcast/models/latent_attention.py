@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from meshcast.models import kv_cache
 from meshcast.models.attending import attend
 from meshcast.models.layers import BATCH, rms_norm, rotary
-from meshcast.models.products import product
+from meshcast.models.products import product, products
+from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -56,13 +57,20 @@ def self_attention(
     """The attention half of a layer on normalised activations, a partial sum over "tensor", and the cache after it."""
     layout.require(config.heads, "tensor", "attention heads")
     theta, width = config.rope_theta, config.head_dim
-    narrow, name = h, "wq"
+    first = "wq_down" if config.query_rank else "wq"
+    q, down = products(
+        "bsd,dr->bsr",
+        h,
+        (w[first], w["wkv_down"]),
+        layout,
+        over=(BATCH, "context", None),
+        held=layout.sequence_parallel,
+    )
     if config.query_rank:
-        narrow, name = rms_norm(product("bsd,dr->bsr", h, w["wq_down"], layout), w["q_norm"]), "wq_up"
-    q = product("bsd,de->bse", narrow, w[name], layout)
+        q = product("bsd,de->bse", rms_norm(kept(q), w["q_norm"]), w["wq_up"], layout, over=(BATCH, "context", None))
     q = layout.constrain(q.reshape(*h.shape[:2], config.heads, -1), BATCH, "context", "tensor", None)
     plain, turned = q[..., :width], rotary(q[..., width:], place.positions, theta=theta)
-    down = product("bsd,dr->bsr", h, w["wkv_down"], layout)
+    down = kept(down)
     latent = rms_norm(down[..., : config.latent_rank], w["kv_norm"])
     rotated = rotary(down[..., None, config.latent_rank :], place.positions, theta=theta)[:, :, 0]
     if cache is not None:
@@ -70,13 +78,17 @@ def self_attention(
     if cache is not None and h.shape[1] == 1:
         y = _absorbed(plain, turned, w, kv_cache.of_layer(cache, place), place)
     else:
-        k = product("btr,rhd->bthd", latent, w["wk_up"], layout)
-        v = layout.constrain(product("btr,rhd->bthd", latent, w["wv_up"], layout), BATCH, "context", "tensor", None)
+        k, v = products("btr,rhd->bthd", latent, (w["wk_up"], w["wv_up"]), layout, over=(BATCH, "context", None))
+        v = layout.constrain(v, BATCH, "context", "tensor", None)
         shared = jnp.broadcast_to(rotated[:, :, None], (*k.shape[:3], config.rope_dim))
         k = layout.constrain(jnp.concatenate([k, shared], axis=-1), BATCH, "context", "tensor", None)
-        y = attend(jnp.concatenate([plain, turned], axis=-1), k, v, layout=layout)
+        q = jnp.concatenate([plain, turned], axis=-1)
+        q, k, v = (layout.constrain(kept(x, ATTENTION), BATCH, "context", "tensor", None) for x in (q, k, v))
+        y = attend(q, k, v, layout=layout)
     y = layout.constrain(y.reshape(*h.shape[:2], -1), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout), cache
+    return product(
+        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once
+    ), cache
 
 
 def _absorbed(

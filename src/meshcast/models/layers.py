@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.fused import PRIMITIVES as FUSED_PRIMITIVES
+from meshcast.models.saving import ATTENTION, POLICIES, kept
+from meshcast.models.saving import Remat as Remat
 from meshcast.models.sharding import BATCH as BATCH
 from meshcast.models.sharding import Layout, Weight
-
-Remat = Literal["none", "products", "dots", "full"]
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
@@ -63,12 +62,30 @@ def attention(
     """
     batch, length, heads, width = q.shape
     q = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
-    scores = jnp.einsum("bskgd,btkd->bkgst", q, k).astype(jnp.float32) * width**-0.5
-    scores = soft_cap(scores, cap)
+    scores = jnp.einsum("bskgd,btkd->bkgst", q, k)
+    scores = soft_cap((kept(scores) if cap else scores).astype(jnp.float32) * width**-0.5, cap)
     if mask is not None:
         scores = jnp.where(mask, scores, jnp.float32(-1e30))
-    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
-    return jnp.einsum("bkgst,btkd->bskgd", weights, v).reshape(batch, length, heads, v.shape[-1])
+    return jnp.einsum("bkgst,btkd->bskgd", softmax(scores, v.dtype), v).reshape(batch, length, heads, v.shape[-1])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def softmax(scores: jax.Array, dtype: Any) -> jax.Array:
+    """The softmax over the last axis, computed in fp32; its backward pass reads the result as it is passed on."""
+    return jax.nn.softmax(scores, axis=-1).astype(dtype)
+
+
+def _softmax_forward(scores: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    weights = kept(softmax(scores, dtype), ATTENTION)
+    return weights, weights
+
+
+def _softmax_backward(dtype: Any, weights: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
+    wide, gradient = weights.astype(jnp.float32), gradient.astype(jnp.float32)
+    return (wide * (gradient - jnp.sum(wide * gradient, axis=-1, keepdims=True)),)
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
 def causal_mask(length: int, window: int = 0) -> jax.Array:
@@ -133,23 +150,19 @@ def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
 def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Callable[..., Any]:
     """A scan body with what its backward pass keeps.
 
-    That is everything ("none" is computed again), all products and fused kernels ("products"), the products with weights
-    alone ("dots"), or only its input ("full").
+    That is everything that differentiating its ops one by one asks for ("none" is computed again), what kernels with a
+    backward pass of their own ask for ("kernels", see `saving.kept`), of these what attention
+    asks for, its heads and its result ("attention"), all products and fused kernels ("products"), the
+    products with weights alone ("dots"), or only its input ("full").
 
-    Even "none" does not keep gathered weights: they are the outputs of sharding constraints, which are recomputed, so
+    Even "none" and "kernels" do not keep gathered weights: they are the outputs of sharding constraints, which are recomputed, so
     the backward pass gathers again as FSDP does instead of holding every layer's weights at once.
     """
-    policies: dict[Remat, Callable[..., bool]] = {
-        "none": lambda primitive, *_, **__: primitive.name != "sharding_constraint",
-        "products": lambda primitive, *_, **__: primitive.name in ("dot_general", *FUSED_PRIMITIVES),
-        "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-        "full": jax.checkpoint_policies.nothing_saveable,
-    }
-    if remat not in policies:
-        raise UsageError(f"remat {remat!r} is not a policy", fix="choose one of " + ", ".join(policies))
+    if remat not in POLICIES:
+        raise UsageError(f"remat {remat!r} is not a policy", fix="choose one of " + ", ".join(POLICIES))
     if remat == "none" and layout.size("fsdp") == 1:
         return body
-    return jax.checkpoint(body, prevent_cse=False, policy=policies[remat])
+    return jax.checkpoint(body, prevent_cse=False, policy=POLICIES[remat])
 
 
 def one_layer(stacked: Any) -> Any:

@@ -5,36 +5,62 @@ value is the format's largest ("current scaling": the scale is that of the value
 
     y = (q(x) q(w)) s_x s_w,   q(v) = round(v / s_v),   s_v = max |v| / largest
 
-All three products of a layer, forward and both backward, are made so. Weights are kept in the compute dtype.
+All three products of a layer, forward and both backward, are made so. Weights are stored in the compute dtype, and the
+backward pass rounds them again: an 8-bit copy for every microbatch in flight would be larger than they are. Inputs are kept
+for the backward pass as the product reads them: in 8 bits, once for all products that share them.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.sharding import Layout
+from meshcast.models.saving import kept
+from meshcast.models.sharding import Axes, Layout
 
 KINDS = ("plain", "fp8")
 _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
 
 
-def product(equation: str, x: jax.Array, w: jax.Array, layout: Layout) -> jax.Array:
+def product(
+    equation: str, x: jax.Array, w: jax.Array, layout: Layout, *, over: Sequence[Axes], held: bool = False
+) -> jax.Array:
     """`jnp.einsum(equation, x, w)`, as the layout says; every index is in two of the equation's three terms."""
+    return products(equation, x, (w,), layout, over=over, held=held)[0]
+
+
+def products(
+    equation: str,
+    x: jax.Array,
+    weights: Sequence[jax.Array],
+    layout: Layout,
+    *,
+    over: Sequence[Axes],
+    held: bool = False,
+) -> list[jax.Array]:
+    """The products of one input with several weights.
+
+    Args:
+        equation: Of each of them.
+        x: The input, which is kept for the backward pass once.
+        weights: What it is multiplied with.
+        layout: In which precision.
+        over: The axes that split the input. What is kept is pinned to them, or the sharding that weights are stored in would
+            reach it from their gradients, and activations would travel instead.
+        held: Something that the input is made of is kept already, shares of it for instance.
+    """
     if layout.products not in KINDS:
         raise UsageError(
             f"products in {layout.products!r} are not known", where="--set", fix="one of " + ", ".join(KINDS)
         )
-    return _scaled(equation, x, w) if layout.products == "fp8" else jnp.einsum(equation, x, w)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _scaled(equation: str, x: jax.Array, w: jax.Array) -> jax.Array:
-    return _forward(equation, x, w)[0]
+    if layout.products == "fp8":
+        return list(_scaled(equation, layout, over, held)(x, *weights))
+    x = x if held else layout.constrain(kept(x), *over)
+    return [jnp.einsum(equation, x, w) for w in weights]
 
 
 def _quantised(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
@@ -50,20 +76,30 @@ def _narrow(equation: str, x: tuple[jax.Array, jax.Array], w: tuple[jax.Array, j
     return y * (x[1] * w[1]).astype(dtype)
 
 
-def _forward(equation: str, x: jax.Array, w: jax.Array) -> tuple[jax.Array, Any]:
-    narrow_x, narrow_w = (_quantised(each, jnp.float8_e4m3fn) for each in (x, w))
-    like = jnp.zeros((), x.dtype), jnp.zeros((), w.dtype)  # the types alone
-    return _narrow(equation, narrow_x, narrow_w, x.dtype), (narrow_x, narrow_w, like)
-
-
-def _backward(equation: str, kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, w, (like_x, like_w) = kept
+def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool) -> Any:
+    """The products in fp8 as a function of the input and the weights."""
     inputs, result = equation.split("->")
     left, right = inputs.split(",")
-    narrow = _quantised(gradient, jnp.float8_e5m2)
-    dx = _narrow(f"{result},{right}->{left}", narrow, w, like_x.dtype)
-    dw = _narrow(f"{left},{result}->{right}", x, narrow, like_w.dtype)
-    return dx, dw
 
+    def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
+        narrow, scale = _quantised(x, jnp.float8_e4m3fn)
+        if not held:
+            narrow, scale = layout.constrain(kept(narrow), *over), kept(scale)
+        made = [_narrow(equation, (narrow, scale), _quantised(w, jnp.float8_e4m3fn), x.dtype) for w in weights]
+        return made, (narrow, scale, weights, jnp.zeros((), x.dtype))  # of the last the type alone
 
-_scaled.defvjp(_forward, _backward)
+    def backward(saved: Any, gradients: list[jax.Array]) -> tuple[jax.Array, ...]:
+        narrow, scale, weights, like = saved
+        gradient_of_input: Any = None
+        gradients_of_weights = []
+        for w, gradient in zip(weights, gradients, strict=True):
+            rounded = _quantised(gradient, jnp.float8_e5m2)
+            again = _quantised(w, jnp.float8_e4m3fn)
+            part = _narrow(f"{result},{right}->{left}", rounded, again, like.dtype)
+            gradient_of_input = part if gradient_of_input is None else gradient_of_input + part
+            gradients_of_weights.append(_narrow(f"{left},{result}->{right}", (narrow, scale), rounded, w.dtype))
+        return gradient_of_input, *gradients_of_weights
+
+    function = jax.custom_vjp(lambda x, *weights: forward(x, *weights)[0])
+    function.defvjp(forward, backward)
+    return function

@@ -37,13 +37,15 @@ def adamw_program(
     *,
     accumulate: int = 1,
     zero: int = 0,
+    gradient_dtype: DTypeLike = "float32",
 ) -> Program:
     """The training step of a loss under AdamW, donating parameters and optimizer state.
 
-    With `accumulate` microbatches, `batch` has a leading axis of that size and the gradients are summed over it in fp32:
-    on each replica of "data" alone, and over replicas once at the end. `zero` (Rajbhandari 2020) shares the optimizer's
-    state out over "data": 1 reduces gradients into shares once a step, 2 for every microbatch; the parameters after the
-    update are gathered. Where the parameters are in half precision, the state then holds their fp32 copy too.
+    With `accumulate` microbatches, `batch` has a leading axis of that size and the gradients are summed over it in
+    `gradient_dtype`: on each replica of "data" alone, and over replicas once at the end. `zero` (Rajbhandari 2020) shares
+    the optimizer's state out over "data": 1 reduces gradients into shares once a step, 2 for every microbatch; the
+    parameters after the update are gathered. Where the parameters are in half precision, the state then holds their fp32
+    copy too.
     """
     if zero not in (0, 1, 2):
         raise UsageError(f"zero={zero} is not a stage of ZeRO here", where="--set", fix="0, 1 or 2; 3 is the axis fsdp")
@@ -58,8 +60,8 @@ def adamw_program(
 
     def gradients(params: Any, batch: Any) -> tuple[jax.Array, Any]:
         if layout.size("data") == 1 or (accumulate == 1 and not zero):
-            return _mean(loss, params, batch, accumulate)
-        return _mean_apart(layout, loss, params, batch, accumulate, dimensions, each=zero == 2)
+            return _mean(loss, params, batch, accumulate, gradient_dtype)
+        return _mean_apart(layout, loss, params, batch, accumulate, gradient_dtype, dimensions, each=zero == 2)
 
     half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(params))
     opt_state = adamw_state(shares)
@@ -82,9 +84,14 @@ def adamw_program(
 
 
 def _mean(
-    loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any, accumulate: int, reduced: Reduced | None = None
+    loss: Callable[[Any, Any], jax.Array],
+    params: Any,
+    batch: Any,
+    accumulate: int,
+    dtype: DTypeLike,
+    reduced: Reduced | None = None,
 ) -> tuple[jax.Array, Any]:
-    """The loss and its gradients; of several microbatches their mean, summed in fp32.
+    """The loss and its gradients; of several microbatches their mean, summed in a type of its own.
 
     `reduced` is what becomes of each microbatch's gradients before they are added up.
     """
@@ -95,10 +102,10 @@ def _mean(
 
     def add(total: Any, microbatch: Any) -> tuple[Any, None]:
         value, grads = jax.value_and_grad(loss)(params, microbatch)
-        return jax.tree.map(jnp.add, total, (value, reduce(grads))), None
+        return jax.tree.map(lambda sum, new: sum + new.astype(sum.dtype), total, (value, reduce(grads))), None
 
     shapes = jax.eval_shape(reduce, params) if reduced else params
-    zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), shapes)
+    zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, dtype), shapes)
     (value, grads), _ = jax.lax.scan(add, (jnp.float32(0), zeros), batch)
     return value / accumulate, jax.tree.map(lambda g: g / accumulate, grads)
 
@@ -109,6 +116,7 @@ def _mean_apart(
     params: Any,
     batch: Any,
     accumulate: int,
+    dtype: DTypeLike,
     shares: Any,
     *,
     each: bool,
@@ -131,7 +139,7 @@ def _mean_apart(
         return jax.tree.map(reduced, gradients, shares)
 
     def apart(params: Any, batch: Any) -> tuple[jax.Array, Any]:
-        value, grads = _mean(loss, params, batch, accumulate, averaged if each else None)
+        value, grads = _mean(loss, params, batch, accumulate, dtype, averaged if each else None)
         return jax.lax.psum(value, "data") / replicas, grads if each else averaged(grads)
 
     run = jax.shard_map(

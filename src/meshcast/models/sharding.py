@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
 from meshcast.errors import InfeasibleError, UsageError
+from meshcast.models.saving import kept
 
 Axes = str | tuple[str, ...] | None
 BATCH: Axes = ("data", "fsdp", "expert")
@@ -81,6 +82,11 @@ class Layout:
         """The axes of the residual stream (B, S, dim)."""
         return BATCH, ("context", "tensor") if self.sequence_parallel else "context", None
 
+    @property
+    def attends_at_once(self) -> bool:
+        """Whether one fused kernel makes attention's result, which is kept as that kernel's own."""
+        return self.attention == "flash" and self.size("context") == 1
+
     def present(self, axes: Axes) -> tuple[str, ...]:
         """Those of the axes that split anything: in the mesh, and of a size above one."""
         names = (axes,) if isinstance(axes, str) else axes or ()
@@ -142,10 +148,13 @@ class Layout:
     def whole(self, x: jax.Array) -> jax.Array:
         """Normalised activations (B, S, dim) as tensor parallelism takes them: every position on all of its devices.
 
-        Where the residual stream is split over "tensor" they are gathered, and their gradient is reduced into shares.
+        Where the residual stream is split over "tensor" they are gathered, and their gradient is reduced into shares. The
+        shares are what is kept for the backward pass, which gathers again (Korthikanti 2022, section 4.2.2).
         """
         used = (BATCH, "context", None)
         if self.sequence_parallel:
+            # The barrier: propagation takes what is pinned last for what all readers of a value mean, and would keep it whole.
+            x = jax.lax.optimization_barrier(self.constrain(kept(x), *self.residual))
             x = self.moved(x, stored=self.residual, used=used)
         return self.constrain(x, *used)  # its gradient too: the sum of several products is reduced once
 
@@ -189,6 +198,18 @@ class Layout:
         spec = [*struct.sharding.spec, *(None,) * (len(struct.shape) - len(struct.sharding.spec))]
         spec[dimension] = axis
         return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, P(*spec)))
+
+    def spread_over_replicas(self, struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        """The same over all devices that hold the same share of it: those of "data", and those that split experts alone.
+
+        An expert's weights are spread over "data"; what all experts' devices have alike, over "expert" too (Megatron's
+        distributed optimizer has a group for each of the two).
+        """
+        spec = struct.sharding.spec if struct.sharding is not None else ()
+        used = {name for entry in spec for name in ((entry,) if isinstance(entry, str) else entry or ())}
+        for axis in ("data", "expert"):
+            struct = self.spread(struct, axis) if axis not in used else struct
+        return struct
 
     def spread_dimension(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> int:
         """The dimension that `spread` divides, `WHOLE` where there is none."""

@@ -14,11 +14,12 @@ from typing import Any, Literal, get_args
 
 from meshcast.errors import InfeasibleError, UsageError, nearest
 
-Remat = Literal["none", "products", "selective", "full"]
+Remat = Literal["none", "autodiff", "products", "attention", "selective", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8"]
 Attention = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 Offload = Literal["none", "optimizer"]
+Gradients = Literal["fp32", "bf16"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -27,6 +28,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "precision": get_args(Precision),
     "attention": get_args(Attention),
     "offload": get_args(Offload),
+    "gradients": get_args(Gradients),
 }
 _FLAG = "--plan"
 _LARGEST = 2**24  # of any count: more than any machine has devices, and any model layers
@@ -47,8 +49,9 @@ class Plan:
         cp: Devices that split every sequence.
         ep: Devices that split the experts; they split the batch too.
         mbs: Sequences of a microbatch on each of the devices that split the batch.
-        remat: What the backward pass computes again: `none`; `products`: all but products; `selective`: all but products
-            with weights, hence attention too; `full`: whole layers.
+        remat: What the backward pass computes again: `none`: nothing that kernels with a backward pass of their own do not;
+            `autodiff`: nothing at all, as differentiating op by op does; `products`: all but products; `attention`: all but
+            attention; `selective`: all but products with weights, hence attention too; `full`: whole layers.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: Of a pipeline.
         precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`.
@@ -56,6 +59,7 @@ class Plan:
             go round) or `all-gather` of plain products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is
             the latter then).
         offload: `optimizer`: its state lives in the host's memory.
+        gradients: The type that gradients are added up, kept and reduced over replicas in.
         microbatches: Of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
             the last the loss, and either may have none else. Empty: shared out evenly.
@@ -76,6 +80,7 @@ class Plan:
     precision: Precision = "bf16"
     attention: Attention | None = None
     offload: Offload = "none"
+    gradients: Gradients = "fp32"
     microbatches: int | None = None
     layers_per_stage: tuple[int, ...] = ()
 

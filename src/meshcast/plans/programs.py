@@ -51,13 +51,15 @@ class PartKind:
         last: It ends with the loss.
         rows: Sequences of a microbatch on all devices of a replica.
         dtype: Of weights and activations.
-        spread: The layout of a whole stage, over whose "data" the optimizer is shared out; None if it is not.
+        gradients: Their type.
+        spread: The layout of a whole stage, over whose replicas the optimizer is shared out; None if it is not.
     """
 
     first: bool
     last: bool
     rows: int
     dtype: str
+    gradients: str = "float32"
     spread: Layout | None = None
 
 
@@ -182,7 +184,7 @@ def _params(sections: Sections, kind: PartKind) -> tuple[Any, Any]:
     weights = {"layers": sections.layers}
     weights |= {"entry": sections.entry} if kind.first else {}
     weights |= {"exit": sections.exit} if kind.last else {}
-    return sections.layout.params(weights, kind.dtype), sections.layout.params(weights, jnp.float32)
+    return sections.layout.params(weights, kind.dtype), sections.layout.params(weights, kind.gradients)
 
 
 def update_program(sections: Sections, kind: PartKind, made: Made) -> Any:
@@ -192,10 +194,12 @@ def update_program(sections: Sections, kind: PartKind, made: Made) -> Any:
     if kind.spread is not None:
         layout = kind.spread
         params, gradients = (
-            jax.tree.map(lambda leaf: layout.spread(layout.placed(leaf)), tree) for tree in (params, gradients)
+            jax.tree.map(lambda leaf: layout.spread_over_replicas(layout.placed(leaf)), tree)
+            for tree in (params, gradients)
         )
     half = jnp.dtype(kind.dtype).itemsize < 4
-    opt_state = {"adamw": adamw_state(gradients)} | ({"master": gradients} if half else {})
+    state = adamw_state(gradients)
+    opt_state = {"adamw": state} | ({"master": state["m"]} if half else {})  # fp32, and sharded as the moments are
 
     def update(params: Any, gradients: Any, opt_state: Any) -> tuple[Any, Any]:
         stepped, state = adamw(opt_state["master"] if half else params, gradients, opt_state["adamw"])

@@ -13,10 +13,26 @@ from meshcast.pipelined.offload import host_bandwidth
 from meshcast.plans.plan import Plan
 
 # What the models call it.
-REMAT = {"none": "none", "products": "products", "selective": "dots", "full": "full"}
+REMAT = {
+    "none": "kernels",
+    "autodiff": "none",
+    "attention": "attention",
+    "products": "products",
+    "selective": "dots",
+    "full": "full",
+}
 _FLAG = "--plan"
 # Settings that a plan decides.
-DECIDED = ("accumulate", "zero", "remat", "sequence_parallel", "attention", "products", "compute_dtype")
+DECIDED = (
+    "accumulate",
+    "zero",
+    "remat",
+    "sequence_parallel",
+    "attention",
+    "products",
+    "compute_dtype",
+    "gradient_dtype",
+)
 
 
 def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,20 +59,22 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     wanted: dict[str, Any] = {
         "batch": plan.mbs * plan.batch_shards * microbatches,
         "accumulate": microbatches,
-        "remat": REMAT[plan.remat],
+        "remat": _remat(plan, builder, marks="products" in known),
         "zero": plan.zero % 3,
         "sequence_parallel": plan.sp,
         "attention": plan.attending,
         "products": "fp8" if plan.precision == "fp8" else "plain",
         "compute_dtype": "bfloat16" if plan.precision in ("bf16", "fp8") else "float32",
+        "gradient_dtype": "bfloat16" if plan.gradients == "bf16" else "float32",
     }
     neutral = {
         "accumulate": 1,
         "zero": 0,
-        "remat": "none",
+        "remat": REMAT["none"],
         "sequence_parallel": False,
         "attention": "plain",
         "products": "plain",
+        "gradient_dtype": "float32",
     }
     for name in [name for name in wanted if name not in known]:
         if wanted[name] != neutral.get(name, known.get(name)):
@@ -69,6 +87,19 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     if wanted.get("zero") and plan.precision in ("bf16", "fp8") and "param_dtype" not in settings:
         wanted["param_dtype"] = "bfloat16"  # the fp32 copy is in the optimizer's state, shared out
     return {**settings, **wanted}
+
+
+def _remat(plan: Plan, builder: Builder, *, marks: bool) -> str:
+    """What the model calls the plan's recomputation; models without the shared products do not mark what kernels keep."""
+    if marks or plan.remat not in ("none", "attention"):
+        return REMAT[plan.remat]
+    if plan.remat == "none":
+        return REMAT["autodiff"]
+    raise UnsupportedError(
+        f"{builder.name} does not mark what attention keeps, and {plan} asks for remat={plan.remat}",
+        where=_FLAG,
+        fix="use remat=products, selective or full",
+    )
 
 
 def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:

@@ -181,7 +181,8 @@ class _PartKey:
             last=self.is_last,
             rows=plan.mbs * plan.batch_shards // plan.mesh.get("data", 1),
             dtype="float32" if plan.precision in ("fp32", "tf32") else "bfloat16",
-            spread=Layout.of(plan.mesh, axes=tuple(plan.mesh)) if plan.zero == 1 and plan.dp > 1 else None,
+            gradients="bfloat16" if plan.gradients == "bf16" else "float32",
+            spread=Layout.of(plan.mesh, axes=tuple(plan.mesh)) if plan.zero == 1 and plan.dp * plan.ep > 1 else None,
         )
         last = self.start + self.layers - 1
         name = f"{self.builder.name}, layers {self.start} to {last}" if self.layers else f"{self.builder.name}, an end"

@@ -13,7 +13,7 @@ from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
-from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Stack
+from meshcast.stacks.stack import Attention, ContextAttention, Gradients, Recomputation, Stack
 from meshcast.units import Dimension
 
 SCHEMA = "meshcast.stack/1"
@@ -73,6 +73,7 @@ def _read(path: Path) -> Stack:
         ),
         sequence_parallel=reader.flag("defaults", "sequence_parallel"),
         zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0") or 0),
+        gradients=cast(Gradients, reader.choice("defaults", "gradients", among=get_args(Gradients), default="fp32")),
         context_attention=cast(
             ContextAttention,
             reader.choice("defaults", "context_attention", among=get_args(ContextAttention), default="ring"),

@@ -14,6 +14,7 @@ from meshcast.simulate.scheduling import Scheduler
 
 Attention = Literal["plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
+Gradients = Literal["fp32", "bf16"]
 ContextAttention = Literal["ring", "all-gather"]
 
 
@@ -33,6 +34,7 @@ class Stack:
         recomputation: What its recipes recompute where they do not say.
         sequence_parallel: Whether tensor parallelism splits the rest of a layer by position, where nobody says.
         zero: How far data parallelism shards the optimizer (ZeRO stage), where nobody says.
+        gradients: The type its recipes add up and reduce gradients in, where they do not say.
         context_attention: How keys and values reach the devices that split a sequence, where nobody says.
         batch_per_device: Whether its recipes give a batch for each device; others give one for each rank that shares the
             batch, which may be several devices.
@@ -50,6 +52,7 @@ class Stack:
     recomputation: Recomputation
     sequence_parallel: bool
     zero: int
+    gradients: Gradients
     context_attention: ContextAttention
     batch_per_device: bool
     host: HostCosts

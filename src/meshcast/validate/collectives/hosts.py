@@ -70,7 +70,7 @@ _DEVICES: tuple[tuple[str, Host], ...] = (
 # Hosts with a name of their own.
 _HOSTS: tuple[tuple[str, Host], ...] = (
     (r"dgx-?1v?", _V100),
-    (r"[dh]gx-2", replace(_V100, devices=16, cards=8, switched=True)),
+    (r"[dh]gx-2", replace(_V100, cluster="dgx-2", devices=16, cards=8)),
     (r"perlmutter", replace(_A100, cluster="perlmutter", devices=4, cards=4, fabric="slingshot", sold="Perlmutter")),
     (r"p3\.8xlarge", replace(_V100, devices=4, cards=1, gbit=10, fabric="tcp", sold="p3.8xlarge")),
     (r"p3(?:\.16xlarge)?", replace(_V100, cards=1, gbit=25, fabric="tcp", sold="p3.16xlarge")),
@@ -92,9 +92,9 @@ _HOSTS: tuple[tuple[str, Host], ...] = (
     (r"a2-ultragpu-8g", replace(_A100, cards=1, gbit=100, fabric="tcp", sold="a2-ultragpu-8g")),
     (r"a2-megagpu-16g",
      replace(_A100_SMALL, devices=16, cards=1, gbit=100, fabric="tcp", sold="a2-megagpu-16g", switched=True)),
-    (r"a3-high(?:gpu)?(?:-8g)?", replace(_H100, cards=4, gbit=200, fabric="tcp", sold="a3-high")),
-    (r"a3-mega(?:gpu)?(?:-8g)?", replace(_H100, gbit=200, fabric="tcp", sold="a3-mega")),
-    (r"a3-ultra(?:gpu)?(?:-8g)?", replace(_H200, fabric="roce", sold="a3-ultra")),
+    (r"a3[ -]high(?:gpu)?(?:-8g)?", replace(_H100, cards=4, gbit=200, fabric="tcp", sold="a3-high")),
+    (r"a3[ -]mega(?:gpu)?(?:-8g)?", replace(_H100, gbit=200, fabric="tcp", sold="a3-mega")),
+    (r"a3[ -]ultra(?:gpu)?(?:-8g)?", replace(_H200, fabric="roce", sold="a3-ultra")),
     (r"a4(?:-highgpu)?(?:-8g)?", replace(_B200, fabric="roce", sold="a4-high")),
 )  # fmt: skip
 # TPUs: the catalogue's pods. Where a chip has two devices the pod by devices is meant.
@@ -119,6 +119,11 @@ CARD_ALONE = Host(cluster="dgx-h100", label="network card", devices=1, cards=1)
 _CARD_ALONE = r"rdma|infiniband|ib|roce|[ehnx]dr\d*|connectx-?\d"
 # Cards of the same chip that differ in their links: other devices, of which the catalogue has none.
 _VARIANTS = r"(?:h[12]00|a100|gh?200)[ -]?nvl(?!\d)|h100[ -]?cnx|a100x"
+# Devices of one host's network that differ in memory or power, by the catalogue's names.
+_SIBLINGS = (
+    (r"v100.*(?<!\d)16 ?gb", "v100-sxm2-16gb"),
+    (r"h100.*(?:(?<!\d)96 ?gb|(?<!\d)500 ?w)", "h100-sxm-500w"),
+)
 _LOOKS_LIKE_A_DEVICE = (
     r"rtx[ -]?(?:pro )?\w+(?: ada)?|gtx[ -]?\w+|mi\d+\w*|gaudi ?\d?|trainium ?\d?|[a-z]{1,3}\d{1,4}[a-z]?"
 )
@@ -157,6 +162,11 @@ def host_named(text: str, *, where: str) -> Host:
         if re.search(_word(_CARD_ALONE), text):
             return CARD_ALONE
     raise UnsupportedError(f"unknown device {_device_word(text) or repr(text)}", where=where, fix=_known())
+
+
+def sibling_named(text: str) -> str | None:
+    """The device of the catalogue that a text's memory or power tells from the one that its host usually has."""
+    return next((name for pattern, name in _SIBLINGS if re.search(pattern, text)), None)
 
 
 def _found(text: str, table: tuple[tuple[str, Host], ...]) -> Iterator[Host]:

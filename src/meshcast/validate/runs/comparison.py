@@ -12,7 +12,7 @@ from meshcast.errors import UsageError
 from meshcast.options import Options
 from meshcast.validate.programs import Row, in_processes, why_failed, why_untimed
 from meshcast.validate.runs.metrics import Metric, metric_of
-from meshcast.validate.runs.planned import predict_run
+from meshcast.validate.runs.recomputation import predict_fitting
 from meshcast.validate.runs.rows import RunRow
 from meshcast.validate.runs.target import RunTarget, run_target
 
@@ -98,7 +98,7 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = Fals
         return result(row=failed(why=f"lacks {'; '.join(target.missing)}"))
     try:
         metric = metric_of(measured, target)
-        prediction = predict_run(target, options, over_memory=over_memory)
+        target, prediction = predict_fitting(target, options, over_memory=over_memory)
     except Exception as error:  # this row's failure, or a bug: named in the row, so that the others are still judged
         return result(row=failed(why=why_failed(error)))
     result = partial(RunResult, measured=measured, target=target)

@@ -50,6 +50,9 @@ def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found
     if model.language:
         plan["remat"] = recomputation_of(row, stack, found)
         plan["attention"] = _attention(stack, shards["cp"])
+        if stack.gradients != "fp32":
+            found.assumes(f"gradients added up in {stack.gradients}, as {stack.name} has it")
+            plan["gradients"] = stack.gradients
     plan["precision"] = precision_of(row, system.cluster.device, found)
     return plan
 
@@ -74,7 +77,8 @@ def _data_parallel(
         found.assumes(f"dp={plain}, what the other degrees leave of the devices")
     if "shard_grad_op" in row.words and sharded > 1:
         return {"dp": plain * sharded, "fsdp": 1, "ep": experts, "zero": 2}  # weights whole, the rest sharded
-    zero: Plan = {"zero": stack.zero} if stack.zero and plain > 1 and sharded == 1 else {}
+    shares = stack.zero and model.language and plain * experts > 1 and sharded == 1
+    zero: Plan = {"zero": stack.zero} if shares else {}
     if zero:
         found.assumes(f"zero={stack.zero}, as {stack.name} has it")
     return {"dp": plain, "fsdp": sharded, "ep": experts, **zero}

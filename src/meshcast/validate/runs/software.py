@@ -34,6 +34,11 @@ _RECOMPUTED = (
     (r"^none$|^no$", "none", ""),
     (r"^full$", "full", ""),
     (r"^selective", "selective", ""),
+    (
+        r"except_mlp|save_qkv|save_out_proj",
+        "attention",
+        "it keeps heads and results of attention and recomputes the rest",
+    ),
     (r"save_dot|minimal", "selective", "it keeps the products with weights and recomputes the rest"),
     (r"offload|layer-input|remat", "full", "a layer keeps its input alone; what is offloaded moves beside the compute"),
     (r"^custom$", "full", "its own choice of what to keep is not told"),

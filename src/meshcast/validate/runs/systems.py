@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass, replace
 
 from meshcast.errors import UnsupportedError
-from meshcast.hardware import Cluster
-from meshcast.validate.hardware_words import named_cluster, worded_network
+from meshcast.hardware import Cluster, load_cluster, load_device
+from meshcast.validate.collectives.hosts import host_named, sibling_named, tpu_named
+from meshcast.validate.collectives.networks import network_between
+from meshcast.validate.collectives.words import plain
 from meshcast.validate.runs.findings import Findings
 from meshcast.validate.runs.rows import RunRow
 
@@ -23,22 +25,42 @@ class RunSystem:
 
 def system_of(row: RunRow, found: Findings) -> RunSystem | None:
     """The system that a row's words describe."""
+    text = plain(row.hardware)
+    tpu = tpu_named(text)
+    if tpu is not None:
+        name, label = tpu
+        return RunSystem(cluster=load_cluster(name), devices=_chips(row, found), hardware_class=label)
     try:
-        cluster, label = named_cluster(row.hardware, where=row.id)
+        cluster, label = _of_hosts(row, text, found)
     except UnsupportedError as error:
         found.lacks(error.message)
         return None
-    devices = row.devices
-    if cluster.device.kind == "tpu":
-        per_chip = _cores_per_chip(row)
-        if devices % per_chip == 0 and per_chip > 1:
-            devices //= per_chip
-            found.assumes(f"{row.devices} cores are {devices} chips, the cores of a chip working as one device")
-    else:
-        inside, *outside = cluster.levels
-        levels = (worded_network(level, row.hardware, label, inside.size) for level in outside)
-        cluster = replace(cluster, levels=(inside, *levels))
-    return RunSystem(cluster=cluster, devices=devices, hardware_class=label)
+    return RunSystem(cluster=cluster, devices=row.devices, hardware_class=label)
+
+
+def _of_hosts(row: RunRow, text: str, found: Findings) -> tuple[Cluster, str]:
+    """The cluster of hosts that a text names, with the network that it tells, and the class of its devices."""
+    host = host_named(text, where=row.id)
+    cluster = load_cluster(host.cluster)
+    inside, between = cluster.levels
+    inside = replace(inside, size=host.devices, topology="switch" if host.switched else inside.topology)
+    if row.devices > host.devices:
+        said = network_between(between, host, row.hardware, inside=host.devices)
+        between = said.level
+        for each in said.assumed:
+            found.assumes(each)
+    sibling = sibling_named(text)
+    device = load_device(sibling) if sibling else cluster.device
+    return replace(cluster, device=device, levels=(inside, between)), host.label
+
+
+def _chips(row: RunRow, found: Findings) -> int:
+    """Devices of TPUs: chips, of which a row may count the cores."""
+    per_chip = _cores_per_chip(row)
+    if per_chip == 1 or row.devices % per_chip:
+        return row.devices
+    found.assumes(f"{row.devices} cores are {row.devices // per_chip} chips, the cores of a chip working as one device")
+    return row.devices // per_chip
 
 
 def _cores_per_chip(row: RunRow) -> int:

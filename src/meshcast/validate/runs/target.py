@@ -29,6 +29,7 @@ class RunTarget:
         plan: As `--plan` has it, by its keys.
         on: The cluster, with what the row's words say of its network.
         overlap: The stack's rewrites and what the row's words change of them.
+        recomputation_told: Whether the source says what is recomputed.
         missing: What the row lacks; where there is anything, the run cannot be predicted and other fields may be None.
         assumptions: What was taken for granted.
     """
@@ -42,6 +43,7 @@ class RunTarget:
     hardware_class: str
     stack: Stack | None
     overlap: str
+    recomputation_told: bool
     missing: tuple[str, ...]
     assumptions: tuple[str, ...]
 
@@ -105,6 +107,7 @@ def run_target(row: RunRow) -> RunTarget:
         hardware_class=system.hardware_class if system else UNKNOWN,
         stack=stack,
         overlap=overlap_of(row, stack) if stack else "",
+        recomputation_told=bool(row.recompute),
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),
     )

@@ -1,0 +1,47 @@
+"""What the backward pass finds in memory: values marked in the models, and the policies of `jax.checkpoint` that save them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+from jax.ad_checkpoint import checkpoint_name
+
+from meshcast.models.fused import PRIMITIVES as FUSED  # what these kernels return is what their backward pass asks for
+
+Remat = Literal["none", "kernels", "attention", "products", "dots", "full"]
+KEPT, ATTENTION = "kept", "kept by attention"
+
+
+def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
+    """A value that the backward pass of kernels written by hand reads: `remat="kernels"` saves these and no others.
+
+    They are what training frameworks save: the input of every product, norm and activation, once and in the precision it is
+    passed on in. What a norm or an activation makes of its input on the way is made again inside of its backward kernel.
+    For a GPT layer of width h on s b tokens that is, in bf16 and without dropout's masks, the sum of Korthikanti 2022,
+    section 4.1: s b h (2 + 2 + 6 + 2 + 2 + 2 + 8 + 8) bytes and the softmax's 2 a s^2 b.
+
+    Under the name `ATTENTION` it is saved also where the feed-forward half and the norms are computed again.
+    """
+    named: jax.Array = checkpoint_name(x, name)
+    return named
+
+
+def _named(*names: str) -> Callable[..., bool]:
+    """Saves what has one of the names, and what fused kernels return."""
+
+    def policy(primitive: Any, *_: Any, **parameters: Any) -> bool:
+        return primitive.name in FUSED or (primitive.name == "name" and parameters["name"] in names)
+
+    return policy
+
+
+POLICIES: dict[Remat, Callable[..., bool]] = {
+    "none": lambda primitive, *_, **__: primitive.name != "sharding_constraint",
+    "kernels": _named(KEPT, ATTENTION),
+    "attention": _named(ATTENTION),
+    "products": lambda primitive, *_, **__: primitive.name in ("dot_general", *FUSED),
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "full": jax.checkpoint_policies.nothing_saveable,
+}

@@ -1,0 +1,40 @@
+"""What a run recomputes where its source does not say: the least with which it is predicted to fit.
+
+Recomputation costs time, so that whoever tunes a run takes no more of it than memory asks for. The stack's habit is tried
+first, then each step of `MORE` behind it. Where even the last does not fit, the habit stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from meshcast.options import Options
+from meshcast.results import Prediction
+from meshcast.validate.runs.planned import predict_run
+from meshcast.validate.runs.target import RunTarget
+
+MORE = ("none", "products", "selective", "full")
+"""What plans recompute, each more than the one before it."""
+
+
+def predict_fitting(target: RunTarget, options: Options, *, over_memory: bool = False) -> tuple[RunTarget, Prediction]:
+    """The prediction of a run that lacks nothing, and the run with what it was taken to recompute.
+
+    Raises:
+        MeshcastError: The plan cannot be carried out.
+    """
+    assert target.on is not None
+    prediction = predict_run(target, options, over_memory=over_memory)
+    habit, room = str(target.plan.get("remat", "")), target.on.device.memory_bytes
+    if target.recomputation_told or habit not in MORE or prediction.memory.peak <= room:
+        return target, prediction
+    for word in MORE[MORE.index(habit) + 1 :]:
+        other = replace(
+            target,
+            plan={**target.plan, "remat": word},
+            assumptions=(*target.assumptions, f"recomputation {word}: with less it is predicted not to fit"),
+        )
+        found = predict_run(other, options, over_memory=over_memory)
+        if found.memory.peak <= room:
+            return other, found
+    return target, prediction

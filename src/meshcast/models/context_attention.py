@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshcast.models.fused import Asked, backward, forward
+from meshcast.models.saving import fused_result
 
 AXIS = "context"
 _UNSEEN = -1e30  # the log-sum over no keys
@@ -100,7 +101,7 @@ def _ring_forward(q: Any, k: Any, v: Any, how: Asked, shards: int) -> Any:
 
     output, logs = forward(q, k, v, how)
     output, logs = _round(shards, (output.astype(jnp.float32), logs), k, v, visit)
-    output = output.astype(q.dtype)
+    output, logs = fused_result(output.astype(q.dtype)), fused_result(logs)
     return output, (q, k, v, logs, output)
 
 
@@ -193,6 +194,7 @@ def _gathered_forward(q: Any, k: Any, v: Any, how: Asked, shards: int) -> Any:
     else:
         keys, values = (jax.lax.all_gather(x, AXIS, axis=1, tiled=True) for x in (k, v))
         output, logs = forward(q, keys, values, how)
+    output, logs = fused_result(output), fused_result(logs)
     return output, (q, k, v, logs, output)
 
 

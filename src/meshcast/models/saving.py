@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from meshcast.models.fused import PRIMITIVES as FUSED  # what these kernels return is what their backward pass asks for
 
 Remat = Literal["none", "kernels", "attention", "products", "dots", "full"]
-KEPT, ATTENTION = "kept", "kept by attention"
+KEPT, ATTENTION, _MERGED = "kept", "kept by attention", "merged of fused kernels"
 
 
 def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
@@ -28,11 +28,20 @@ def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
     return named
 
 
+def fused_result(x: jax.Array) -> jax.Array:
+    """What several fused kernels' results are merged into: saved where a kernel's own result is, and instead of them."""
+    return kept(x, _MERGED)
+
+
+def _of_fused(primitive: Any, parameters: dict[str, Any]) -> bool:
+    return primitive.name in FUSED or (primitive.name == "name" and parameters["name"] == _MERGED)
+
+
 def _named(*names: str) -> Callable[..., bool]:
     """Saves what has one of the names, and what fused kernels return."""
 
     def policy(primitive: Any, *_: Any, **parameters: Any) -> bool:
-        return primitive.name in FUSED or (primitive.name == "name" and parameters["name"] in names)
+        return _of_fused(primitive, parameters) or (primitive.name == "name" and parameters["name"] in names)
 
     return policy
 
@@ -41,7 +50,7 @@ POLICIES: dict[Remat, Callable[..., bool]] = {
     "none": lambda primitive, *_, **__: primitive.name != "sharding_constraint",
     "kernels": _named(KEPT, ATTENTION),
     "attention": _named(ATTENTION),
-    "products": lambda primitive, *_, **__: primitive.name in ("dot_general", *FUSED),
+    "products": lambda primitive, *_, **given: primitive.name == "dot_general" or _of_fused(primitive, given),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "full": jax.checkpoint_policies.nothing_saveable,
 }

@@ -12,7 +12,8 @@ from meshcast.errors import UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
-from meshcast.lower import Fusion
+from meshcast.lower import Fusion, Libraries
+from meshcast.lower.libraries import XLA_CALLS
 from meshcast.lower.overlap import Overlap
 from meshcast.network.arranging import Arrangement
 from meshcast.simulate.host import HostCosts
@@ -58,6 +59,7 @@ class Options:
     contention: ContentionSetting = "on"
     overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
     fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
+    libraries: Libraries = XLA_CALLS  # likewise: whose attention and casts run
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
@@ -67,6 +69,7 @@ class Options:
             "channels": stack.channels,
             "overlap": stack.overlap,
             "fusion": stack.fusion,
+            "libraries": stack.libraries,
             "host_costs": stack.host,
         }
         return replace(self, **{name: value for name, value in brought.items() if name not in but})  # type: ignore[arg-type]

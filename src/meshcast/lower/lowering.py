@@ -11,6 +11,7 @@ from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
+from meshcast.lower.libraries import XLA_CALLS, Libraries, with_libraries
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.ordering import order_for_memory
@@ -34,7 +35,12 @@ _LIBRARY = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
 
 
 def lower(
-    workload: Workload, *, backend: str = "xla-gpu", given: bool = True, fusion: Fusion = "compiler"
+    workload: Workload,
+    *,
+    backend: str = "xla-gpu",
+    given: bool = True,
+    fusion: Fusion = "compiler",
+    libraries: Libraries = XLA_CALLS,
 ) -> LoweredProgram:
     """The kernels one device runs for a workload.
 
@@ -43,6 +49,7 @@ def lower(
         backend: Whose fusion rules: `xla-gpu`, `xla-tpu`, or `none`.
         given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
         fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
+        libraries: Whose attention and casts run on GPUs.
     """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
@@ -52,6 +59,8 @@ def lower(
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu", eager=fusion == "eager")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
+    if backend == "xla-gpu" and libraries.own:
+        schedule = with_libraries(schedule, values, libraries)
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":
         schedule = with_reuse(schedule, values.tensors)

@@ -9,12 +9,14 @@ from typing import cast, get_args
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.hardware import loader
 from meshcast.hardware.reader import Reader
-from meshcast.lower import Fusion
+from meshcast.lower import Fusion, Libraries
+from meshcast.lower.libraries import NarrowLayouts
 from meshcast.lower.overlap import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
 from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Stack
 from meshcast.units import Dimension
+from meshcast.workload.graph import AttentionLibrary
 
 SCHEMA = "meshcast.stack/1"
 _DATA = Path(__file__).parent / "data"
@@ -64,6 +66,16 @@ def _read(path: Path) -> Stack:
         title=reader.text("title"),
         fusion=cast(Fusion, reader.choice("kernels", "fusion", among=get_args(Fusion))),
         products=reader.text("kernels", "products"),
+        libraries=Libraries(
+            attention=cast(
+                AttentionLibrary,
+                reader.choice("kernels", "attention_library", among=get_args(AttentionLibrary), default="cudnn"),
+            ),
+            narrow=cast(
+                NarrowLayouts,
+                reader.choice("kernels", "narrow_operands", among=get_args(NarrowLayouts), default="transposed"),
+            ),
+        ),
         attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
         scheduler=cast(Scheduler, scheduler),
         channels=channels,

@@ -17,7 +17,7 @@ degrees = st.integers(min_value=1, max_value=64)
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     values: dict[str, Any] = {name: draw(degrees) for name in ("dp", "fsdp", "tp", "pp", "cp", "ep", "mbs")}
-    values["remat"] = draw(st.sampled_from(["none", "products", "selective", "full"]))
+    values["remat"] = draw(st.sampled_from(["none", "products", "selective", "alternate", "full"]))
     values["precision"] = draw(st.sampled_from(["bf16", "fp32", "tf32", "fp8"]))
     values["zero"] = draw(st.integers(0, 3))
     values["sp"] = values["tp"] > 1 and draw(st.booleans())
@@ -73,7 +73,7 @@ def test_zero_3_shares_the_weights_out_over_replicas() -> None:
         ("dp=2,hsdp=2x2", UsageError, "twice"),
         ("sp=2,tp=2", UsageError, "neither 0 nor 1"),
         ("zero=4", UsageError, "0, 1, 2 or 3"),
-        ("remat=most", UsageError, "none of none, products, selective, full"),
+        ("remat=most", UsageError, "none of none, products, selective, alternate, full"),
         ("sp=1", InfeasibleError, "needs tp above 1"),
         ("vp=2", InfeasibleError, "needs pp above 1"),
         ("schedule=1f1b", InfeasibleError, "needs pp above 1"),

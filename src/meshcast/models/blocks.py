@@ -50,13 +50,13 @@ def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, hea
     qkv = layout.constrain(qkv, BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
     y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout)
+    return product("bse,ed->bsd", y, w["wo"], layout, second=True)
 
 
 def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
     """The feed-forward half on normalised activations, without its residual sum."""
     h = ACTIVATIONS[activation](product("bsd,df->bsf", h, w["w1"], layout) + w["b1"])
-    return product("bsf,fd->bsd", layout.constrain(h, BATCH, "context", "tensor"), w["w2"], layout)
+    return product("bsf,fd->bsd", layout.constrain(h, BATCH, "context", "tensor"), w["w2"], layout, second=True)
 
 
 def block(

@@ -55,7 +55,9 @@ def routed_weights(config: Config) -> dict[str, Weight]:
 def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
     """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
     gate, up = (
-        layout.constrain(product("bsd,df->bsf", h, w[f"{prefix}{name}"], layout), BATCH, "context", "tensor")
+        layout.constrain(
+            product("bsd,df->bsf", h, w[f"{prefix}{name}"], layout, second=name == "up"), BATCH, "context", "tensor"
+        )
         for name in ("gate", "up")
     )
     return product("bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout)

@@ -58,7 +58,7 @@ def project(
         return layout.constrain(h, BATCH, "context", "tensor", None)
 
     def split(name: str) -> jax.Array:
-        h = product("bsd,de->bse", x, w[f"w{name}"], layout)
+        h = product("bsd,de->bse", x, w[f"w{name}"], layout, second=name == "k")
         h = h + w[f"b{name}"] if config.qkv_bias else h
         h = h.reshape(*x.shape[:2], -1, config.head_dim)
         return rms_norm(h, w[f"{name}_norm"]) if config.qk_norm and name != "v" else h
@@ -93,4 +93,4 @@ def self_attention(
     else:
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout), cache
+    return product("bse,ed->bsd", y, w["wo"], layout, second=True), cache

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
+from meshcast.models.products import KEPT
 from meshcast.models.sharding import BATCH as BATCH
 from meshcast.models.sharding import Layout, Weight
 
-Remat = Literal["none", "products", "dots", "full"]
+Remat = Literal["none", "products", "dots", "alternate", "full"]
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
@@ -133,15 +134,19 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
     """A scan body with what its backward pass keeps.
 
     That is everything ("none" is computed again), all products and fused kernels ("products"), the products with weights
-    alone ("dots"), or only its input ("full").
+    alone ("dots"), fused kernels and every second product with weights ("alternate", see `products.product`), or only its
+    input ("full").
 
     Even "none" does not keep gathered weights: they are the outputs of sharding constraints, which are recomputed, so
     the backward pass gathers again as FSDP does instead of holding every layer's weights at once.
     """
     policies: dict[Remat, Callable[..., bool]] = {
-        "none": lambda primitive, *_, **__: primitive.name != "sharding_constraint",
+        "none": lambda primitive, *_, **__: primitive.name not in ("sharding_constraint", "name"),
         "products": lambda primitive, *_, **__: primitive.name in ("dot_general", "ffi_call"),
         "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+        "alternate": lambda primitive, *_, **settings: (
+            primitive.name == "ffi_call" or (primitive.name == "name" and settings["name"] == KEPT)
+        ),
         "full": jax.checkpoint_policies.nothing_saveable,
     }
     if remat not in policies:

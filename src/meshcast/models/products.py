@@ -15,21 +15,36 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from meshcast.errors import UsageError
 from meshcast.models.sharding import Layout
 
 KINDS = ("plain", "fp8")
+KEPT = "product"  # the name of what `remat="alternate"` keeps
 _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
 
 
-def product(equation: str, x: jax.Array, w: jax.Array, layout: Layout) -> jax.Array:
-    """`jnp.einsum(equation, x, w)`, as the layout says; every index is in two of the equation's three terms."""
+def product(equation: str, x: jax.Array, w: jax.Array, layout: Layout, *, second: bool = False) -> jax.Array:
+    """`jnp.einsum(equation, x, w)`, as the layout says; every index is in two of the equation's three terms.
+
+    Args:
+        equation: Of `einsum`.
+        x: Activations.
+        w: Weights.
+        layout: Says in which type.
+        second: Whether it is an even one of its layer's products, in order: `remat="alternate"` computes these again, and
+            those in fp8 whichever they are. That is what torchtitan's selective checkpointing by ops does, which lists the
+            plain product and no other (`parallelize_llama.py` of December 2024).
+    """
     if layout.products not in KINDS:
         raise UsageError(
             f"products in {layout.products!r} are not known", where="--set", fix="one of " + ", ".join(KINDS)
         )
-    return _scaled(equation, x, w) if layout.products == "fp8" else jnp.einsum(equation, x, w)
+    if layout.products == "fp8":
+        return _scaled(equation, x, w)
+    y = jnp.einsum(equation, x, w)
+    return y if second else checkpoint_name(y, KEPT)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

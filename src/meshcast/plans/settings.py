@@ -12,7 +12,7 @@ from meshcast.models import Builder
 from meshcast.plans.plan import Plan
 
 # What the models call it.
-REMAT = {"none": "none", "products": "products", "selective": "dots", "full": "full"}
+REMAT = {"none": "none", "products": "products", "selective": "dots", "alternate": "alternate", "full": "full"}
 _FLAG = "--plan"
 # Settings that a plan decides.
 DECIDED = ("accumulate", "zero", "remat", "sequence_parallel", "attention", "products", "compute_dtype")

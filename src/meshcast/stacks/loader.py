@@ -14,7 +14,7 @@ from meshcast.lower.libraries import NarrowLayouts
 from meshcast.lower.overlap import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
-from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Stack
+from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Selective, Stack
 from meshcast.units import Dimension
 from meshcast.workload.graph import AttentionLibrary
 
@@ -82,6 +82,9 @@ def _read(path: Path) -> Stack:
         overlap=rewrites,
         recomputation=cast(
             Recomputation, reader.choice("defaults", "recomputation", among=get_args(Recomputation), default="none")
+        ),
+        selective=cast(
+            Selective, reader.choice("defaults", "selective", among=get_args(Selective), default="selective")
         ),
         sequence_parallel=reader.flag("defaults", "sequence_parallel"),
         zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0") or 0),

@@ -14,6 +14,7 @@ from meshcast.simulate.scheduling import Scheduler
 
 Attention = Literal["plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
+Selective = Literal["selective", "alternate"]
 ContextAttention = Literal["ring", "all-gather"]
 
 
@@ -32,6 +33,7 @@ class Stack:
         overlap: Rewrites that hide communication (`lower.overlap`).
         attention: Scores in memory, or on chip.
         recomputation: What its recipes recompute where they do not say.
+        selective: What its recipes call selective recomputation, as a plan's `remat`.
         sequence_parallel: Whether tensor parallelism splits the rest of a layer by position, where nobody says.
         zero: How far data parallelism shards the optimizer (ZeRO stage), where nobody says.
         context_attention: How keys and values reach the devices that split a sequence, where nobody says.
@@ -50,6 +52,7 @@ class Stack:
     overlap: str
     attention: Attention
     recomputation: Recomputation
+    selective: Selective
     sequence_parallel: bool
     zero: int
     context_attention: ContextAttention

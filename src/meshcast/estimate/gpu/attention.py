@@ -8,8 +8,8 @@ under the mask is twice the mean one. After Dao, "FlashAttention-2" (2023) and S
 "FlashAttention-3" (2024).
 
 cuDNN's kernels multiply by warp groups on Hopper. FlashAttention-2 was written for Ampere and multiplies by single warps, which
-reach a share of the peak there (Shah 2024 finds a third of it in use). cuDNN clears its result first; both backward passes clear, convert and
-pre-multiply whole operands.
+reach a share of the peak there (Shah 2024 finds a third of it in use). cuDNN clears its result first; both backward
+passes clear, convert and pre-multiply whole operands.
 """
 
 from __future__ import annotations

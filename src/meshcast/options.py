@@ -12,12 +12,12 @@ from meshcast.errors import UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
-from meshcast.lower import Fusion, Libraries
-from meshcast.lower.libraries import XLA_CALLS
+from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
 from meshcast.network.arranging import Arrangement
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
+from meshcast.workload.graph import AttentionLibrary
 
 if TYPE_CHECKING:
     from meshcast.stacks import Stack
@@ -59,7 +59,7 @@ class Options:
     contention: ContentionSetting = "on"
     overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
     fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
-    libraries: Libraries = XLA_CALLS  # likewise: whose attention and casts run
+    attention_library: AttentionLibrary = "cudnn"  # likewise: whose fused attention runs
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
@@ -69,7 +69,7 @@ class Options:
             "channels": stack.channels,
             "overlap": stack.overlap,
             "fusion": stack.fusion,
-            "libraries": stack.libraries,
+            "attention_library": stack.attention_library,
             "host_costs": stack.host,
         }
         return replace(self, **{name: value for name, value in brought.items() if name not in but})  # type: ignore[arg-type]

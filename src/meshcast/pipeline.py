@@ -199,7 +199,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         and device.kind != "tpu"
         and not overlap.any
         and options.fusion == "compiler"
-        and not options.libraries.own
+        and options.attention_library == "cudnn"
     )
     lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
     if overlap.any and lowering != "modelled":
@@ -219,7 +219,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
         options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
-        overlap, options.fusion, options.libraries,
+        overlap, options.fusion, options.attention_library,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
@@ -238,7 +238,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
             local = partition(program, mesh=mesh, route=options.partitioner)
             workload = read_workload(local, read)
             kernels = lower(
-                workload, backend=backend, given=lowering == "given", fusion=options.fusion, libraries=options.libraries
+                workload, backend=backend, given=lowering == "given", fusion=options.fusion, attention=options.attention_library
             )
             found = _warned(kernels, refused)
             found = overlapped(replace(found, overflow=overflow), overlap)

@@ -10,6 +10,5 @@ from meshcast.lower.kernel import LoopStep as LoopStep
 from meshcast.lower.kernel import LoweredProgram as LoweredProgram
 from meshcast.lower.kernel import Lowering as Lowering
 from meshcast.lower.kernel import Schedule as Schedule
-from meshcast.lower.libraries import Libraries as Libraries
 from meshcast.lower.lowering import lower as lower
 from meshcast.lower.scheduled import lower_hlo as lower_hlo

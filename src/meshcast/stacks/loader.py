@@ -9,8 +9,7 @@ from typing import cast, get_args
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.hardware import loader
 from meshcast.hardware.reader import Reader
-from meshcast.lower import Fusion, Libraries
-from meshcast.lower.libraries import NarrowLayouts
+from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
@@ -66,15 +65,9 @@ def _read(path: Path) -> Stack:
         title=reader.text("title"),
         fusion=cast(Fusion, reader.choice("kernels", "fusion", among=get_args(Fusion))),
         products=reader.text("kernels", "products"),
-        libraries=Libraries(
-            attention=cast(
-                AttentionLibrary,
-                reader.choice("kernels", "attention_library", among=get_args(AttentionLibrary), default="cudnn"),
-            ),
-            narrow=cast(
-                NarrowLayouts,
-                reader.choice("kernels", "narrow_operands", among=get_args(NarrowLayouts), default="transposed"),
-            ),
+        attention_library=cast(
+            AttentionLibrary,
+            reader.choice("kernels", "attention_library", among=get_args(AttentionLibrary), default="cudnn"),
         ),
         attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
         scheduler=cast(Scheduler, scheduler),

@@ -8,9 +8,10 @@ from typing import Literal
 
 from meshcast.display import Rows, shown
 from meshcast.hardware import Fact, Source
-from meshcast.lower import Fusion, Libraries
+from meshcast.lower import Fusion
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler
+from meshcast.workload.graph import AttentionLibrary
 
 Attention = Literal["plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
@@ -27,7 +28,7 @@ class Stack:
         fusion: `compiler`: chains of pointwise ops and reductions become one kernel; `eager`: one kernel for each op of
             the framework.
         products: The library that its matrix products come from; told, not modelled: see docs/stacks.md.
-        libraries: Whose fused attention and casts to one byte it runs on GPUs (`lower.libraries`).
+        attention_library: Whose fused attention it runs on GPUs.
         scheduler: How communication may overlap (`simulate.scheduling`).
         channels: Collectives that may be under way at once; 0: one for each group.
         overlap: Rewrites that hide communication (`lower.overlap`).
@@ -46,7 +47,7 @@ class Stack:
     title: str
     fusion: Fusion
     products: str
-    libraries: Libraries
+    attention_library: AttentionLibrary
     scheduler: Scheduler
     channels: int
     overlap: str
@@ -68,8 +69,7 @@ class Stack:
             ("stack", f"{self.name}: {self.title}"),
             ("fusion", self.fusion),
             ("products", self.products),
-            ("attention", f"{self.attention}, by {self.libraries.attention} where fused"),
-            ("one-byte operands", f"{self.libraries.narrow} for products"),
+            ("attention", f"{self.attention}, by {self.attention_library} where fused"),
             ("scheduler", f"{self.scheduler}, channels {self.channels}, overlap {self.overlap or 'none'}"),
             ("host", f"{self.host.launch * 1e6:g} us a launch, {self.host.graph_kernel * 1e6:g} us in a graph"),
         ]

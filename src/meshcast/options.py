@@ -14,6 +14,7 @@ from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
+from meshcast.lower.separate_layers import Layers
 from meshcast.network.arranging import Arrangement
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
@@ -60,6 +61,7 @@ class Options:
     overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
     fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
     attention_library: AttentionLibrary = "cudnn"  # likewise: whose fused attention runs
+    layers: Layers = "scanned"  # likewise: whether what a loop's turns keep is copied into stacked arrays
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
@@ -70,6 +72,7 @@ class Options:
             "overlap": stack.overlap,
             "fusion": stack.fusion,
             "attention_library": stack.attention_library,
+            "layers": stack.layers,
             "host_costs": stack.host,
         }
         return replace(self, **{name: value for name, value in brought.items() if name not in but})  # type: ignore[arg-type]

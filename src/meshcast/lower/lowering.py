@@ -23,6 +23,7 @@ from meshcast.lower.reuse import with_reuse
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.scheduled import lower_scheduled
+from meshcast.lower.separate_layers import Layers, with_separate_layers
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.workload.graph import Attention, AttentionLibrary, Block, Op, OpKind
@@ -42,6 +43,7 @@ def lower(
     given: bool = True,
     fusion: Fusion = "compiler",
     attention: AttentionLibrary = "cudnn",
+    layers: Layers = "scanned",
 ) -> LoweredProgram:
     """The kernels one device runs for a workload.
 
@@ -51,6 +53,7 @@ def lower(
         given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
         fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
         attention: Whose fused attention runs on GPUs.
+        layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own.
     """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
@@ -62,6 +65,7 @@ def lower(
     schedule = lowering.block(workload.body, writable=frozenset(donated))
     if backend == "xla-gpu":
         schedule = with_attention(with_both_orders(schedule, values), attention)
+        schedule = with_separate_layers(schedule, values.tensors) if layers == "separate" else schedule
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":
         schedule = with_reuse(schedule, values.tensors)

@@ -11,6 +11,7 @@ from meshcast.hardware import loader
 from meshcast.hardware.reader import Reader
 from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
+from meshcast.lower.separate_layers import Layers
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
 from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Selective, Stack
@@ -70,6 +71,7 @@ def _read(path: Path) -> Stack:
             reader.choice("kernels", "attention_library", among=get_args(AttentionLibrary), default="cudnn"),
         ),
         attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
+        layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default="scanned")),
         scheduler=cast(Scheduler, scheduler),
         channels=channels,
         overlap=rewrites,

@@ -9,6 +9,7 @@ from typing import Literal
 from meshcast.display import Rows, shown
 from meshcast.hardware import Fact, Source
 from meshcast.lower import Fusion
+from meshcast.lower.separate_layers import Layers
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler
 from meshcast.workload.graph import AttentionLibrary
@@ -29,6 +30,7 @@ class Stack:
             the framework.
         products: The library that its matrix products come from; told, not modelled: see docs/stacks.md.
         attention_library: Whose fused attention it runs on GPUs.
+        layers: `scanned` over stacked arrays, or `separate` arrays for each (`lower.separate_layers`).
         scheduler: How communication may overlap (`simulate.scheduling`).
         channels: Collectives that may be under way at once; 0: one for each group.
         overlap: Rewrites that hide communication (`lower.overlap`).
@@ -48,6 +50,7 @@ class Stack:
     fusion: Fusion
     products: str
     attention_library: AttentionLibrary
+    layers: Layers
     scheduler: Scheduler
     channels: int
     overlap: str
@@ -70,6 +73,7 @@ class Stack:
             ("fusion", self.fusion),
             ("products", self.products),
             ("attention", f"{self.attention}, by {self.attention_library} where fused"),
+            ("layers", self.layers),
             ("scheduler", f"{self.scheduler}, channels {self.channels}, overlap {self.overlap or 'none'}"),
             ("host", f"{self.host.launch * 1e6:g} us a launch, {self.host.graph_kernel * 1e6:g} us in a graph"),
         ]

@@ -3,12 +3,13 @@
     python benchmarks/torch_kernels.py OUT.jsonl [products] [attention] [step]
 
 One line of JSON per case: its sizes, and for each way of running it milliseconds, SM clock (MHz) and power (W). `burst` is the
-median of a few runs after a pause, `sustained` the mean over seconds without one, when the power cap has settled the clock. `step` rows
-have the launches of a profile by name. Rows are written as they are done.
+median of a few runs after a pause, `sustained` the mean over seconds without one, when the power cap has settled the clock.
+`step` rows have the launches of a profile by name. Rows are written as they are done.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -40,6 +41,7 @@ class Meter:
         threading.Thread(target=self.follow, daemon=True).start()
 
     def follow(self) -> None:
+        """Reads as long as the driver answers."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             clock, watts, degrees = (float(part) for part in line.split(","))
@@ -63,7 +65,7 @@ def timed(run: Callable[[], Any], meter: Meter, seconds: float = SUSTAINED_S) ->
         mark.record()
         run()
     torch.cuda.synchronize()
-    bursts = sorted(a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False))
+    bursts = sorted(a.elapsed_time(b) for a, b in itertools.pairwise(marks))
     burst = bursts[len(bursts) // 2]
     batch = max(1, int(50 / burst))
     start, runs, first, last = time.time(), 0, *(torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -96,7 +98,8 @@ def scaled(a: Any, b: Any, fast: bool) -> torch.Tensor:
 PRODUCTS = [
     *((n, n, n) for n in (1024, 2048, 4096, 8192, 16384)),
     (16384, 6144, 4096), (16384, 4096, 4096), (16384, 14336, 4096), (16384, 4096, 14336), (16384, 128256, 4096),
-    (4096, 14336, 16384), (8192, 28672, 8192), (8192, 10240, 8192), (8192, 8192, 28672), (4096, 53248, 16384), (2048, 14336, 4096),
+    (4096, 14336, 16384), (8192, 28672, 8192), (8192, 10240, 8192), (8192, 8192, 28672), (4096, 53248, 16384),
+    (2048, 14336, 4096),
 ]  # fmt: skip
 
 
@@ -105,14 +108,20 @@ def products(out: Any, meter: Meter) -> None:
     for m, n, k in PRODUCTS:
         a = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
         b = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
-        row: dict[str, Any] = {"what": "product", "m": m, "n": n, "k": k, "bf16": timed(lambda: a @ b.t(), meter)}
+        row: dict[str, Any] = {
+            "what": "product",
+            "m": m,
+            "n": n,
+            "k": k,
+            "bf16": timed(partial(torch.matmul, a, b.t()), meter),
+        }
         for name, left, right, fast in (
             ("e4m3-fast", E4M3, E4M3, True),
             ("e4m3", E4M3, E4M3, False),
             ("e5m2", E5M2, E4M3, False),
         ):
             x, w = narrow(a, left), narrow(b, right)
-            row[name] = timed(lambda: scaled(x, (w[0].t(), w[1]), fast), meter)
+            row[name] = timed(partial(scaled, x, (w[0].t(), w[1]), fast), meter)
         out(row)
 
 
@@ -152,12 +161,14 @@ class Narrow(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        """`x w^T`."""
         ctx.save_for_backward(x, w)
         nx, nw = narrow(x, E4M3), narrow(w, E4M3)
         return scaled(nx, (nw[0].t(), nw[1]), True)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        """Both gradients; every operand in the order that its product wants."""
         x, w = ctx.saved_tensors
         nx, nw, ng = narrow(x, E4M3), narrow(w, E4M3), narrow(gradient, E5M2)
         dx = scaled(ng, (nw[0].t().contiguous().t(), nw[1]), False)
@@ -177,10 +188,12 @@ class Block(torch.nn.Module):
         self.fp8 = fp8
 
     def linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        """A product with one of the weights."""
         w = self.w[name]
         return Narrow.apply(x.flatten(0, 1), w).view(*x.shape[:-1], -1) if self.fp8 else F.linear(x, w)
 
     def forward(self, x: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+        """The layer as torchtitan writes it: heads of keys repeated, rotations as complex numbers."""
         batch, length, _ = x.shape
         h = self.norms[0](x)
         q, k, v = (self.linear(h, n).view(batch, length, -1, 128) for n in "qkv")
@@ -215,59 +228,79 @@ def every_second_product() -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
+def layer(block: Block, rotation: torch.Tensor, selective: bool, y: torch.Tensor) -> torch.Tensor:
+    """A layer, with what it keeps for its backward pass."""
+    if not selective:
+        return block(y, rotation)
+    return checkpoint(
+        block, y, rotation, use_reentrant=False, preserve_rng_state=False, context_fn=every_second_product
+    )
+
+
+def pass_through(
+    runs: list[Callable[[torch.Tensor], torch.Tensor]], head: torch.nn.Linear, x: torch.Tensor, tokens: torch.Tensor
+) -> None:
+    """Forward and backward; gradients are dropped."""
+    y = x
+    for run in runs:
+        y = run(y)
+    F.cross_entropy(head(y).flatten(0, 1).float(), tokens).backward()
+
+
+# (name, compiled, in fp8, with selective checkpointing)
+STEPS = (
+    ("eager", False, False, True),
+    ("compile", True, False, True),
+    ("compile-fp8", True, True, True),
+    ("compile-keep", True, False, False),
+    ("compile-fp8-keep", True, True, False),
+)
+
+
 def step(out: Any, meter: Meter) -> None:
     """Four layers and the head of Llama-3-8B at 2 x 8192 tokens, forward and backward."""
     angles = torch.outer(torch.arange(8192), 500000 ** -(torch.arange(64) / 64))
     rotation = torch.polar(torch.ones_like(angles), angles)[None, :, None, :].cuda()
-    for name, compiled, fp8, selective in (
-        ("eager", False, False, True), ("compile", True, False, True), ("compile-fp8", True, True, True), ("compile-keep", True, False, False),
-        ("compile-fp8-keep", True, True, False),
-    ):  # fmt: skip
+    tokens = torch.randint(0, 128256, (16384,), device="cuda")
+    x = torch.randn(2, 8192, 4096, device="cuda", dtype=torch.bfloat16)
+    for name, compiled, fp8, selective in STEPS:
         torch._dynamo.reset()
-        torch.manual_seed(0)
         blocks = [Block(fp8).bfloat16().cuda() for _ in range(4)]
         head = torch.nn.Linear(4096, 128256, bias=False).bfloat16().cuda()
-        tokens = torch.randint(0, 128256, (16384,), device="cuda")
-        x = torch.randn(2, 8192, 4096, device="cuda", dtype=torch.bfloat16)
-
-        def layer(block: Any, y: Any) -> Any:
-            if not selective:
-                return block(y, rotation)
-            return checkpoint(
-                block, y, rotation, use_reentrant=False, preserve_rng_state=False, context_fn=every_second_product
-            )
-
-        runs = [partial(torch.compile(layer) if compiled else layer, block) for block in blocks]
-
-        def once() -> None:
-            y = x
-            for run in runs:
-                y = run(y)
-            F.cross_entropy(head(y).flatten(0, 1).float(), tokens).backward()
-            for block in blocks:
-                block.zero_grad(set_to_none=True)
-            head.zero_grad(set_to_none=True)
-
+        wrapped = torch.compile(layer) if compiled else layer
+        once = partial(
+            pass_through, [partial(wrapped, block, rotation, selective) for block in blocks], head, x, tokens
+        )
         row: dict[str, Any] = {"what": "step", "name": name}
         try:
-            row |= timed(once, meter, STEP_S)
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-                for _ in range(3):
-                    once()
-                torch.cuda.synchronize()
-            kernels: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
-            for event in profile.events():
-                if event.device_type == torch.autograd.DeviceType.CUDA:
-                    kernels[event.name[:160]][0] += 1 / 3
-                    kernels[event.name[:160]][1] += event.self_device_time_total / 3
-            row["kernels"] = sorted(
-                ([n, round(c, 2), round(us, 1)] for n, (c, us) in kernels.items()), key=lambda r: -r[2]
-            )
-        except Exception as error:  # a version of PyTorch may lack a way; the others still count
+            row |= timed(partial(without_gradients, once, [*blocks, head]), meter, STEP_S)
+            row["kernels"] = launches(once)
+        except RuntimeError as error:  # a version of PyTorch may lack a way; the others still count
             row["error"] = repr(error)[:600]
         out(row)
-        del blocks, head, runs
+        del blocks, head, once
         torch.cuda.empty_cache()
+
+
+def without_gradients(run: Callable[[], None], modules: list[torch.nn.Module]) -> None:
+    """A run whose gradients are not added to the last one's."""
+    run()
+    for module in modules:
+        module.zero_grad(set_to_none=True)
+
+
+def launches(run: Callable[[], None], times: int = 3) -> list[list[Any]]:
+    """What a run launches, by name: count and microseconds."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(times):
+            run()
+        torch.cuda.synchronize()
+    found: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for event in profile.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            found[event.name[:140]][0] += 1 / times
+            found[event.name[:140]][1] += event.self_device_time_total / times
+    return sorted(([n, round(c, 2), round(us, 1)] for n, (c, us) in found.items()), key=lambda row: -row[2])
 
 
 def main() -> None:

@@ -151,8 +151,8 @@ def attention_calls(path: Path) -> list[Sample]:
 
 def fit_flash(calls: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
     """Fused attention, library by library; every call counts alike, and no share of peak exceeds one."""
-    names = [name for _, each in FLASH for name in each]
-    parameters = replace(start, **{name: getattr(Parameters(), name) for name in names})  # type: ignore[arg-type]
+    begun = {name: getattr(Parameters(), name) for _, names in FLASH for name in names}
+    parameters = replace(start, **begun)
     for library, names in FLASH:
         rows = [
             replace(s, group=library)

@@ -14,9 +14,11 @@ from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
+from meshcast.lower.separate_layers import Layers
 from meshcast.network.arranging import Arrangement
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
+from meshcast.workload.graph import AttentionLibrary
 
 if TYPE_CHECKING:
     from meshcast.stacks import Stack
@@ -60,6 +62,8 @@ class Options:
     contention: ContentionSetting = "on"
     overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
     fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
+    attention_library: AttentionLibrary = "cudnn"  # likewise: whose fused attention runs
+    layers: Layers = "scanned"  # likewise: whether what a loop's turns keep is copied into stacked arrays
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
@@ -69,6 +73,8 @@ class Options:
             "channels": stack.channels,
             "overlap": stack.overlap,
             "fusion": stack.fusion,
+            "attention_library": stack.attention_library,
+            "layers": stack.layers,
             "host_costs": stack.host,
             "attention": stack.attention,
             "context_attention": stack.context_attention,

@@ -208,6 +208,8 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         and device.kind != "tpu"
         and not overlap.any
         and options.fusion == "compiler"
+        and options.attention_library == "cudnn"
+        and options.layers == "scanned"
     )
     lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
     if overlap.any and lowering != "modelled":
@@ -227,7 +229,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
         options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
-        overlap, options.fusion,
+        overlap, options.fusion, options.attention_library, options.layers,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
@@ -245,7 +247,10 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         if found is None:
             local = partition(program, mesh=mesh, route=options.partitioner)
             workload = read_workload(local, read)
-            kernels = lower(workload, backend=backend, given=lowering == "given", fusion=options.fusion)
+            kernels = lower(
+                workload, backend=backend, given=lowering == "given", fusion=options.fusion,
+                attention=options.attention_library, layers=options.layers,
+            )  # fmt: skip
             found = _warned(kernels, refused)
             found = overlapped(replace(found, overflow=overflow), overlap)
         if program.devices > 1 and may_deadlock(found.workload):

@@ -263,7 +263,7 @@ def test_mistakes_are_named() -> None:
         build("resnet50", mode="decode")
     with pytest.raises(UsageError, match="data, fsdp, context, tensor"):
         build("gpt2-small", {"pipeline": 2})
-    with pytest.raises(UsageError, match="none, kernels, attention, products, dots, full"):
+    with pytest.raises(UsageError, match="none, kernels, attention, products, dots, alternate, full"):
         lowered(build("llama3-tiny", seq=16, remat="some"))
     with pytest.raises(InfeasibleError, match="attention heads: 12 is not divisible by tensor=8"):
         build("gpt2-small", {"tensor": 8})

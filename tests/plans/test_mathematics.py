@@ -114,6 +114,20 @@ def test_recomputation_is_what_it_says() -> None:
     assert attention + 2 * tokens * (weights - layers * 128 * dim) >= full - none >= selective - none
 
 
+def test_every_second_product_is_computed_again() -> None:
+    """`alternate`: keys, the attention's result and `up` of the seven products of a layer; in fp8 all that are needed."""
+    name, items = LLAMA[0], tuple(LLAMA[1].items())
+    kept, alternate = (
+        total_flops(name, items, f"attention=flash,remat={remat}") for remat in ("products", "alternate")
+    )
+    tokens, layers, dim, width = BATCH * SEQ, 4, 64, 8 * 16
+    second = dim * 4 * 16 + width * dim + dim * 128
+    assert alternate - kept == pytest.approx(2 * tokens * layers * second)
+    narrow = total_flops(name, items, "attention=flash,remat=alternate,precision=fp8")
+    needed = dim * width + 2 * dim * 4 * 16 + width * dim + 2 * dim * 128
+    assert narrow - kept == pytest.approx(2 * tokens * layers * needed)
+
+
 def test_fused_attention_is_causal() -> None:
     """The fused kernel skips masked scores, and its backward pass has five products to the forward's two."""
     plain, flash = (total_flops(GPT[0], f"attention={kind}") for kind in ("plain", "flash"))

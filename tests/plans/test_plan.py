@@ -20,7 +20,7 @@ SPLIT = ("ring", "all-gather", "flash-ring", "flash-all-gather")
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     values: dict[str, Any] = {name: draw(degrees) for name in ("dp", "fsdp", "tp", "pp", "cp", "ep", "mbs")}
-    values["remat"] = draw(st.sampled_from(["none", "products", "selective", "full"]))
+    values["remat"] = draw(st.sampled_from(["none", "products", "selective", "alternate", "full"]))
     values["precision"] = draw(st.sampled_from(["bf16", "fp32", "tf32", "fp8"]))
     values["zero"] = draw(st.integers(0, 3))
     values["sp"] = values["tp"] > 1 and draw(st.booleans())

@@ -144,6 +144,10 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
     geometry = reduction.geometry if reduction else first.geometry or second.geometry
     if first.matrix_flops:
         kind, geometry = first.kind, first.geometry
+    flags = first.flags | second.flags
+    other = second if reduction is first else first
+    if reduction and other.kind is KernelKind.LOOP_FUSION and set(reduction.writes).isdisjoint(other.reads):
+        flags |= {"aside"}
     return Kernel(
         name=f"{kind.value}:{first.name.partition(':')[2]}",
         kind=kind,
@@ -157,7 +161,7 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         operand_bytes=tuple(read.values()),
         elements=max(first.elements, second.elements),
         shape=max((first, second), key=lambda kernel: kernel.elements).shape,
-        flags=first.flags | second.flags,
+        flags=flags,
         writes=(*first.writes, *second.writes),
         geometry=geometry,
         picked=first.picked or second.picked,

@@ -142,7 +142,8 @@ class Kernel:
     picked: Indexed | None = None  # a gather among its ops, where `geometry` is another's
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
     shape: tuple[int, ...] = ()  # of the same result, where `elements` is known
-    # See `flags_of`; also `turned`: another dimension becomes the innermost; `cold`: reads another part in every turn of its
+    # See `flags_of`; also `aside`: its other results do not need its reduction;
+    # `turned`: another dimension becomes the innermost; `cold`: reads another part in every turn of its
     # loop; `blocking`: compute waits for it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
     flags: frozenset[str] = frozenset()
     cycles: float | None = None  # that the compiler expects, where it says so

@@ -11,8 +11,10 @@ from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
+from meshcast.lower.libraries import with_attention
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
+from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.recency import with_recency
@@ -21,9 +23,10 @@ from meshcast.lower.reuse import with_reuse
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.scheduled import lower_scheduled
+from meshcast.lower.separate_layers import Layers, with_separate_layers
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
-from meshcast.workload.graph import Attention, Block, Op, OpKind
+from meshcast.workload.graph import Attention, AttentionLibrary, Block, Op, OpKind
 from meshcast.workload.workload import Workload
 
 BACKENDS = ("xla-gpu", "xla-tpu", "none")  # "none": every op a kernel of its own
@@ -34,7 +37,13 @@ _LIBRARY = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
 
 
 def lower(
-    workload: Workload, *, backend: str = "xla-gpu", given: bool = True, fusion: Fusion = "compiler"
+    workload: Workload,
+    *,
+    backend: str = "xla-gpu",
+    given: bool = True,
+    fusion: Fusion = "compiler",
+    attention: AttentionLibrary = "cudnn",
+    layers: Layers = "scanned",
 ) -> LoweredProgram:
     """The kernels one device runs for a workload.
 
@@ -43,6 +52,8 @@ def lower(
         backend: Whose fusion rules: `xla-gpu`, `xla-tpu`, or `none`.
         given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
         fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
+        attention: Whose fused attention runs on GPUs.
+        layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own.
     """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
@@ -52,6 +63,9 @@ def lower(
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu", eager=fusion == "eager")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
+    if backend == "xla-gpu":
+        schedule = with_attention(with_both_orders(schedule, values), attention)
+        schedule = with_separate_layers(schedule, values.tensors) if layers == "separate" else schedule
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":
         schedule = with_reuse(schedule, values.tensors)

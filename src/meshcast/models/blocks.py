@@ -55,17 +55,20 @@ def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, hea
     qkv = layout.constrain(kept(qkv, ATTENTION), BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
     y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once)
+    over = (BATCH, "context", "tensor")
+    return product("bse,ed->bsd", y, w["wo"], layout, over=over, held=layout.attends_at_once, number=2)
 
 
 def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
     """The feed-forward half on normalised activations, without its residual sum."""
     h = kept(
-        product("bsd,df->bsf", h, w["w1"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+        product(
+            "bsd,df->bsf", h, w["w1"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel, number=3
+        )
         + w["b1"]
     )
     h = ACTIVATIONS[activation](h)
-    return product("bsf,fd->bsd", h, w["w2"], layout, over=(BATCH, "context", "tensor"))
+    return product("bsf,fd->bsd", h, w["w2"], layout, over=(BATCH, "context", "tensor"), number=4)
 
 
 def block(

@@ -64,11 +64,16 @@ def gated(
     """
     both = [w[f"{prefix}{name}"] for name in ("gate", "up")]
     made = products(
-        "bsd,df->bsf", h, both, layout, over=(BATCH, "context", None), held=held or layout.sequence_parallel
+        "bsd,df->bsf", h, both, layout, over=(BATCH, "context", None), held=held or layout.sequence_parallel, number=5
     )
     gate, up = (layout.constrain(kept(each), BATCH, "context", "tensor") for each in made)
     return product(
-        "bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout, over=(BATCH, "context", "tensor")
+        "bsf,fd->bsd",
+        ACTIVATIONS[activation](gate) * up,
+        w[f"{prefix}down"],
+        layout,
+        over=(BATCH, "context", "tensor"),
+        number=7,
     )
 
 
@@ -76,7 +81,9 @@ def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layo
     """The feed-forward half of a layer without experts, gated where the model's are."""
     if config.gated:
         return gated(h, w, activation=config.activation, layout=layout)
-    up = product("bsd,df->bsf", h, w["up"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
+    up = product(
+        "bsd,df->bsf", h, w["up"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel, number=5
+    )
     up = layout.constrain(kept(up), BATCH, "context", "tensor")
     return product(
         "bsf,fd->bsd", ACTIVATIONS[config.activation](up), w["down"], layout, over=(BATCH, "context", "tensor")
@@ -220,8 +227,10 @@ def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layo
 
     y = exchange(y, out=True)
     activation = ACTIVATIONS[config.activation]
-    made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=("expert", HOME, None, None))
+    made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=("expert", HOME, None, None), number=5)
     gate, up = (layout.constrain(kept(each), "expert", HOME, None, "tensor") for each in made)
     y = activation(gate) * up
     y = layout.constrain(y, "expert", HOME, None, "tensor")
-    return exchange(product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor")), out=False)
+    return exchange(
+        product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor"), number=7), out=False
+    )

@@ -105,5 +105,5 @@ def self_attention(
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")
     return product(
-        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once
+        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once, number=4
     ), cache

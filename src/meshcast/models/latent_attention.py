@@ -87,7 +87,7 @@ def self_attention(
         y = attend(q, k, v, layout=layout)
     y = layout.constrain(y.reshape(*h.shape[:2], -1), BATCH, "context", "tensor")
     return product(
-        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once
+        "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once, number=4
     ), cache
 
 

@@ -153,7 +153,8 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
     That is everything that differentiating its ops one by one asks for ("none" is computed again), what kernels with a
     backward pass of their own ask for ("kernels", see `saving.kept`), of these what attention
     asks for, its heads and its result ("attention"), all products and fused kernels ("products"), the
-    products with weights alone ("dots"), or only its input ("full").
+    products with weights alone ("dots"), fused kernels and every second product with weights ("alternate", see
+    `products.products`), or only its input ("full").
 
     Even "none" and "kernels" do not keep gathered weights: they are the outputs of sharding constraints, which are recomputed, so
     the backward pass gathers again as FSDP does instead of holding every layer's weights at once.

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.saving import kept
+from meshcast.models.saving import ODD_PRODUCT, kept
 from meshcast.models.sharding import Axes, Layout
 
 KINDS = ("plain", "fp8")
@@ -27,10 +27,17 @@ _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
 
 
 def product(
-    equation: str, x: jax.Array, w: jax.Array, layout: Layout, *, over: Sequence[Axes], held: bool = False
+    equation: str,
+    x: jax.Array,
+    w: jax.Array,
+    layout: Layout,
+    *,
+    over: Sequence[Axes],
+    held: bool = False,
+    number: int = 1,
 ) -> jax.Array:
     """`jnp.einsum(equation, x, w)`, as the layout says; every index is in two of the equation's three terms."""
-    return products(equation, x, (w,), layout, over=over, held=held)[0]
+    return products(equation, x, (w,), layout, over=over, held=held, number=number)[0]
 
 
 def products(
@@ -41,6 +48,7 @@ def products(
     *,
     over: Sequence[Axes],
     held: bool = False,
+    number: int = 1,
 ) -> list[jax.Array]:
     """The products of one input with several weights.
 
@@ -52,6 +60,9 @@ def products(
         over: The axes that split the input. What is kept is pinned to them, or the sharding that weights are stored in would
             reach it from their gradients, and activations would travel instead.
         held: Something that the input is made of is kept already, shares of it for instance.
+        number: Which of its layer's products the first of them is, in order. `remat="alternate"` keeps the results of odd ones,
+            and of none in fp8: what torchtitan's selective checkpointing by ops does, which lists the plain product and
+            no other (`parallelize_llama.py` of December 2024).
     """
     if layout.products not in KINDS:
         raise UsageError(
@@ -60,7 +71,8 @@ def products(
     if layout.products == "fp8":
         return list(_scaled(equation, layout, over, held)(x, *weights))
     x = x if held else layout.constrain(kept(x), *over)
-    return [jnp.einsum(equation, x, w) for w in weights]
+    made = [jnp.einsum(equation, x, w) for w in weights]
+    return [kept(y, ODD_PRODUCT) if (number + place) % 2 else y for place, y in enumerate(made)]
 
 
 def _quantised(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:

@@ -10,8 +10,8 @@ from jax.ad_checkpoint import checkpoint_name
 
 from meshcast.models.fused import PRIMITIVES as FUSED  # what these kernels return is what their backward pass asks for
 
-Remat = Literal["none", "kernels", "attention", "products", "dots", "full"]
-KEPT, ATTENTION, _MERGED = "kept", "kept by attention", "merged of fused kernels"
+Remat = Literal["none", "kernels", "attention", "products", "dots", "alternate", "full"]
+KEPT, ATTENTION, ODD_PRODUCT, _MERGED = "kept", "kept by attention", "an odd product", "merged of fused kernels"
 
 
 def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
@@ -47,10 +47,11 @@ def _named(*names: str) -> Callable[..., bool]:
 
 
 POLICIES: dict[Remat, Callable[..., bool]] = {
-    "none": lambda primitive, *_, **__: primitive.name != "sharding_constraint",
+    "none": lambda primitive, *_, **__: primitive.name not in ("sharding_constraint", "name"),
     "kernels": _named(KEPT, ATTENTION),
     "attention": _named(ATTENTION),
     "products": lambda primitive, *_, **given: primitive.name == "dot_general" or _of_fused(primitive, given),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "alternate": _named(ODD_PRODUCT),
     "full": jax.checkpoint_policies.nothing_saveable,
 }

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from meshcast.errors import InfeasibleError, UsageError, nearest
 
-Remat = Literal["none", "autodiff", "products", "attention", "selective", "full"]
+Remat = Literal["none", "autodiff", "products", "attention", "selective", "alternate", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8"]
 Attention = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
@@ -51,7 +51,8 @@ class Plan:
         mbs: Sequences of a microbatch on each of the devices that split the batch.
         remat: What the backward pass computes again: `none`: nothing that kernels with a backward pass of their own do not;
             `autodiff`: nothing at all, as differentiating op by op does; `products`: all but products; `attention`: all but
-            attention; `selective`: all but products with weights, hence attention too; `full`: whole layers.
+            attention; `selective`: all but products with weights, hence attention too; `alternate`: all but attention and every
+            second product with weights, and none of those in fp8 is kept; `full`: whole layers.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: Of a pipeline.
         precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`.

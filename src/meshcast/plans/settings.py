@@ -19,6 +19,7 @@ REMAT = {
     "attention": "attention",
     "products": "products",
     "selective": "dots",
+    "alternate": "alternate",
     "full": "full",
 }
 _FLAG = "--plan"

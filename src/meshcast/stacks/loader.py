@@ -11,10 +11,12 @@ from meshcast.hardware import loader
 from meshcast.hardware.reader import Reader
 from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
+from meshcast.lower.separate_layers import Layers
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
-from meshcast.stacks.stack import Attention, ContextAttention, Gradients, Recomputation, Stack
+from meshcast.stacks.stack import Attention, ContextAttention, Gradients, Recomputation, Selective, Stack
 from meshcast.units import Dimension
+from meshcast.workload.graph import AttentionLibrary
 
 SCHEMA = "meshcast.stack/1"
 _DATA = Path(__file__).parent / "data"
@@ -64,12 +66,20 @@ def _read(path: Path) -> Stack:
         title=reader.text("title"),
         fusion=cast(Fusion, reader.choice("kernels", "fusion", among=get_args(Fusion))),
         products=reader.text("kernels", "products"),
+        attention_library=cast(
+            AttentionLibrary,
+            reader.choice("kernels", "attention_library", among=get_args(AttentionLibrary), default="cudnn"),
+        ),
         attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
+        layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default="scanned")),
         scheduler=cast(Scheduler, scheduler),
         channels=channels,
         overlap=rewrites,
         recomputation=cast(
             Recomputation, reader.choice("defaults", "recomputation", among=get_args(Recomputation), default="none")
+        ),
+        selective=cast(
+            Selective, reader.choice("defaults", "selective", among=get_args(Selective), default="selective")
         ),
         sequence_parallel=reader.flag("defaults", "sequence_parallel"),
         zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0") or 0),

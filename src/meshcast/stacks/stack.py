@@ -9,12 +9,15 @@ from typing import Literal
 from meshcast.display import Rows, shown
 from meshcast.hardware import Fact, Source
 from meshcast.lower import Fusion
+from meshcast.lower.separate_layers import Layers
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler
+from meshcast.workload.graph import AttentionLibrary
 
 Attention = Literal["plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
 Gradients = Literal["fp32", "bf16"]
+Selective = Literal["selective", "alternate"]
 ContextAttention = Literal["ring", "all-gather"]
 
 
@@ -27,11 +30,14 @@ class Stack:
         fusion: `compiler`: chains of pointwise ops and reductions become one kernel; `eager`: one kernel for each op of
             the framework.
         products: The library that its matrix products come from; told, not modelled: see docs/stacks.md.
+        attention_library: Whose fused attention it runs on GPUs.
+        layers: `scanned` over stacked arrays, or `separate` arrays for each (`lower.separate_layers`).
         scheduler: How communication may overlap (`simulate.scheduling`).
         channels: Collectives that may be under way at once; 0: one for each group.
         overlap: Rewrites that hide communication (`lower.overlap`).
         attention: Scores in memory, or on chip.
         recomputation: What its recipes recompute where they do not say.
+        selective: What its recipes call selective recomputation, as a plan's `remat`.
         sequence_parallel: Whether tensor parallelism splits the rest of a layer by position, where nobody says.
         zero: How far data parallelism shards the optimizer (ZeRO stage), where nobody says.
         gradients: The type its recipes add up and reduce gradients in, where they do not say.
@@ -45,11 +51,14 @@ class Stack:
     title: str
     fusion: Fusion
     products: str
+    attention_library: AttentionLibrary
+    layers: Layers
     scheduler: Scheduler
     channels: int
     overlap: str
     attention: Attention
     recomputation: Recomputation
+    selective: Selective
     sequence_parallel: bool
     zero: int
     gradients: Gradients
@@ -66,7 +75,8 @@ class Stack:
             ("stack", f"{self.name}: {self.title}"),
             ("fusion", self.fusion),
             ("products", self.products),
-            ("attention", self.attention),
+            ("attention", f"{self.attention}, by {self.attention_library} where fused"),
+            ("layers", self.layers),
             ("scheduler", f"{self.scheduler}, channels {self.channels}, overlap {self.overlap or 'none'}"),
             ("host", f"{self.host.launch * 1e6:g} us a launch, {self.host.graph_kernel * 1e6:g} us in a graph"),
         ]

@@ -10,8 +10,11 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 from meshcast.mesh import Group
+
+AttentionLibrary = Literal["cudnn", "flash-2"]
 
 # Bits per element by MLIR element type name. Sub-byte types are packed: rounding to bytes is per tensor.
 DTYPE_BITS: dict[str, int] = {
@@ -223,6 +226,7 @@ class Attention:
     window: int = 0  # keys that a query sees at most; 0: all that the mask leaves
     block: int = 0  # queries, and keys, that a kernel takes at once, where it says so
     pages: int = 0  # pieces that keys and values lie in, each to be fetched on its own; 0: they lie in one
+    library: AttentionLibrary = "cudnn"  # whose kernel runs it on a GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,23 +1,61 @@
 """Fused attention (flash): products at a share of peak, exponentials they do not hide, whole tiles along the diagonal.
 
-`t = launch + flops * waste / (share * peak) + x * exps * waste / exp rate` with `waste = 1 + 128 / kv_len` under a
-causal mask (tiles on the diagonal are computed whole), a window's length in place of `kv_len` where there is one; after
-Dao, "FlashAttention-2" (2023) and Shah et al., "FlashAttention-3" (2024). cuDNN clears its result first; its
-backward pass also clears, converts and pre-multiplies whole operands.
+`t = launch + F pad waste / (share peak) + x exps waste / exp rate`. A tile of 128 queries passes over its keys and costs as
+much as `fill` keys besides, to load queries and write its result; under a causal mask it sees half of the keys, and the
+tiles on the diagonal are computed whole: `waste = 1 + fill / keys`, `1 + (128 + 2 fill) / keys` under the mask. Where there is
+a window its length stands for the keys. Heads are padded to the next width that there are kernels for. The SMs that finish first wait for a share of the longest tile, which
+under the mask is twice the mean one. After Dao, "FlashAttention-2" (2023) and Shah et al.,
+"FlashAttention-3" (2024).
+
+cuDNN's kernels multiply by warp groups on Hopper. FlashAttention-2 was written for Ampere and multiplies by single warps, which
+reach a share of the peak there (Shah 2024 finds a third of it in use). cuDNN clears its result first; both backward
+passes clear, convert and pre-multiply whole operands.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import matrix_rate, transcendental_rate
 from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Attention, element_bytes
+from meshcast.workload.graph import Attention, AttentionLibrary, element_bytes
 
 TILE = 128
+# Widths of heads that there are kernels for (FlashAttention-2: `csrc/flash_attn/src`; cuDNN: by its measured times).
+_WIDTHS: dict[AttentionLibrary, int] = {"cudnn": 64, "flash-2": 32}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shares:
+    """What a library's kernels reach: of the matrix engine's peak, and how many exponentials stay visible."""
+
+    products: float
+    exponentials: float
+    passes: float  # over one operand, besides the products
+
+
+def _shares(shape: Attention, machine: Machine) -> _Shares:
+    p = machine.parameters
+    passes = p.flash_backward_passes if shape.backward else 1.0
+    if shape.library == "flash-2":
+        warps = p.warp_products if machine.generation.clusters else 1.0
+        share = p.flash2_backward_share if shape.backward else p.flash2_share
+        return _Shares(products=warps * share, exponentials=p.flash2_exp, passes=passes if shape.backward else 0.0)
+    if shape.backward:
+        return _Shares(products=p.flash_backward_share, exponentials=p.flash_backward_exp, passes=passes)
+    return _Shares(products=p.flash_share, exponentials=p.flash_exp, passes=passes)
+
+
+def _waste(shape: Attention, fill: float) -> float:
+    """Computed over useful pairs of a query and a key."""
+    if shape.q_len == 1:
+        return 1.0
+    keys = min(shape.window, shape.kv_len) if shape.window else shape.kv_len
+    return 1 + ((TILE + 2 * fill) if shape.causal else fill) / keys
 
 
 def attention(kernel: Kernel, machine: Machine) -> Work:
@@ -26,16 +64,20 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     rate = matrix_rate(kernel, machine.device)
     p = machine.parameters
     assert isinstance(shape, Attention)
-    seen = min(shape.window, shape.kv_len) if shape.window else shape.kv_len
-    waste = 1 + TILE / seen if shape.causal and shape.q_len > 1 else 1.0
+    reached = _shares(shape, machine)
+    waste = _waste(shape, p.flash_fill)
+    width = _WIDTHS[shape.library]
+    padded = math.ceil(shape.head_dim / width) * width / shape.head_dim
     tiles = shape.batch * shape.heads * math.ceil(shape.q_len / TILE)
-    busy = min(1.0, tiles / machine.sms)
-    products = kernel.matrix_flops * waste / (rate.flops * machine.boost * p.flash_share)
-    exponentials = kernel.transcendentals * waste * p.flash_exp / transcendental_rate(machine.device)
-    compute = (products + exponentials) / busy
+    peak = rate.flops * machine.boost * reached.products
+    products = kernel.matrix_flops * padded * waste / peak
+    exponentials = kernel.transcendentals * waste * reached.exponentials / transcendental_rate(machine.device)
+    shared = products + exponentials
+    longest = shared * machine.sms / tiles * (2 if shape.causal and shape.q_len > 1 else 1)
+    compute = max(longest, shared + p.flash_tail * longest)
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * element_bytes(shape.dtype)
-    cleared = traffic(0, operand * (p.flash_backward_passes if shape.backward else 1.0), machine)
+    cleared = traffic(0, operand * reached.passes, machine)
     return Work(
         time=2 * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,
         compute=compute,
@@ -43,16 +85,18 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
         dram_bytes=moved.dram_bytes + cleared.dram_bytes,
         matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device),
         instructions=kernel.vector_flops,
-        formula="t = 2 launch + |mma + exp over busy, mem|_p + clear",
+        formula="t = 2 launch + |max(last, mma + exp + tail last), mem|_p + clear",
         terms=(
             *machine.named(
                 ("FLOPs", "F", kernel.matrix_flops, "FLOP"),
-                ("masked part of tiles on the diagonal", "waste", waste, ""),
-                ("rate of the products", "P", rate.flops * machine.boost * p.flash_share, "FLOP/s"),
-                ("products", "mma = F waste/P", products, "s"),
+                ("heads as wide as kernels take them", "pad", padded, ""),
+                ("masked part of tiles on the diagonal, and filling tiles", "waste", waste, ""),
+                ("rate of the products", "P", peak, "FLOP/s"),
+                ("products", "mma = F pad waste/P", products, "s"),
                 ("exponentials that products do not hide", "exp", exponentials, "s"),
                 ("tiles of 128 queries", "n", tiles, ""),
-                ("share of SMs with a tile", "busy", busy, ""),
+                ("the longest tile on its SM", "last", longest, "s"),
+                ("share of it that others wait for", "tail", p.flash_tail, ""),
             ),
             *moved.terms,
             *machine.named(

@@ -1,10 +1,10 @@
-"""Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR... --on h200 [--write FILE]`.
+"""Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR... --on h200 [--calls FILE] [--write FILE]`.
 
 Reads folders of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash
 of their names), stage by stage, and reports the other half. Each stage moves a few parameters, one at a time by
 shrinking factors, to lower the mean `|log(predicted / measured)|` of its groups. Parameters that no stage names keep
 the value in `Parameters` and are marked as set by hand in the file; energy parameters are fitted to all one-op energy
-rows.
+rows. `--calls` adds fused attention as other libraries run it (`profiles/calls.py`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from meshcast.estimate.power import Draw, settled_clock
 from meshcast.hardware import Device, resolve
 from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
+from meshcast.profiles.calls import read_calls
 from meshcast.profiles.halves import is_fitted
 from meshcast.profiles.programs import read_measured_programs
 from meshcast.workload import ReadOptions, read_workload
+from meshcast.workload.graph import Attention, AttentionLibrary
 
 # (groups, parameters they set), in order: later stages build on earlier ones.
 STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -67,8 +69,12 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )  # fmt: skip
 GROUPS = frozenset(group for groups, _ in STAGES for group in groups) | {"attention"}
 POWER = ("frequency_power", "active_share", "vector_picojoules")
-FLASH = ("flash_share", "flash_exp")
-FITTED = frozenset(name for _, names in STAGES for name in names).union(POWER, FLASH)
+# (what measures them, parameters): fused attention by each library, forward and backward together.
+FLASH: tuple[tuple[AttentionLibrary, tuple[str, ...]], ...] = (
+    ("cudnn", ("flash_share", "flash_exp", "flash_fill", "flash_tail", "flash_backward_share", "flash_backward_exp")),
+    ("flash-2", ("flash2_share", "flash2_backward_share", "flash2_exp")),
+)
+FITTED = frozenset(name for _, names in STAGES for name in names).union(POWER, *(names for _, names in FLASH))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +132,43 @@ def library_attention(samples: Sequence[Sample]) -> list[Sample]:
     return found
 
 
+def attention_calls(path: Path) -> list[Sample]:
+    """Fused attention as a framework called it, by its short runs."""
+    return [
+        Sample(
+            id=call.id,
+            group=call.group,
+            kernels=(call.kernel,),
+            counts=(1,),
+            measured=call.burst,
+            joules=None,
+            launched=(),
+        )
+        for call in read_calls(path)
+        if call.kernel.kind is KernelKind.ATTENTION
+    ]
+
+
+def fit_flash(calls: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
+    """Fused attention, library by library; every call counts alike, and no share of peak exceeds one."""
+    begun = {name: getattr(Parameters(), name) for _, names in FLASH for name in names}
+    parameters = replace(start, **begun)
+    for library, names in FLASH:
+        rows = [
+            replace(s, group=library)
+            for s in calls
+            if s.fitted and all(isinstance(k.geometry, Attention) and k.geometry.library == library for k in s.kernels)
+        ]
+        if rows:
+            parameters = search(parameters, names, lambda p, rows=rows: _share_loss(rows, p, device))  # type: ignore[misc]
+    return parameters
+
+
+def _share_loss(samples: Sequence[Sample], parameters: Parameters, device: Device) -> float:
+    shares = (parameters.flash_share, parameters.flash_backward_share)
+    return loss(samples, parameters, device) if max(shares) <= 1 else math.inf
+
+
 def residual(sample: Sample, parameters: Parameters, device: Device) -> float:
     """`log(predicted / measured)`."""
     draw, counts, share = _settled(sample, parameters, device, "burst")
@@ -177,8 +220,7 @@ def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, star
     for _ in range(2):
         parameters = fit_stages(samples, device, parameters, tuple(GROUPS))
         parameters = search(parameters, POWER, lambda p: energy_loss(samples, p, device))
-        rows = [s for s in calls if s.fitted]
-        parameters = search(parameters, FLASH, lambda p, rows=rows: loss(rows, p, device))  # type: ignore[misc]
+        parameters = fit_flash(calls, device, parameters)
     return parameters
 
 
@@ -209,6 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m meshcast.estimate.gpu.fit", description=__doc__)
     parser.add_argument("folders", metavar="DIR", type=Path, nargs="+")
     parser.add_argument("--on", default="h200")
+    parser.add_argument("--calls", type=Path, help="measured calls of libraries besides")
     parser.add_argument(
         "--write", type=Path, help="where to write the parameters, e.g. src/meshcast/estimate/data/gpu.toml"
     )
@@ -222,16 +265,19 @@ def main() -> None:
     given = parser.parse_args()
     device = resolve(given.on).device
     samples = [sample for folder in given.folders for sample in read_samples(folder, device)]
+    others = attention_calls(given.calls) if given.calls else []
+    calls = [*library_attention(samples), *others]
     parameters = shipped_calibration().parameters
     if given.only and not given.report:
         parameters = fit_stages(samples, device, parameters, given.only)
+        parameters = fit_flash(calls, device, parameters) if "attention" in given.only else parameters
     elif not given.report:
-        parameters = fit(samples, library_attention(samples), device, Parameters())
-    lines = report(samples, parameters, device)
+        parameters = fit(samples, calls, device, Parameters())
+    lines = report([*samples, *others], parameters, device)
     print("\n".join(lines))
     if given.write:
         head = f"Calibrated on {device.title} by `python -m meshcast.estimate.gpu.fit` on {datetime.date.today()}."
-        bounds = intervals(samples, parameters, device)
+        bounds = intervals([*samples, *others], parameters, device)
         text = to_toml(parameters, bounds, schema=SCHEMA, provenance="\n".join([head, *lines]), fitted=FITTED)
         given.write.write_text(text)
 

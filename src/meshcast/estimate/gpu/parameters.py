@@ -65,8 +65,19 @@ class Parameters:
     conv_share: float = _about("implicit GEMM relative to a GEMM of its size", 0.8)
     conv_few_channels: float = _about("share of peak of convolutions with fewer than 8 input channels", 0.04)
     depthwise_instructions: float = _about("instructions per multiply-add of depthwise convolutions", 5.7)
-    flash_share: float = _about("share of peak of fused attention's products", 0.75)
+    flash_share: float = _about("share of peak of fused attention's products", 0.9)
     flash_exp: float = _about("exponentials of fused attention that products do not hide", 1.0)
+    flash_fill: float = _about("keys that filling a tile's pipeline and writing its result cost", 60.0)
+    flash_tail: float = _about("share of attention's longest tile that SMs wait for at its end", 0.5)
+    flash_backward_share: float = _about("share of peak of the products of attention's backward pass", 0.75)
+    flash_backward_exp: float = _about("its exponentials that products do not hide", 2.3)
+    warp_products: float = _about(
+        "share of Hopper's peak that products by single warps (mma.sync) can reach; those of warp groups reach all",
+        0.63,
+    )
+    flash2_share: float = _about("share of the warps' peak of FlashAttention-2's products", 0.65)
+    flash2_backward_share: float = _about("the same of its backward pass", 0.5)
+    flash2_exp: float = _about("exponentials of FlashAttention-2 that products do not hide", 1.0)
     flash_backward_passes: float = _about(
         "times attention's backward pass moves one operand besides its products", 13.0
     )

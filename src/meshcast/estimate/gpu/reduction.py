@@ -7,7 +7,8 @@ wave of blocks about a microsecond (seen on batch norms, whose rows are seldom a
 loads that nothing overlaps). Long ones come as two kernels from the lowering (`lower.reductions`).
 Normalisations (softmax, layer norm): one Triton program per row, bound by its instructions:
 `(row + start) * rows * ops * instructions / issue rate`; rows shorter than 512 share a program. All wait for the last
-load, the exchange between warps and the write: a fixed latency.
+load, the exchange between warps and the write: a fixed latency. A reduction beside results that do not need it (the largest
+value of what is about to be cast to fp8) is a pass over memory like others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def reduction(kernel: Kernel, machine: Machine) -> Work:
         return _pooled_gather(kernel, elements, machine)
     if "scan" in kernel.flags:
         return _scan(kernel, machine)
-    if shape.reduces_minor and kernel.written_bytes * 8 >= elements and elements / reduced > 1:
+    normalises = kernel.written_bytes * 8 >= elements and "aside" not in kernel.flags
+    if shape.reduces_minor and normalises and elements / reduced > 1:
         return _normalisation(kernel, elements, elements / reduced, machine)
     time = _streaming(kernel, machine)
     return time if shape.reduces_minor else _columns(time, shape, reduced, machine)

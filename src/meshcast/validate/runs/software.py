@@ -73,7 +73,10 @@ def recomputation_of(row: RunRow, stack: Stack, found: Findings) -> str:
     text = row.recompute.lower()
     if not text:
         found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
-        return stack.recomputation
+        return stack.selective if stack.recomputation == "selective" else stack.recomputation
+    if text == "selective" and stack.selective != "selective":
+        found.assumes(f"recompute 'selective' is taken as {stack.selective}, as recipes of {stack.name} have it")
+        return stack.selective
     for pattern, word, granted in _RECOMPUTED:
         if re.search(pattern, text):
             if granted:

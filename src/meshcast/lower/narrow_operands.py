@@ -1,0 +1,63 @@
+"""Operands of one byte that a product wants in the other order.
+
+On NVIDIA's GPUs products of one-byte operands take both of them K-major. A training step needs each operand both ways: the
+weights' gradient sums over positions, along which neither activations nor gradients are contiguous. What a program quantises
+itself is therefore laid out twice: XLA transposes the quantised values or fuses that into the cast
+(`input_convert_transpose_fusion`), Inductor writes both orders, Transformer Engine has a kernel for it. All move them once
+more at about the memory's rate (235 M values in 0.20 ms on an H200, `data/measured/h200-fp8`), which is a copy here.
+An argument that lies the wrong way is the product's own matter (`estimate/gpu/gemm.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower.library import copy_kernel
+from meshcast.lower.rewriting import Values
+from meshcast.workload.graph import Gemm, element_bytes
+
+
+def with_both_orders(schedule: Schedule, values: Values) -> Schedule:
+    """The schedule with K-major copies of what products read in one byte, each made once.
+
+    Args:
+        schedule: Of a block; its inner blocks are looked through too.
+        values: Of the whole program, which the copies are added to.
+    """
+    made: set[int] = set()
+    copies: dict[int, int] = {}
+    steps: list[Step] = []
+    for step in schedule.steps:
+        steps += _laid_out(step, values, made, copies)
+        if isinstance(step, Kernel):
+            made.update(step.writes)
+    return replace(schedule, steps=tuple(steps))
+
+
+def _laid_out(step: Step, values: Values, made: set[int], copies: dict[int, int]) -> Iterator[Step]:
+    if isinstance(step, LoopStep):
+        yield replace(step, body=with_both_orders(step.body, values))
+    elif isinstance(step, BranchStep):
+        yield replace(step, bodies=tuple(with_both_orders(body, values) for body in step.bodies))
+    elif isinstance(step.geometry, Gemm) and len(step.reads) > 1:
+        yield from _product(step, step.geometry, values, made, copies)
+    else:
+        yield step
+
+
+def _product(kernel: Kernel, gemm: Gemm, values: Values, made: set[int], copies: dict[int, int]) -> Iterator[Kernel]:
+    reads = list(kernel.reads)
+    major = [gemm.lhs_contracting_minor, gemm.rhs_contracting_minor]
+    for place, dtype in enumerate((gemm.lhs_dtype, gemm.rhs_dtype)):
+        value = reads[place]
+        if major[place] or element_bytes(dtype) != 1 or value not in made:
+            continue
+        if value not in copies:
+            tensor = values.tensors[value]
+            copies[value] = values.new(tensor.shape, tensor.dtype)
+            yield replace(copy_kernel(value, copies[value], tensor, kernel.location), name="cast:transpose")
+        reads[place], major[place] = copies[value], True
+    geometry = replace(gemm, lhs_contracting_minor=major[0], rhs_contracting_minor=major[1])
+    yield replace(kernel, reads=tuple(reads), geometry=geometry)

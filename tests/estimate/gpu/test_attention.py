@@ -1,0 +1,76 @@
+"""Fused attention on GPUs: what each library reaches, against hand counts and measured calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast.estimate.fitting import geomean_error
+from meshcast.estimate.gpu.estimator import GpuAnalytical
+from meshcast.estimate.gpu.fit import attention_calls, residual
+from meshcast.estimate.gpu.parameters import shipped_calibration
+from meshcast.hardware import load_device
+from meshcast.profiles.calls import backward_kernel, read_calls
+from meshcast.profiles.silicon_kernels import attention_kernel
+from meshcast.workload.graph import Attention
+
+MEASURED = Path(__file__).resolve().parents[3] / "data" / "measured" / "h200-torch" / "measurements.jsonl"
+SHAPE = Attention(
+    batch=2, heads=32, kv_heads=8, q_len=8192, kv_len=8192, head_dim=128, dtype="bf16", causal=True, backward=False
+)
+
+
+def seconds(device: str = "h200", **changes: Any) -> float:
+    shape = replace(SHAPE, **changes)
+    kernel = attention_kernel(replace(shape, backward=False))
+    kernel = backward_kernel(kernel, shape) if shape.backward else kernel
+    return float(GpuAnalytical().estimate([kernel], load_device(device)).time[0])
+
+
+def test_flash_2_multiplies_by_warps_on_hopper() -> None:
+    """It leaves a third and more of the rate there, and on Ampere, for which it was written, nothing of the kind."""
+    assert 1.5 < seconds(library="flash-2") / seconds() < 2.2
+    assert 1.5 < seconds(library="flash-2", backward=True) / seconds(backward=True) < 2.4
+    a100 = seconds("a100-sxm-80gb", library="flash-2") / seconds("a100-sxm-80gb")
+    assert a100 < 1.5 < seconds(library="flash-2") / seconds()
+
+
+def test_never_above_the_peak() -> None:
+    device = load_device("h200")
+    flops = attention_kernel(SHAPE).matrix_flops
+    assert flops / seconds() < device.matrix_flops["bf16"] * device.clock_hz / device.peak_clock_hz
+
+
+def test_a_mask_halves_long_sequences_and_less_of_short_ones() -> None:
+    def gain(length: int) -> float:
+        size = {"batch": 16384 // length, "q_len": length, "kv_len": length}
+        return seconds(**size, causal=False) / seconds(**size)
+
+    assert gain(512) < gain(2048) < gain(8192) < 2
+
+
+def test_heads_are_padded() -> None:
+    """A head of 80 costs cuDNN what one of 128 does, less its bytes."""
+    assert seconds(head_dim=80, kv_heads=32) == pytest.approx(seconds(head_dim=128, kv_heads=32), rel=0.03)
+    assert seconds(head_dim=80, library="flash-2") < 0.9 * seconds(head_dim=128, library="flash-2")
+
+
+def test_few_tiles_wait_for_the_longest() -> None:
+    """Eight heads are a quarter of the work of 32, and take more than a quarter of the time."""
+    assert seconds(batch=1, heads=8) > 1.1 * seconds(batch=1, heads=32) / 4
+
+
+def test_measured_calls_that_no_parameter_was_fitted_to() -> None:
+    parameters, device = shipped_calibration().parameters, load_device("h200")
+    held = [residual(call, parameters, device) for call in attention_calls(MEASURED) if not call.fitted]
+    assert len(held) > 20
+    assert geomean_error(held) < 0.06
+
+
+def test_calls_that_wait_for_the_host_are_left_out() -> None:
+    calls = read_calls(MEASURED)
+    assert not any("4-12-12-512" in call.id and "backward" in call.id for call in calls)
+    assert {call.group for call in calls} >= {"product bf16", "product e4m3", "attention cudnn", "attention flash2"}

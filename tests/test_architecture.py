@@ -30,7 +30,7 @@ RANKS = {
             ("pipelined",),
             ("plans",),
             ("pipeline",),
-            ("validate", "calibrate", "comparison"),
+            ("validate", "calibrate", "comparison", "export"),
             ("cli",),
         ]
     )

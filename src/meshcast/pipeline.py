@@ -35,10 +35,12 @@ from meshcast.pipelined import (
     Pipeline,
     Prepare,
     is_pipeline,
+    pipeline_step,
     predict_pipeline,
     read_pipeline,
     run_pipeline,
 )
+from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, plan_target
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
@@ -98,6 +100,15 @@ def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun
     """A pipeline's step in time, as `show` draws it."""
     target, options = resolved(target, options)
     return run_pipeline(*_prepared_pipeline(target, options), options)
+
+
+def assembled_pipeline(
+    target: str | Path | Pipeline, options: Options
+) -> tuple[Pipeline, StepParts, PipelineRun]:
+    """A pipeline, its parts on their hardware put together, and its step in time, as traces are made of them."""
+    target, options = resolved(target, options)
+    pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
+    return pipeline, *pipeline_step(pipeline, cluster, prepare_part, options)
 
 
 def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:

@@ -36,7 +36,7 @@ class Detail:
     memory: bool = True
 
 
-def program_body(run: Run, groups: JobGroups, detail: Detail, prefix: str = "") -> Body:
+def program_body(run: Run, groups: JobGroups, detail: Detail, prefix: str = "v") -> Body:
     """What one rank does in a step of a program.
 
     Args:

@@ -64,7 +64,9 @@ class _Parts:
         key = (id(estimate), name)
         if key not in self._bodies:
             run = estimate.programs[name].run
-            body = program_body(run, self.groups, self.detail, prefix=f"{estimate.part.name}.{name}.")
+            # Short, as names of values make up a good part of a file: the part's number and the program's first letter.
+            part = len({of_part for of_part, _ in self._bodies} - {id(estimate)})
+            body = program_body(run, self.groups, self.detail, prefix=f"{part}{name[0]}")
             self._bodies[key] = body, body.leaves(), run.timeline.duration
         return self._bodies[key]
 
@@ -93,13 +95,15 @@ class _Stage:
         for index, task in enumerate(order):
             position = schedule.position(self.stage, task.chunk)
             entry, seconds = self._task(task, position)
-            if last.get(task.chunk) == index and not behind:
-                self._reduce(position, entry, seconds)
+            made = self.tails
+            # Before the reduction, which other stages do not wait for: readers with one stream go by the numbers.
             if task.work is not Work.WEIGHT:
                 self._send(task, position)
+            if last.get(task.chunk) == index and not behind:
+                self._reduce(position, entry, seconds, made)
         mine = [schedule.position(self.stage, chunk) for chunk, _ in sorted(last.items(), key=lambda item: item[1])]
         for position in mine if behind else ():
-            self._reduce(position, (), 0.0)
+            self._reduce(position, (), 0.0, self.tails)
         self.tails = (*self.tails, *self.reduced)
         for chunk in range(schedule.chunks):
             self._update(schedule.position(self.stage, chunk))
@@ -181,8 +185,11 @@ class _Stage:
         distance = (self._stage_of(position) - self.stage) * self.pipeline.mesh.size
         return self.groups.peers(attribute, (np.arange(self.groups.ranks) + distance) % self.groups.ranks)
 
-    def _reduce(self, position: int, entry: Waits, seconds: float) -> None:
-        """Adds the reduction of a part's gradients over replicas, in buckets beside the pass that makes them."""
+    def _reduce(self, position: int, entry: Waits, seconds: float, made: Waits) -> None:
+        """Adds the reduction of a part's gradients over replicas, in buckets beside the pass that makes them.
+
+        The pass begins behind `entry`, takes so many seconds and ends with the nodes `made`.
+        """
         message = self.step.reductions[position]
         if message is None or self.pipeline.reduction is None:
             return
@@ -193,7 +200,7 @@ class _Stage:
                 timer = waiting(f"bucket {bucket} of {buckets} ready", seconds / buckets, host=True)
                 ready = (self.body.add(timer, order=ready),)
             else:
-                ready = self.tails
+                ready = made
             self._collective(f"gradients of bucket {bucket}", message, ready, self.reduced, buckets)
             self.reduced = (len(self.body) - 1,)
 

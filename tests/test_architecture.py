@@ -27,7 +27,7 @@ RANKS = {
             ("results",),
             ("levers", "options", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
             ("run",),
-            ("pipelined",),
+            ("pipelined", "traced"),
             ("plans",),
             ("pipeline",),
             ("validate", "calibrate", "comparison", "export"),

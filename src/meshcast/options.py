@@ -58,6 +58,7 @@ class Options:
     contention: ContentionSetting = "on"
     overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
     fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
+    durations: str = "auto"  # of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:

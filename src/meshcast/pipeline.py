@@ -45,6 +45,7 @@ from meshcast.plans import Plan, check_device, plan_target
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.simulate.pipelines import PipelineRun
+from meshcast.traced import find_traces, names_traces, predict_traces
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 from meshcast.workload.posted import may_deadlock
@@ -73,13 +74,30 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     for name in overrides:
         if name not in known:
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
-    target, chosen = resolved(target, replace(options or Options(), **overrides))  # type: ignore[arg-type]
+    asked = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    if names_traces(target):
+        return replace(_predict_traces(target, asked), seconds=time.perf_counter() - started)  # type: ignore[arg-type]
+    target, chosen = resolved(target, asked)
     if is_pipeline(target):
         pipeline, cluster, prepare_part = _prepared_pipeline(target, chosen)
         prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part)
     else:
         prediction = prepare(target, chosen).predict()  # type: ignore[arg-type]
     return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def _predict_traces(target: str | Path, options: Options) -> Prediction:
+    """How the job of some traces will run; what a trace has decided already is refused."""
+    for flag, given in (
+        ("--mesh", options.mesh), ("--plan", options.plan), ("--set", options.settings), ("--dim", options.dims),
+        ("--devices", options.devices), ("--overlap", options.overlap), ("--trip-count", options.trip_counts),
+    ):  # fmt: skip
+        if given:
+            raise UsageError("a trace has its ranks, sizes and order already", where=flag, fix="leave it out")
+    cluster = resolve(options.on)
+    check_settings(options)
+    estimators, _ = chosen_estimators(options, cluster.device)
+    return predict_traces(find_traces(target), options, cluster, estimators)
 
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:

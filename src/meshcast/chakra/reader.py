@@ -64,24 +64,19 @@ def trace_of_bytes(data: bytes, *, where: str = "trace") -> Trace:
     nodes: list[Node] = []
     offsets: list[int] = []
     flat = _is_first_release(data)
-    doing, begin = "the metadata", 0
+    begin = 0
     try:
         for index, (at, end) in enumerate(_messages(data)):
-            begin = at
-            if flat:
-                doing = f"node {index} of the file"
-                nodes.append(read_flat_node(data, at, end))
+            if flat or index:
+                nodes.append(read_flat_node(data, at, end) if flat else _node(data, at, end))
                 offsets.append(at)
-            elif index == 0:
-                version, metadata = _metadata(data, at, end)
             else:
-                doing = f"node {index - 1} of the file"
-                nodes.append(_node(data, at, end))
-                offsets.append(at)
+                version, metadata = _metadata(data, at, end)
+            begin = end
     except WireError as error:
-        named = f"{doing} (at byte {begin})" if begin else doing
+        reading = f"node {len(nodes)} of the file, counted from 0," if flat or begin else "the metadata"
         raise InputError(
-            f"byte {error.at}, in {named}: {error}", where=where,
+            f"byte {error.at}, in {reading} which begins at byte {begin}: {error}", where=where,
             fix="the file is cut off or no Chakra trace: export or convert it again",
         ) from None  # fmt: skip
     return Trace(

@@ -6,7 +6,7 @@ its device to itself and all its turns take the same, `trips * max(sums) = max(t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshcast.chakra.nodes import Attribute
@@ -36,7 +36,9 @@ class Detail:
     memory: bool = True
 
 
-def program_body(run: Run, groups: JobGroups, detail: Detail, prefix: str = "v") -> Body:
+def program_body(
+    run: Run, groups: JobGroups, detail: Detail, prefix: str = "v", names: Mapping[int, str] | None = None
+) -> Body:
     """What one rank does in a step of a program.
 
     Args:
@@ -44,12 +46,13 @@ def program_body(run: Run, groups: JobGroups, detail: Detail, prefix: str = "v")
         groups: Of the job that it is a part of.
         detail: What the trace should hold.
         prefix: Of the names of values.
+        names: Of values that other programs know too.
 
     Raises:
         UnsupportedError: Traces have no such collective.
     """
     rank = run.simulator.with_times(run.kernels, run.network)
-    flattened = _Flattened(run=run, rank=rank, groups=groups, detail=detail, prefix=prefix)
+    flattened = _Flattened(run=run, rank=rank, groups=groups, detail=detail, prefix=prefix, names=dict(names or {}))
     leaves = flattened.block(run.simulator.plan, (), 1)
     return _lasting(flattened.body, run.timeline.duration, leaves)
 
@@ -77,6 +80,7 @@ class _Flattened:
     groups: JobGroups
     detail: Detail
     prefix: str
+    names: dict[int, str]  # of values that share the buffer of another
     body: Body = field(default_factory=Body)
     _placed: dict[int, Placed] = field(default_factory=dict)  # by the identity of a block: the plan holds them
     _pieces: dict[tuple[int, int, int, float], tuple[Piece, ...]] = field(default_factory=dict)
@@ -119,6 +123,10 @@ class _Flattened:
     def _inside(self, step: object, block: BlockPlan, index: int, entry: Waits, repeat: int) -> Waits:
         """A loop's turns, or the longest of a branch's bodies."""
         bodies = block.bodies[index]
+        if isinstance(step, LoopStep):  # what a loop carries keeps its buffer
+            carried = [self._name(value) for value in step.reads]
+            self.names |= dict(zip(step.body.inputs, carried, strict=False))
+            self.names |= dict(zip(step.writes, carried, strict=False))
         if not isinstance(step, LoopStep):
             longest = max(bodies, key=lambda body: self.rank.length(body).all, default=None)
             return entry if longest is None else self.block(longest, entry, repeat)
@@ -144,18 +152,24 @@ class _Flattened:
     def _nodes(self, kernel: Kernel, lane: int, seconds: float, repeat: int) -> tuple[Piece, ...]:
         key = (id(kernel), lane, repeat, seconds)
         if key not in self._pieces:
-            tensors = self.run.lowered.tensors
+            said = self._touched(kernel) if self.detail.memory else {}
             if kernel.collective is None:
-                piece = kernel_piece(kernel, seconds, tensors, self.prefix, repeat, memory=self.detail.memory)
-                self._pieces[key] = (piece,)
+                self._pieces[key] = (kernel_piece(kernel, seconds, repeat, said),)
             elif kernel.collective.group.size < 2:
                 self._pieces[key] = ()
             else:
-                said: dict[str, Attribute] = touched(kernel, tensors, self.prefix) if self.detail.memory else {}
                 self._pieces[key] = collective_pieces(
                     kernel.name, kernel.collective, self.run.workload.devices, seconds, lane, self.groups, said, repeat
                 )
         return self._pieces[key]
+
+    def _touched(self, kernel: Kernel) -> dict[str, Attribute]:
+        for made, buffer in zip(kernel.writes, kernel.updates, strict=False):
+            self.names[made] = self._name(buffer)  # written in place
+        return touched(kernel, self.run.lowered.tensors, self._name)
+
+    def _name(self, value: int) -> str:
+        return self.names.get(value) or f"{self.prefix}{value}"
 
 
 def _joined(tails: Sequence[Waits]) -> Waits:

@@ -7,7 +7,7 @@ by them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import CollectiveCode, NodeType
@@ -46,25 +46,23 @@ def computing(label: str, seconds: float, flops: float, moved: int, more: Mappin
     return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, attributes=timed(seconds, 0) | work | dict(more))
 
 
-def kernel_piece(
-    kernel: Kernel, seconds: float, tensors: Sequence[Tensor], prefix: str, repeat: int, *, memory: bool
-) -> Piece:
-    """A compute kernel, `repeat` launches of it in one node."""
+def kernel_piece(kernel: Kernel, seconds: float, repeat: int, touches: Mapping[str, Attribute]) -> Piece:
+    """A compute kernel, `repeat` launches of it in one node; `touches` is what it reads and writes (`touched`)."""
     more: dict[str, Attribute] = {"op_type": kernel.kind.value, "dtype": kernel.dtype}
     if kernel.matrix_flops:
         more["matrix_ops"] = round(kernel.matrix_flops * repeat)
     if repeat > 1:
         more["repeat"] = repeat
     flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
-    more |= touched(kernel, tensors, prefix) if memory else {}
-    return computing(kernel.name, seconds, flops * repeat, (kernel.read_bytes + kernel.written_bytes) * repeat, more)
+    moved = (kernel.read_bytes + kernel.written_bytes) * repeat
+    return computing(kernel.name, seconds, flops * repeat, moved, more | dict(touches))
 
 
-def touched(kernel: Kernel, tensors: Sequence[Tensor], prefix: str) -> dict[str, Attribute]:
+def touched(kernel: Kernel, tensors: Sequence[Tensor], name: Callable[[int], str]) -> dict[str, Attribute]:
     """Names and bytes of what a kernel reads and writes, as ASTRA-sim's memory tracker takes them."""
 
     def listed(values: Sequence[int]) -> tuple[str, ...]:
-        return tuple(text for value in values for text in (f"{prefix}{value}", str(tensors[value].bytes)))
+        return tuple(text for value in values for text in (name(value), str(tensors[value].bytes)))
 
     return {"inputs": listed(kernel.reads), "outputs": listed(kernel.writes)}
 

@@ -58,6 +58,7 @@ class _Parts:
     groups: JobGroups
     detail: Detail
     _bodies: dict[tuple[int, str], tuple[Body, Waits, float]] = field(default_factory=dict)
+    _arguments: dict[tuple[int, str], str] = field(default_factory=dict)
 
     def body(self, estimate: PartEstimate, name: str) -> tuple[Body, Waits, float]:
         """A program's body, the nodes that it ends with, and its seconds."""
@@ -66,9 +67,15 @@ class _Parts:
             run = estimate.programs[name].run
             # Short, as names of values make up a good part of a file: the part's number and the program's first letter.
             part = len({of_part for of_part, _ in self._bodies} - {id(estimate)})
-            body = program_body(run, self.groups, self.detail, prefix=f"{part}{name[0]}")
+            # Weights, gradients and the like have one name in all programs of a part.
+            arguments = zip(run.workload.body.inputs, run.workload.arguments, strict=False)
+            names = {value: self._argument(estimate, part, argument.name) for value, argument in arguments}
+            body = program_body(run, self.groups, self.detail, prefix=f"{part}{name[0]}", names=names)
             self._bodies[key] = body, body.leaves(), run.timeline.duration
         return self._bodies[key]
+
+    def _argument(self, estimate: PartEstimate, part: int, path: str) -> str:
+        return self._arguments.setdefault((id(estimate), path), f"{part}a{len(self._arguments)}")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -57,7 +57,7 @@ def predict_traces(
     low, high = _spread(timing, run.duration)
     return Prediction(
         name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
-        cluster=cluster.name if job.ranks > 1 else None, fidelity="trace" if timing.replayed else estimators[0].fidelity,
+        cluster=cluster.name if job.ranks > 1 else None, fidelity=_fidelity(job, timing, estimators, last),
         lowering="given", network=options.network, infeasible=None, step_time_s=run.duration, interval_s=(low, high),
         breakdown=breakdown, flops=flops, hbm_bytes=float(sum(s.bytes for s in steps if not s.waits)),
         communication_bytes=round(sum(n * each.sent_bytes for n, each in zip(repeats, sent, strict=True))),
@@ -67,6 +67,19 @@ def predict_traces(
         provenance=Provenance(**{recorded: 1.0}), top_kernels=_top(job, timing, last),
         warnings=(*_warnings(job, timing, options, device.name), *said), version=VERSION,
     )  # fmt: skip
+
+
+def _fidelity(job: TracedJob, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:
+    """`trace` of what is replayed, else the fidelity that most of the computing time comes from."""
+    if timing.replayed:
+        return "trace"
+    seconds: dict[str, float] = {estimators[0].name: 0.0}
+    for step, each in zip(job.steps[number], timing.seconds[number], strict=True):
+        if step.does == "compute" and not step.waits:
+            name = timing.estimated[kernel_of(step)].estimator
+            seconds[name] = seconds.get(name, 0.0) + each
+    by_name = {estimator.name: estimator.fidelity for estimator in estimators}
+    return by_name[max(seconds, key=lambda name: seconds[name])]
 
 
 def _digest(files: TraceFiles) -> str:

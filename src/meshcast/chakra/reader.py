@@ -28,7 +28,7 @@ class Trace:
         version: Of the schema, as the file says it; "" where it says nothing.
         metadata: Attributes that hold for all nodes.
         nodes: In the order of the file.
-        offsets: Where each begins in the file.
+        offsets: Where each begins in the file, with its length.
         where: The file.
     """
 
@@ -69,7 +69,7 @@ def trace_of_bytes(data: bytes, *, where: str = "trace") -> Trace:
         for index, (at, end) in enumerate(_messages(data)):
             if flat or index:
                 nodes.append(read_flat_node(data, at, end) if flat else _node(data, at, end))
-                offsets.append(at)
+                offsets.append(begin)
             else:
                 version, metadata = _metadata(data, at, end)
             begin = end

@@ -99,6 +99,7 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _check_room(folder, what)
+        _remove_earlier(wanted, {rank for rank, _ in what.files})
         with ThreadPoolExecutor(max_workers=min(WRITERS, os.cpu_count() or 1)) as pool:
             for _ in pool.map(lambda file: _write_rank(wanted, *file), what.files):
                 pass
@@ -122,6 +123,16 @@ def _check_room(folder: Path, what: Planned) -> None:
             f"{format_bytes(free)} free", where=str(folder),
             fix="write one file for all equal ranks (--dedup), fewer (--ranks), or compact loops (leave out --unroll)",
         )  # fmt: skip
+
+
+def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
+    """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
+    if not wanted.manifest.is_file():
+        return
+    for path in wanted.prefix.parent.iterdir():
+        rank = path.name.removeprefix(f"{wanted.prefix.name}.").removesuffix(".et")
+        if rank.isascii() and rank.isdigit() and path == wanted.path(int(rank)) and int(rank) not in ranks:
+            path.unlink()
 
 
 def _write_rank(wanted: ChakraFiles, rank: int, files: ClassFiles) -> None:

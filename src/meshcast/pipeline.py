@@ -120,9 +120,7 @@ def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun
     return run_pipeline(*_prepared_pipeline(target, options), options)
 
 
-def assembled_pipeline(
-    target: str | Path | Pipeline, options: Options
-) -> tuple[Pipeline, StepParts, PipelineRun]:
+def assembled_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, StepParts, PipelineRun]:
     """A pipeline, its parts on their hardware put together, and its step in time, as traces are made of them."""
     target, options = resolved(target, options)
     pipeline, cluster, prepare_part = _prepared_pipeline(target, options)

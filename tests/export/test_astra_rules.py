@@ -42,7 +42,13 @@ def ring(folder: Path, npus: int) -> str:
 def test_same_makespan_as_our_simulator(tmp_path: Path, plan: str, ranks: int, unroll: bool, schema: str) -> None:
     on = ring(tmp_path, ranks)
     options = Options(
-        on=on, plan=plan, settings={"batch": "8", "seq": "64"}, network="astra", channels=1, contention="off", host="off"
+        on=on,
+        plan=plan,
+        settings={"batch": "8", "seq": "64"},
+        network="astra",
+        channels=1,
+        contention="off",
+        host="off",
     )
     out = tmp_path / "job"
     request = TraceRequest(target="llama3-tiny", options=options, out=out, unroll=unroll, schema=schema)

@@ -12,7 +12,19 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from meshcast.cli import calibrate, collective, compare, devices, doctor, models, predict, show, systolic, trace, validate
+from meshcast.cli import (
+    calibrate,
+    collective,
+    compare,
+    devices,
+    doctor,
+    models,
+    predict,
+    show,
+    systolic,
+    trace,
+    validate,
+)
 from meshcast.errors import MeshcastError, UsageError
 from meshcast.version import VERSION
 

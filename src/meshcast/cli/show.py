@@ -54,6 +54,10 @@ def show_command(
     if explain is not None and not kernels:
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
     if names_traces(target):
+        if kernels or partitioned:
+            raise UsageError(
+                "of a trace its nodes are shown", where=target, fix="leave out --kernels and --partitioned"
+            )
         _show_trace(target, limit=limit, json=json)
         return
     options = flags.options(

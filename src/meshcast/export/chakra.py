@@ -140,7 +140,7 @@ def _write_rank(wanted: ChakraFiles, rank: int, files: ClassFiles) -> None:
     if path.is_symlink():
         path.unlink()  # of an earlier export: the file that it points to is another rank's
     with path.open("wb", buffering=0) as out:
-        out.write(memoryview(files.file(rank)))
+        out.write(files.file(rank).data)
 
 
 def _write_json(path: Path, value: Any) -> None:

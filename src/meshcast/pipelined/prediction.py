@@ -78,7 +78,9 @@ def pipeline_step(
     """
     state = HardwareState.of(options.conditions)
     if state.single:
-        raise UnsupportedError("devices that are not alike have no trace yet", where="--slow, --link", fix="leave it out")
+        raise UnsupportedError(
+            "devices that are not alike have no trace yet", where="--slow, --link", fix="leave it out"
+        )
     estimates, _, step, _ = _assembled(pipeline, cluster, prepare, options, state)
     worst = max(pipeline_share(pipeline, step, None).stages, key=lambda stage: stage.memory_bytes["peak"])
     capacity = int(cluster.device.memory_bytes)

@@ -58,7 +58,9 @@ def find_traces(target: str | Path) -> TraceFiles:
         if len(prefixes) != 1:
             single = sorted(path.glob(f"*{SUFFIX}"))
             if not prefixes and len(single) == 1:
-                return TraceFiles(name=single[0].stem, by_rank={0: single[0]}, groups=_groups(single[0].with_suffix("")))
+                return TraceFiles(
+                    name=single[0].stem, by_rank={0: single[0]}, groups=_groups(single[0].with_suffix(""))
+                )
             raise InputError(
                 f"has traces of {len(prefixes)} jobs: {', '.join(sorted(prefixes)[:4])}", where=str(path),
                 fix="name one of them: FOLDER/PREFIX",
@@ -105,7 +107,9 @@ def _of_manifest(path: Path) -> TraceFiles:
     said = read_json(path)
     try:
         by_rank = {
-            rank: path.with_name(each["file"]) for each in said["classes"] for rank in ranks_of(str(each["ranks"]), path)
+            rank: path.with_name(each["file"])
+            for each in said["classes"]
+            for rank in ranks_of(str(each["ranks"]), path)
         }
         name, groups = str(said["name"]), path.with_name(said["comm_groups"])
     except (KeyError, TypeError) as error:
@@ -160,5 +164,3 @@ def read_groups(path: Path | None) -> dict[str, tuple[int, ...]]:
             raise InputError(f"group {name!r} has a rank twice", where=str(path))
         found[name] = tuple(ranks)
     return found
-
-

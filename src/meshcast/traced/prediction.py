@@ -160,7 +160,7 @@ def _warnings(job: TracedJob, timing: Timing, options: Options, device: str) -> 
     said = []
     recorded = job.metadata.get("device")
     if timing.replayed and recorded is not None and recorded != device:
-        said.append(f"durations are those of the trace, of {recorded}: --on {device} does not change them")
+        said.append(f"durations are those of the trace, of {recorded!s}: --on {device} does not change them")
     if not timing.replayed:
         said.append("compute is worked out from the operations and bytes of the trace's nodes, not from shapes")
     if timing.guessed_dtype:

@@ -162,7 +162,7 @@ class _Replay:
         return int(self._job.of_rank[receiver]), place, step.tag, self._message[number][index]
 
     def _stuck(self) -> InputError:
-        said = []
+        said: list[str] = []
         for number, steps in enumerate(self._job.steps):
             open_steps = [i for i in range(len(steps)) if self.ends[number][i] < 0]
             if open_steps and len(said) < MOST_NAMED:

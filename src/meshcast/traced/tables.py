@@ -80,8 +80,9 @@ def kind_of(node: Node) -> str:
     """What a node does, in words."""
     if node.kind is NodeType.COLLECTIVE:
         code = node.attributes.get("comm_type")
-        known = isinstance(code, int) and 0 <= code < len(COLLECTIVE_NAMES)
-        return CollectiveCode(code).name.lower().replace("_", "-") if known else f"collective {code}"
+        if isinstance(code, int) and 0 <= code < len(COLLECTIVE_NAMES):
+            return CollectiveCode(code).name.lower().replace("_", "-")
+        return f"collective {code!r}"
     host = "host " if node.attributes.get("is_cpu_op") else ""
     return host + node.kind.name.lower().replace("_", " ")
 
@@ -103,4 +104,4 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 def _with(node: Node) -> str:
     said = (("pg_name", "group"), ("comm_dst", "to"), ("comm_src", "from"), ("comm_tag", "tag"))
-    return " ".join(f"{word} {node.attributes[name]}" for name, word in said if name in node.attributes)
+    return " ".join(f"{word} {node.attributes[name]!s}" for name, word in said if name in node.attributes)

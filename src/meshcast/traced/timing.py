@@ -69,7 +69,9 @@ def time_steps(
         UnsupportedError: The trace does not say how long a step took, nor what it does.
     """
     replayed = chosen(durations, job, device)
-    kernels = {step: kernel_of(step) for steps in job.steps for step in steps if step.does == "compute" and not step.waits}
+    kernels = {
+        step: kernel_of(step) for steps in job.steps for step in steps if step.does == "compute" and not step.waits
+    }
     estimated = estimate_each(kernels.values(), device, estimators, approximate=True)
     by_class = []
     for number, steps in enumerate(job.steps):

@@ -91,7 +91,7 @@ def main() -> None:
         else:
             held = found["write_s"] < case.limit_s and found["peak_bytes"] < case.limit_bytes
             print(
-                f"Chakra traces of {case.ranks:,} ranks (gpt3-175b, {case.plan}): {found['write_s']:.1f} s of {case.limit_s:g} s, "
+                f"Chakra traces of {case.ranks:,} ranks (gpt3-175b, {case.plan}): {found['write_s']:.1f} of {case.limit_s:g} s, "
                 f"{found['bytes'] / 1e6:,.0f} MB, {found['peak_bytes'] / 1e6:.0f} MB of memory, after {found['predict_s']:.1f} s "
                 f"of prediction; read back in {found['read_s']:.1f} s: {'kept' if held else 'MISSED'}",
                 flush=True,

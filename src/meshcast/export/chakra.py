@@ -155,7 +155,7 @@ def _manifest(job: JobTrace, wanted: ChakraFiles) -> Mapping[str, Any]:
         if not ranks:
             continue
         used = sorted({p.rank_value for p in each.body.pieces if p.rank_value is not None})
-        values = [job.groups.values[number] for number in used] if wanted.dedup else []
+        values = [job.groups.values[number] for number in used]
         classes.append(
             {
                 "file": wanted.path(ranks[0]).name,

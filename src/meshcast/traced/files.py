@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def find_traces(target: str | Path) -> TraceFiles:
             return TraceFiles(name=path.stem, by_rank={0: path}, groups=_groups(path.with_suffix("")))
         path = path.with_name(found["prefix"])
     manifest = path.with_name(path.name + MANIFEST_SUFFIX)
-    if manifest.is_file() and (made := _of_manifest(manifest)).manifest.get("dedup"):
+    made = _of_manifest(manifest) if manifest.is_file() else None
+    if made is not None and made.manifest.get("dedup"):
         return made
     by_rank = {
         int(found["rank"]): each
@@ -86,7 +88,15 @@ def find_traces(target: str | Path) -> TraceFiles:
             f"{len(missing)} of {max(by_rank) + 1} ranks have no file, rank {missing[0]} first", where=str(path),
             fix=f"a job needs {path.name}.RANK{SUFFIX} of all its ranks: export them all, or --dedup",
         )  # fmt: skip
+    if made is not None and sorted(by_rank) == sorted(made.by_rank) and _as_exported(manifest, by_rank.values()):
+        return made  # what it says of equal ranks holds: one file of each kind is read, instead of thousands
     return TraceFiles(name=path.name, by_rank=dict(sorted(by_rank.items())), groups=_groups(path))
+
+
+def _as_exported(manifest: Path, files: Iterable[Path]) -> bool:
+    """Whether no file is younger than the manifest, which is written last: none was changed since."""
+    written = manifest.stat().st_mtime_ns
+    return all(file.stat().st_mtime_ns <= written for file in files)
 
 
 def _escaped(name: str) -> str:

@@ -75,7 +75,7 @@ def read_job(files: TraceFiles) -> TracedJob:
         metadata = metadata or trace.metadata
         groups |= groups_within(trace)
         made[path] = replace(_relative(steps_of(trace)), peak_bytes=peak_bytes(trace))
-    of_rank = _of_manifest(files, made) if files.manifest.get("dedup") else [made[p] for p in files.by_rank.values()]
+    of_rank = _of_manifest(files, made) if files.manifest else [made[p] for p in files.by_rank.values()]
     alone = len(of_rank) == 1 and any(step.does == "collective" for step in of_rank[0].steps)
     size = max([len(of_rank), *(1 + max(ranks) for ranks in groups.values())]) if alone else len(of_rank)
     groups[ALL_RANKS] = tuple(range(size))
@@ -129,6 +129,8 @@ def _of_manifest(files: TraceFiles, made: dict[Path, RankSteps]) -> list[RankSte
 
 def _check(files: TraceFiles, of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], size: int) -> None:
     paths = list(files.by_rank.values())
+    members = {name: frozenset(ranks) for name, ranks in groups.items()}
+    last = {name: max(ranks, default=0) for name, ranks in groups.items()}
     for rank, each in enumerate(of_rank):
         for name in each.groups:
             if name not in groups:
@@ -136,7 +138,7 @@ def _check(files: TraceFiles, of_rank: Sequence[RankSteps], groups: dict[str, tu
                     f"a collective is over group {name!r}, which is not listed", where=str(paths[rank]),
                     fix='list it in PREFIX.comm_groups.json, {"1": [0, 1]}, or in a metadata node',
                 )  # fmt: skip
-            if len(of_rank) > 1 and (rank not in groups[name] or max(groups[name]) >= size):
+            if len(of_rank) > 1 and (rank not in members[name] or last[name] >= size):
                 raise InputError(
                     f"rank {rank} of {size} has a collective over group {name!r} of ranks {list(groups[name])[:8]}",
                     where=str(paths[rank]), fix="list ranks that have traces, this one among them",
@@ -154,7 +156,11 @@ def _colours(of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], *
     if alone:
         return np.zeros(1, dtype=np.int64)
     known: dict[tuple[Step, ...], int] = {}
-    colours = np.array([known.setdefault(each.steps, len(known)) for each in of_rank])
+    # Ranks of one file share one object, and are not compared step by step.
+    by_object = {
+        id(steps): known.setdefault(steps, len(known)) for steps in {id(e.steps): e.steps for e in of_rank}.values()
+    }
+    colours = np.array([by_object[id(each.steps)] for each in of_rank])
     ids = {name: number for number, name in enumerate(groups)}
     width = max(len(each.groups) for each in of_rank)
     numbers = np.full((width, len(of_rank)), -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from meshcast.chakra.reader import Trace
 from meshcast.errors import InputError
@@ -10,8 +11,14 @@ from meshcast.errors import InputError
 MOST_NAMED = 6  # nodes of a circle, in a message
 
 
+CALLED = "rf_id"  # an attribute that Chakra's converter gives the nodes of PyTorch's traces
+
+
 def checked_trace(trace: Trace) -> Trace:
     """The trace itself, if it can be run.
+
+    In traces of PyTorch a control dependency names the caller, which may wait for what it has called, or be left out by the
+    converter: it says nothing about order, and is dropped. What has to be waited for is among data dependencies there.
 
     Raises:
         InputError: Two nodes have one number, a dependency is missing, or nodes wait for each other in a circle; the
@@ -25,6 +32,8 @@ def checked_trace(trace: Trace) -> Trace:
                 fix="number nodes uniquely",
             )  # fmt: skip
         place[node.number] = index
+    if any(CALLED in node.attributes for node in trace.nodes):
+        trace = replace(trace, nodes=tuple(replace(node, control_deps=()) for node in trace.nodes))
     waits: list[list[int]] = []
     for index, node in enumerate(trace.nodes):
         waits.append([])

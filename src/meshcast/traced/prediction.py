@@ -53,7 +53,9 @@ def predict_traces(
     repeats = [step.repeat for step in steps if step.does in ("collective", "send")]
     flops = sum(step.flops for step in steps if not step.waits)
     peak = job.peaks[last] or 0
-    recorded = "measured" if timing.replayed and "device" not in job.metadata else "analytical"
+    total = timing.recorded_s + timing.modelled_s
+    # What meshcast predicted once is no measurement.
+    measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
     low, high = _spread(timing, run.duration)
     return Prediction(
         name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
@@ -64,7 +66,7 @@ def predict_traces(
         memory=MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}),
         capacity_bytes=int(device.memory_bytes), energy_j=None, mfu=None, hfu=None,
         kernels=sum(step.repeat for step in steps if step.does != "nothing"), communication_s=communicating,
-        provenance=Provenance(**{recorded: 1.0}), top_kernels=_top(job, timing, last),
+        provenance=Provenance(measured=measured, analytical=1 - measured), top_kernels=_top(job, timing, last),
         warnings=(*_warnings(job, timing, options, device.name), *said), version=VERSION,
     )  # fmt: skip
 
@@ -130,8 +132,11 @@ def _merged(intervals: list[Interval]) -> list[Interval]:
 
 def _spread(timing: Timing, seconds: float) -> tuple[float, float]:
     """The step's interval: none of what is replayed, else the widest that estimates and the network have."""
-    if timing.replayed:
+    if not timing.modelled_s:
         return seconds, seconds
+    if timing.replayed:  # all but some communication
+        share = timing.modelled_s / (timing.recorded_s + timing.modelled_s)
+        return seconds * (1 - share + share / NETWORK_FACTOR), seconds * (1 - share + share * NETWORK_FACTOR)
     known = [each for each in timing.estimated.by_key.values() if each.time > 0]
     total = sum(each.time for each in known)
     if not total:

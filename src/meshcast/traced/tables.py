@@ -78,13 +78,13 @@ def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
 
 def kind_of(node: Node) -> str:
     """What a node does, in words."""
-    if node.kind is NodeType.COLLECTIVE:
+    host = bool(node.attributes.get("is_cpu_op"))
+    if node.kind is NodeType.COLLECTIVE and not host:
         code = node.attributes.get("comm_type")
         if isinstance(code, int) and 0 <= code < len(COLLECTIVE_NAMES):
             return CollectiveCode(code).name.lower().replace("_", "-")
         return f"collective {code!r}"
-    host = "host " if node.attributes.get("is_cpu_op") else ""
-    return host + node.kind.name.lower().replace("_", " ")
+    return ("host " if host else "") + node.kind.name.lower().replace("_", " ")
 
 
 def seconds_of(node: Node) -> float:

@@ -34,12 +34,15 @@ class Timing:
         seconds: By class and step.
         estimated: Answers for compute, where it was estimated; also used to tell what bounds a kernel.
         replayed: Whether compute is as the trace has it.
+        recorded_s: Seconds of all steps that the trace has itself; `modelled_s` of all others.
         guessed_dtype: Whether types of arithmetic had to be assumed.
     """
 
     seconds: tuple[tuple[float, ...], ...]
     estimated: EstimatedKernels
     replayed: bool
+    recorded_s: float
+    modelled_s: float
     guessed_dtype: bool
 
 
@@ -56,7 +59,9 @@ def chosen(durations: str, job: TracedJob, device: Device) -> bool:
     if durations != "auto":
         return durations == "trace"
     said = job.metadata.get("device")
-    timed = all(step.seconds is not None for steps in job.steps for step in steps if step.does == "compute")
+    # What says neither how long it takes nor what it does took less than the microsecond that it was rounded to.
+    working = [step for steps in job.steps for step in steps if step.does == "compute" and (step.flops or step.bytes)]
+    timed = all(step.seconds is not None for step in working)
     return timed and (said is None or said == device.name)
 
 
@@ -74,6 +79,7 @@ def time_steps(
     }
     estimated = estimate_each(kernels.values(), device, estimators, approximate=True)
     by_class = []
+    recorded = modelled = 0.0
     for number, steps in enumerate(job.steps):
         seconds = []
         for step in steps:
@@ -82,14 +88,18 @@ def time_steps(
             elif step.does in ("collective", "send"):
                 known = step.seconds if replayed else None
                 seconds.append(_on_network(job, number, step, network) if known is None else known)
+                modelled += seconds[-1] if known is None else 0.0
+                recorded += known or 0.0
             elif replayed or step.waits or step.does == "host":
                 seconds.append(_recorded(step, job, required=replayed and step.does == "compute"))
+                recorded += seconds[-1]
             else:
                 gap = estimated.gap if step.flops or step.bytes else 0.0
                 seconds.append(step.repeat * (estimated[kernels[step]].time + gap))
+                modelled += seconds[-1]
         by_class.append(tuple(seconds))
     return Timing(
-        seconds=tuple(by_class), estimated=estimated, replayed=replayed,
+        seconds=tuple(by_class), estimated=estimated, replayed=replayed, recorded_s=recorded, modelled_s=modelled,
         guessed_dtype=not replayed and any(step.dtype not in DTYPE_BITS for step in kernels),
     )  # fmt: skip
 

@@ -43,6 +43,16 @@ def test_there_and_back_takes_as_long(tmp_path: Path, plan: str, form: dict[str,
     assert found.step_time_s == pytest.approx(again.step_time_s, rel=1e-6)
 
 
+def test_copies_beside_compute_are_waits(tmp_path: Path) -> None:
+    """A program as the TPU's compiler left it: what of its copies is waited for takes its time in the trace."""
+    source = Path(__file__).parents[1] / "fixtures" / "tpu_chain.hlo"
+    request = TraceRequest(target=source, options=Options(on="tpu-v5e"), out=tmp_path / "job")
+    written = write_trace("chakra", request).summary
+    names = [node.name for node in read_trace(tmp_path / "job.0.et").nodes]
+    assert "waiting for copies" in names
+    assert predict(tmp_path / "job", on="tpu-v5e").step_time_s == pytest.approx(written["step_time_s"], rel=1e-9)
+
+
 def test_files_keep_to_the_feeders_rules(tmp_path: Path) -> None:
     trace(tmp_path / "job", "pp=2,dp=2,tp=2")
     groups = json.loads((tmp_path / "job.comm_groups.json").read_text())

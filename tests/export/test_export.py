@@ -12,7 +12,7 @@ import pytest
 
 from meshcast import predict
 from meshcast.chakra import NodeType, checked_trace, read_trace
-from meshcast.errors import InfeasibleError, UsageError
+from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.export.chakra import ChakraFiles, parse_ranges, planned, ranges, write
 from meshcast.export.encoding import whole_microseconds
 from meshcast.export.formats import FORMATS, TraceRequest, write_trace
@@ -87,6 +87,8 @@ def test_files_keep_to_the_feeders_rules(tmp_path: Path) -> None:
 def test_some_ranks_and_an_earlier_export(tmp_path: Path) -> None:
     trace(tmp_path / "job", "fsdp=4", ranks="1,3")
     assert sorted(path.name for path in tmp_path.glob("*.et")) == ["job.1.et", "job.3.et"]
+    with pytest.raises(InputError, match="names 2 of 4 ranks"):
+        predict(tmp_path / "job.1.et", on="dgx-h100")
     trace(tmp_path / "job", "fsdp=2")
     assert sorted(path.name for path in tmp_path.glob("*.et")) == ["job.0.et", "job.1.et"]
     with pytest.raises(UsageError, match="no rank 4 among 4"):
@@ -130,6 +132,31 @@ def test_every_rank_has_its_own_group(tmp_path: Path) -> None:
         assert names == [str(1 + rank // 2), "21"][: 1 if rank < 2 else 2]
         assert nodes[-1].data_deps == ((2,) if rank < 2 else (3,))
     assert json.loads(files.groups.read_text())["21"] == list(range(2, 40))
+
+
+def permuted(ranks: int) -> JobTrace:
+    """A job of two permutations: around pairs, and around all."""
+    groups, body = JobGroups(ranks=ranks), Body()
+    for number, axes in enumerate((["b"], ["a", "b"])):
+        group = Mesh.of({"a": ranks // 2, "b": 2}).group(axes)
+        exchange = Collective(kind="collective_permute", group=group, input_bytes=64, output_bytes=64)
+        said = {"inputs": (), "outputs": ()}
+        before = tuple(range(len(body)))
+        for piece in collective_pieces(f"p{number}", exchange, ranks, 2e-6, 1 + number, groups, said):
+            body.add(piece, before)
+    classes = tuple(classes_of(body, np.arange(ranks), groups))
+    return JobTrace(name="ring", groups=groups, classes=classes, step_s=4e-6)
+
+
+def test_one_neighbour_in_two_roles(tmp_path: Path) -> None:
+    """Rank 0's next is rank 1 in both rings, rank 1's is 0 in one and 2 in the other: a file of each is needed."""
+    job = permuted(4)
+    with pytest.raises(UnsupportedError, match="two roles"):
+        write(job, ChakraFiles(prefix=tmp_path / "job", dedup=True))
+    write(job, ChakraFiles(prefix=tmp_path / "job"))
+    assert predict(tmp_path / "job", on="dgx-h100").step_time_s == pytest.approx(4e-6)
+    sends = [n.attributes["comm_dst"] for n in read_trace(tmp_path / "job.1.et").nodes if n.kind is NodeType.SEND]
+    assert sends == [0, 2]
 
 
 def test_durations_in_microseconds_add_up() -> None:

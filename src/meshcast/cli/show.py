@@ -109,8 +109,9 @@ def _show_trace(target: str, *, limit: int, json: bool) -> None:
     from meshcast.traced import find_traces
     from meshcast.traced.tables import trace_json, trace_sections
 
-    files = find_traces(target)
-    path = Path(target) if Path(target).is_file() and target.endswith(".et") else files.by_rank[0]
+    path = Path(target)
+    if not (path.is_file() and path.suffix == ".et"):
+        path = find_traces(target).by_rank[0]
     trace = checked_trace(read_trace(path))
     if json:
         emit_json(trace_json(trace))

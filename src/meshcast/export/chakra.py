@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.chakra.schema import GENERATIONS, VERSIONS, Generation
-from meshcast.errors import InfeasibleError, UsageError, nearest
+from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.export.encoding import ClassFiles
-from meshcast.export.job import JobTrace
+from meshcast.export.job import JobTrace, RankClass
+from meshcast.export.job_groups import RankValues
 from meshcast.units import format_bytes
 
 MANIFEST = "meshcast.chakra/1"
@@ -66,6 +67,7 @@ def planned(job: JobTrace, wanted: ChakraFiles) -> Planned:
 
     Raises:
         UsageError: A rank is not there, or the schema is not known.
+        UnsupportedError: One file cannot stand for all equal ranks.
     """
     if wanted.generation not in GENERATIONS:
         raise UsageError(
@@ -81,6 +83,11 @@ def planned(job: JobTrace, wanted: ChakraFiles) -> Planned:
     for each in job.classes:
         encoded = ClassFiles(job=job, of_class=each, generation=wanted.generation)
         ranks = [int(rank) for rank in each.ranks if asked is None or int(rank) in asked]
+        if wanted.dedup and ranks and _ambiguous(job, each, ranks):
+            raise UnsupportedError(
+                f"rank {ranks[0]} has one neighbour in two roles, where ranks like it have two: one file cannot say which",
+                where="--dedup", fix="leave out --dedup",
+            )  # fmt: skip
         for rank in ranks[:1] if wanted.dedup else ranks:
             files.append((rank, encoded))
             size += encoded.size(rank)
@@ -154,13 +161,13 @@ def _manifest(job: JobTrace, wanted: ChakraFiles) -> Mapping[str, Any]:
         ranks = [int(rank) for rank in each.ranks if asked is None or int(rank) in asked]
         if not ranks:
             continue
-        used = sorted({p.rank_value for p in each.body.pieces if p.rank_value is not None})
-        values = [job.groups.values[number] for number in used]
+        values = _values(job, each)
         classes.append(
             {
                 "file": wanted.path(ranks[0]).name,
                 "ranks": ranges(ranks),
                 "nodes": len(each.body),
+                "ambiguous": _ambiguous(job, each, ranks),
                 # What stands in the file is the first rank's; that of the others is beside it, in the order of `ranks`.
                 "values": [
                     {
@@ -176,6 +183,22 @@ def _manifest(job: JobTrace, wanted: ChakraFiles) -> Mapping[str, Any]:
         "schema": MANIFEST, "name": job.name, "ranks": job.ranks, "version": VERSIONS[wanted.generation],
         "dedup": wanted.dedup, "comm_groups": wanted.groups.name, "step_time_s": job.step_s, "classes": classes,
     }  # fmt: skip
+
+
+def _values(job: JobTrace, of_class: RankClass) -> list[RankValues]:
+    """The values in which ranks of a class differ."""
+    used = sorted({piece.rank_value for piece in of_class.body.pieces if piece.rank_value is not None})
+    return [job.groups.values[number] for number in used]
+
+
+def _ambiguous(job: JobTrace, of_class: RankClass, ranks: list[int]) -> bool:
+    """Whether the first rank's file has one number for values that differ on other ranks."""
+    known: dict[tuple[bool, int], list[int]] = {}
+    for value in _values(job, of_class):
+        rows = value.of_rank[ranks].tolist()
+        if known.setdefault((value.attribute == "pg_name", rows[0]), rows) != rows:
+            return True
+    return False
 
 
 def ranges(numbers: Iterable[int]) -> str:

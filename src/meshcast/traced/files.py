@@ -88,7 +88,13 @@ def find_traces(target: str | Path) -> TraceFiles:
             f"{len(missing)} of {max(by_rank) + 1} ranks have no file, rank {missing[0]} first", where=str(path),
             fix=f"a job needs {path.name}.RANK{SUFFIX} of all its ranks: export them all, or --dedup",
         )  # fmt: skip
-    if made is not None and sorted(by_rank) == sorted(made.by_rank) and _as_exported(manifest, by_rank.values()):
+    clear = made is not None and not any(each.get("ambiguous") for each in made.manifest["classes"])
+    if (
+        made is not None
+        and clear
+        and sorted(by_rank) == sorted(made.by_rank)
+        and _as_exported(manifest, by_rank.values())
+    ):
         return made  # what it says of equal ranks holds: one file of each kind is read, instead of thousands
     return TraceFiles(name=path.name, by_rank=dict(sorted(by_rank.items())), groups=_groups(path))
 

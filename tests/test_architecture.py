@@ -27,10 +27,10 @@ RANKS = {
             ("results",),
             ("levers", "options", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
             ("run",),
-            ("pipelined",),
+            ("pipelined", "traced"),
             ("plans", "serving"),
             ("pipeline",),
-            ("validate", "calibrate", "comparison"),
+            ("validate", "calibrate", "comparison", "export"),
             ("cli",),
         ]
     )

@@ -64,6 +64,7 @@ class Options:
     fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
     attention_library: AttentionLibrary = "cudnn"  # likewise: whose fused attention runs
     layers: Layers = "scanned"  # likewise: whether what a loop's turns keep is copied into stacked arrays
+    durations: str = "auto"  # of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:

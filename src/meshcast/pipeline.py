@@ -36,15 +36,18 @@ from meshcast.pipelined import (
     Pipeline,
     Prepare,
     is_pipeline,
+    pipeline_step,
     predict_pipeline,
     read_pipeline,
     run_pipeline,
 )
+from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, plan_target, with_fused_attention
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import predict_serving
 from meshcast.simulate.pipelines import PipelineRun
+from meshcast.traced import find_traces, names_traces, predict_traces
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 from meshcast.workload.posted import may_deadlock
@@ -79,12 +82,28 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
 
 
 def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Prediction:
-    """A prediction of one program, or one pipeline of them."""
+    """A prediction of one program, one pipeline of them, or one job's traces."""
+    if names_traces(target):
+        return _predict_traces(target, options)  # type: ignore[arg-type]  # it is a path
     target, options = resolved(target, options)
     if is_pipeline(target):
         pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
         return predict_pipeline(pipeline, options, cluster, prepare_part)
     return prepare(target, options).predict()  # type: ignore[arg-type]  # it is no pipeline
+
+
+def _predict_traces(target: str | Path, options: Options) -> Prediction:
+    """How the job of some traces will run; what a trace has decided already is refused."""
+    for flag, given in (
+        ("--mesh", options.mesh), ("--plan", options.plan), ("--set", options.settings), ("--dim", options.dims),
+        ("--devices", options.devices), ("--overlap", options.overlap), ("--trip-count", options.trip_counts),
+    ):  # fmt: skip
+        if given:
+            raise UsageError("a trace has its ranks, sizes and order already", where=flag, fix="leave it out")
+    cluster = resolve(options.on)
+    check_settings(options)
+    estimators, _ = chosen_estimators(options, cluster.device)
+    return predict_traces(find_traces(target), options, cluster, estimators)
 
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:
@@ -107,6 +126,13 @@ def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun
     """A pipeline's step in time, as `show` draws it."""
     target, options = resolved(target, options)
     return run_pipeline(*_prepared_pipeline(target, options), options)
+
+
+def assembled_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, StepParts, PipelineRun]:
+    """A pipeline, its parts on their hardware put together, and its step in time, as traces are made of them."""
+    target, options = resolved(target, options)
+    pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
+    return pipeline, *pipeline_step(pipeline, cluster, prepare_part, options)
 
 
 def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:

@@ -1,8 +1,6 @@
-"""The protobuf messages of a Chakra trace, written without protobuf.
+"""`Node`: one node of a trace as a value, and the file of one rank as bytes.
 
-A file is a `GlobalMetadata` and then `Node`s, each after its length. Field numbers are those of `et_def.proto` of MLCommons
-Chakra (package ChakraProtoMsg, proto3), the wire format is protobuf's: a key `number << 3 | type` before every value,
-numbers in groups of seven bits, the lowest first.
+A file is a `GlobalMetadata` and then `Node`s, each after its length.
 """
 
 from __future__ import annotations
@@ -10,44 +8,25 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 
-VERSION = "0.0.4"  # of the schema, which no reader known to us looks at
-Attribute = bool | int | float | str | tuple[bool, ...]
+from meshcast.chakra.schema import NUMBER_OF_VALUE, VERSIONS, Generation, NodeType
+from meshcast.chakra.wire import FIXED64, bytes_field, number_field, text_field, varint
 
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
-_DOUBLE, _INT32, _INT64, _UINT64, _BOOL, _BOOL_LIST, _STRING = 3, 7, 9, 13, 27, 28, 29
+Attribute = bool | int | float | str | bytes | tuple[bool, ...] | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 # Readers look for some attributes in one field alone: these are where ASTRA-sim looks. Other integers are int64.
 _INTEGER_FIELDS = {
-    "tensor_size": _UINT64, "comm_priority": _INT32, "comm_src": _INT32, "comm_dst": _INT32, "comm_tag": _INT32,
+    "tensor_size": "uint64", "comm_priority": "int32", "comm_src": "int32", "comm_dst": "int32", "comm_tag": "int32",
 }  # fmt: skip
+_ATTRIBUTES = 10  # the field of a node that holds them
 
 
-class NodeType(IntEnum):
-    """What a node does."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """What a node reads or writes, as texts of JSON; of PyTorch's traces."""
 
-    METADATA = 1
-    MEMORY_LOAD = 2
-    MEMORY_STORE = 3
-    COMPUTE = 4
-    SEND = 5
-    RECEIVE = 6
-    COLLECTIVE = 7
-
-
-class CollectiveCode(IntEnum):
-    """The attribute `comm_type` of a collective."""
-
-    ALL_REDUCE = 0
-    REDUCE = 1
-    ALL_GATHER = 2
-    GATHER = 3
-    SCATTER = 4
-    BROADCAST = 5
-    ALL_TO_ALL = 6
-    REDUCE_SCATTER = 7
-    REDUCE_SCATTER_BLOCK = 8
-    BARRIER = 9
+    values: str = ""
+    shapes: str = ""
+    types: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +36,8 @@ class Node:
     Attributes:
         number: Unique in its file.
         control_deps: Nodes that must end before this one; so `data_deps`.
-        duration_us: Whole microseconds: the format has no others.
+        start_us: Whole microseconds, as the format has them; so `duration_us`.
+        inputs: What it reads, where the trace says so; so `outputs`.
         attributes: By their names in the format, e.g. `comm_type`, `comm_size`, `is_cpu_op`.
     """
 
@@ -66,57 +46,96 @@ class Node:
     kind: NodeType
     control_deps: tuple[int, ...] = ()
     data_deps: tuple[int, ...] = ()
+    start_us: int = 0
     duration_us: int = 0
+    inputs: Values | None = None
+    outputs: Values | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
 
-def trace_bytes(nodes: Iterable[Node]) -> bytes:
+def trace_bytes(
+    nodes: Iterable[Node], generation: Generation = "current", metadata: Mapping[str, Attribute] | None = None
+) -> bytes:
     """The file of one rank."""
-    messages = [_text(1, VERSION), *map(_node, nodes)]
-    return b"".join(_varint(len(message)) + message for message in messages)
+    messages = [metadata_bytes(generation, metadata or {})]
+    for node in nodes:
+        said = [_values_bytes(8, node.inputs), _values_bytes(9, node.outputs)]
+        tail = b"".join([*said, *(attribute_bytes(name, value) for name, value in node.attributes.items())])
+        start = number_field(6, node.start_us) if node.start_us else b""
+        duration = start + duration_bytes(node.duration_us)
+        head = node_head(node.name, node.kind)
+        messages.append(node_bytes(node.number, head, node.control_deps, node.data_deps, duration, tail))
+    return b"".join(messages)
 
 
-def _node(node: Node) -> bytes:
-    parts = [_number(1, node.number), _text(2, node.name), _number(3, node.kind)]
-    parts += [
-        _bytes(place, b"".join(map(_varint, deps)))
-        for place, deps in ((4, node.control_deps), (5, node.data_deps))
-        if deps
-    ]
-    if node.duration_us:
-        parts.append(_number(7, node.duration_us))
-    parts += [_bytes(10, _text(1, name) + _value(name, value)) for name, value in node.attributes.items()]
-    return b"".join(parts)
+def metadata_bytes(generation: Generation, attributes: Mapping[str, Attribute]) -> bytes:
+    """What a file begins with: the schema's version, and attributes that hold for all nodes; after its length."""
+    said = [bytes_field(2, _attribute(name, value)) for name, value in attributes.items()]
+    message = b"".join([text_field(1, VERSIONS[generation]), *said])
+    return varint(len(message)) + message
+
+
+def node_head(name: str, kind: NodeType) -> bytes:
+    """The part of a node that says what it is."""
+    return text_field(2, name) + number_field(3, kind)
+
+
+def duration_bytes(microseconds: int) -> bytes:
+    """The part of a node that says how long it takes."""
+    return number_field(7, microseconds) if microseconds else b""
+
+
+def attribute_bytes(name: str, value: Attribute) -> bytes:
+    """One attribute as a part of a node."""
+    return bytes_field(_ATTRIBUTES, _attribute(name, value))
+
+
+def node_bytes(
+    number: int, head: bytes, control: Iterable[int], data: Iterable[int], duration: bytes, tail: bytes
+) -> bytes:
+    """A node put together of its parts, after its length."""
+    ordered = b"".join(map(varint, control))
+    needed = b"".join(map(varint, data))
+    message = b"".join(
+        (
+            b"\x08", varint(number), head,
+            b"\x22" + varint(len(ordered)) + ordered if ordered else b"",
+            b"\x2a" + varint(len(needed)) + needed if needed else b"",
+            duration, tail,
+        )
+    )  # fmt: skip
+    return varint(len(message)) + message
+
+
+def _values_bytes(place: int, said: Values | None) -> bytes:
+    if said is None:
+        return b""
+    texts = ((1, said.values), (2, said.shapes), (3, said.types))
+    return bytes_field(place, b"".join(text_field(number, text) for number, text in texts if text))
+
+
+def _attribute(name: str, value: Attribute) -> bytes:
+    return text_field(1, name) + _value(name, value)
 
 
 def _value(name: str, value: Attribute) -> bytes:
     if isinstance(value, bool):
-        return _number(_BOOL, value)
+        return number_field(NUMBER_OF_VALUE["bool_val"], value)
     if isinstance(value, int):
-        return _number(_INTEGER_FIELDS.get(name, _INT64), value)
+        return number_field(NUMBER_OF_VALUE[f"{_INTEGER_FIELDS.get(name, 'int64')}_val"], value)
     if isinstance(value, float):
-        return _varint(_DOUBLE << 3 | _FIXED64) + struct.pack("<d", value)
+        return varint(NUMBER_OF_VALUE["double_val"] << 3 | FIXED64) + struct.pack("<d", value)
     if isinstance(value, str):
-        return _text(_STRING, value)
-    return _bytes(_BOOL_LIST, _bytes(1, bytes(value)))
-
-
-def _number(place: int, value: int) -> bytes:
-    return _varint(place << 3 | _VARINT) + _varint(value % (1 << 64))  # negative ones as two's complement
-
-
-def _text(place: int, value: str) -> bytes:
-    return _bytes(place, value.encode())
-
-
-def _bytes(place: int, value: bytes) -> bytes:
-    return _varint(place << 3 | _BYTES) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
+        return text_field(NUMBER_OF_VALUE["string_val"], value)
+    if isinstance(value, bytes):
+        return bytes_field(NUMBER_OF_VALUE["bytes_val"], value)
+    first = value[0] if value else ""  # a list of nothing is one of texts: what reads and writes are
+    if isinstance(first, bool):
+        return bytes_field(NUMBER_OF_VALUE["bool_list"], bytes_field(1, bytes(bytearray(map(bool, value)))))
+    if isinstance(first, int):
+        packed = b"".join(varint(int(each) % (1 << 64)) for each in value)
+        return bytes_field(NUMBER_OF_VALUE["int64_list"], bytes_field(1, packed))
+    if isinstance(first, float):
+        packed = b"".join(struct.pack("<d", each) for each in value)
+        return bytes_field(NUMBER_OF_VALUE["double_list"], bytes_field(1, packed))
+    return bytes_field(NUMBER_OF_VALUE["string_list"], b"".join(text_field(1, str(each)) for each in value))

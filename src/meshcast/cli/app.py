@@ -12,7 +12,19 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from meshcast.cli import calibrate, collective, compare, devices, doctor, models, predict, show, systolic, validate
+from meshcast.cli import (
+    calibrate,
+    collective,
+    compare,
+    devices,
+    doctor,
+    models,
+    predict,
+    show,
+    systolic,
+    trace,
+    validate,
+)
 from meshcast.errors import MeshcastError, UsageError
 from meshcast.version import VERSION
 
@@ -59,6 +71,7 @@ app = typer.Typer(
 app.command("predict")(predict.predict_command)
 app.command("compare")(compare.compare_command)
 app.command("show")(show.show_command)
+app.command("trace")(trace.trace_command)
 app.command("collective")(collective.collective_command)
 app.command("systolic")(systolic.systolic_command)
 app.command("calibrate")(calibrate.calibrate_command)

@@ -145,6 +145,14 @@ StackFlag = Annotated[
         "--scheduler, --channels and --overlap do not, what is fused, and the host's time.",
     ),
 ]
+DurationsFlag = Annotated[
+    str,
+    typer.Option(
+        "--durations",
+        help="Of traces: trace (as recorded), estimated (from operations and bytes, on --on), or auto: as recorded where they "
+        "are of the same device.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
 TripCounts = Annotated[
@@ -235,7 +243,7 @@ def options(
     profile: str | None = None, simulator: str | None = None, scheduler: str = "latency-hiding", channels: int = 0,
     contention: str = "on", overlap: str = "", placement: str | None = None, slow: list[str] | None = None,
     links: list[str] | None = None, background: list[str] | None = None, fabric: str | None = None,
-    beside: list[str] | None = None, plan: str | None = None,
+    beside: list[str] | None = None, plan: str | None = None, durations: str = "auto",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags; a stack gives those that are not `written`."""
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
@@ -271,6 +279,7 @@ def options(
         fabric=fabric,
         beside=tuple(beside or ()),
         plan=plan,
+        durations=durations,
     )
     return chosen if stack is None else chosen.with_stack(load_stack(stack), but=written)
 

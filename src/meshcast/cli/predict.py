@@ -44,6 +44,7 @@ def predict_command(
     setting: flags.Settings = None,
     indices: flags.Indices = "uniform",
     approximate: flags.Approximate = False,
+    durations: flags.DurationsFlag = "auto",
     json: flags.Json = False,
 ) -> None:
     """Predicts step time, memory, communication and energy of each TARGET."""
@@ -59,6 +60,7 @@ def predict_command(
         lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
         channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,
         background=background, fabric=fabric, beside=beside, plan=plan,
+        durations=durations,
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

@@ -41,6 +41,7 @@ def show_command(
     from meshcast.errors import UsageError
     from meshcast.pipeline import local_program, pipeline_run, prepare, resolved
     from meshcast.pipelined import is_pipeline
+    from meshcast.traced import names_traces
 
     for flag, given in (
         ("--lowering", lowering != "auto"),
@@ -52,6 +53,13 @@ def show_command(
             raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
     if explain is not None and not kernels:
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
+    if names_traces(target):
+        if kernels or partitioned:
+            raise UsageError(
+                "of a trace its nodes are shown", where=target, fix="leave out --kernels and --partitioned"
+            )
+        _show_trace(target, limit=limit, json=json)
+        return
     options = flags.options(
         on=on, mesh=mesh, fidelity=fidelity, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
         clocks=clocks, indices=indices, profile=profile, simulator=simulator, overlap=overlap,
@@ -89,6 +97,26 @@ def show_command(
         tables.print_kernels(run, limit=limit)
     else:
         tables.print_workload(run.workload, limit=limit)
+
+
+def _show_trace(target: str, *, limit: int, json: bool) -> None:
+    """A trace: the file that was named, or that of the first rank."""
+    from pathlib import Path
+
+    from meshcast.chakra import checked_trace, read_trace
+    from meshcast.cli.app import emit_json
+    from meshcast.results.printer import print_sections
+    from meshcast.traced import find_traces
+    from meshcast.traced.tables import trace_json, trace_sections
+
+    path = Path(target)
+    if not (path.is_file() and path.suffix == ".et"):
+        path = find_traces(target).by_rank[0]
+    trace = checked_trace(read_trace(path))
+    if json:
+        emit_json(trace_json(trace))
+    else:
+        print_sections(trace_sections(trace, limit=limit))
 
 
 def _explain(run: Any, number: int, *, json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -91,7 +91,16 @@ def estimate_kernels(
     Raises:
         UnsupportedError: no estimator answers for a kernel, or only by approximation and that was not allowed.
     """
-    unique = {k.cost_key: k for k, _ in lowered.schedule.walk() if k.collective is None}
+    kernels = (kernel for kernel, _ in lowered.schedule.walk() if kernel.collective is None)
+    return estimate_each(kernels, device, estimators, approximate=approximate, first_named=first_named)
+
+
+def estimate_each(
+    kernels: Iterable[Kernel], device: Device, estimators: Sequence[Estimator], *, approximate: bool = False,
+    first_named: bool = False,
+) -> EstimatedKernels:  # fmt: skip
+    """The same of any compute kernels."""
+    unique = {kernel.cost_key: kernel for kernel in kernels}
     batches: dict[int, list[Kernel]] = {}
     warnings: dict[str, None] = {}
     for kernel in unique.values():
@@ -101,12 +110,12 @@ def estimate_kernels(
             warnings[note] = None
     gap, law = 0.0, None
     answers: dict[CostKey, KernelEstimate] = {}
-    for position, kernels in batches.items():
-        estimates = estimators[position].estimate(kernels, device)
-        _check(estimates, len(kernels), estimators[position].name)
+    for position, batch in batches.items():
+        estimates = estimators[position].estimate(batch, device)
+        _check(estimates, len(batch), estimators[position].name)
         gap = max(gap, estimates.gap)
         law = law or (estimates.draw.law if estimates.draw is not None else None)
-        for index, kernel in enumerate(kernels):
+        for index, kernel in enumerate(batch):
             answers[kernel.cost_key] = _single(estimates, index, estimators[position].name)
     return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
+from meshcast.errors import InfeasibleError, UnsupportedError
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import Cluster
 from meshcast.network.arranging import arranged
@@ -64,6 +65,33 @@ def run_pipeline(pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options
     state = HardwareState.of(options.conditions)
     _, _, step, _ = _assembled(pipeline, cluster, prepare, options, state)
     return run_replicas(pipeline, step, state)[0].run
+
+
+def pipeline_step(
+    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options
+) -> tuple[StepParts, PipelineRun]:
+    """A pipeline's parts on their hardware, put together, and the step in time; all devices are alike.
+
+    Raises:
+        InfeasibleError: A stage does not fit into its devices' memory.
+        UnsupportedError: Some devices are in a state of their own.
+    """
+    state = HardwareState.of(options.conditions)
+    if state.single:
+        raise UnsupportedError(
+            "devices that are not alike have no trace yet", where="--slow, --link", fix="leave it out"
+        )
+    estimates, _, step, _ = _assembled(pipeline, cluster, prepare, options, state)
+    worst = max(pipeline_share(pipeline, step, None).stages, key=lambda stage: stage.memory_bytes["peak"])
+    capacity = int(cluster.device.memory_bytes)
+    alone = [p for estimate in estimates for p in estimate.predictions.values() if not p.feasible]
+    if worst.memory_bytes["peak"] > capacity or alone:
+        found = _does_not_fit(worst, capacity, pipeline, alone)
+        raise InfeasibleError(
+            f"stage {worst.stage} needs {format_bytes(found.demand)} of {format_bytes(found.bound)}: there is no step",
+            where="memory", fix="; ".join(found.levers),
+        )  # fmt: skip
+    return step, run_replicas(pipeline, step, state)[0].run
 
 
 def _assembled(

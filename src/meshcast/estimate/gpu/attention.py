@@ -3,7 +3,8 @@
 `t = launch + F pad waste / (share peak) + x exps waste / exp rate`. A tile of 128 queries passes over its keys and costs as
 much as `fill` keys besides, to load queries and write its result; under a causal mask it sees half of the keys, and the
 tiles on the diagonal are computed whole: `waste = 1 + fill / keys`, `1 + (128 + 2 fill) / keys` under the mask. Where there is
-a window its length stands for the keys. Heads are padded to the next width that there are kernels for. The SMs that finish first wait for a share of the longest tile, which
+a window its length stands for the keys. Heads are padded to the next width that there are kernels for.
+The SMs that finish first wait for a share of the longest tile, which
 under the mask is twice the mean one. After Dao, "FlashAttention-2" (2023) and Shah et al.,
 "FlashAttention-3" (2024).
 

@@ -70,16 +70,40 @@ def run_collective(
         UsageError: Network and system do not go together.
         UnsupportedError: The program is not there, fails, or has no answer in time.
     """
+    implementations(network, system, kind)  # ASTRA-sim itself would crash or wait for ever
+    with tempfile.TemporaryDirectory(prefix="meshcast-astra-") as name:
+        prefix = Path(name) / "collective"
+        write_traces(prefix, network.npus, [collective_node(kind, size)])
+        return run_traces(prefix, network, system, backend, memory=memory, timeout_s=timeout_s)
+
+
+def run_traces(
+    prefix: Path, network: AstraNetwork, system: AstraSystem, backend: Backend = "Unaware", *,
+    groups: Path | None = None, memory: RemoteMemory | None = None, timeout_s: float = TIMEOUT_S,
+) -> AstraRun:  # fmt: skip
+    """ASTRA-sim's own answer for the traces of all NPUs, `PREFIX.RANK.et`.
+
+    Args:
+        prefix: Of the traces.
+        network: Its dimensions.
+        system: Algorithms, chunks, delays.
+        backend: Which of its programs.
+        groups: Its file of communicator groups.
+        memory: Remote memory; none by default.
+        timeout_s: Longest wait.
+
+    Raises:
+        UnsupportedError: The program is not there, fails, or has no answer in time.
+    """
     program = program_path(backend)
     if program is None:
         raise UnsupportedError(f"{PROGRAMS[backend]} is not on the PATH", where="astra-sim", fix=HOW_TO_GET)
-    implementations(network, system, kind)  # ASTRA-sim itself would crash or wait for ever
     with tempfile.TemporaryDirectory(prefix="meshcast-astra-") as name:
         folder = Path(name)
-        flags = write_inputs(folder, network, system, memory or RemoteMemory())
-        write_traces(folder / "collective", network.npus, [collective_node(kind, size)])
-        command = [str(program), f"--workload-configuration={folder / 'collective'}"]
-        command += [f"--{flag}={path}" for flag, path in flags.items()]
+        flags = {"workload-configuration": prefix, **write_inputs(folder, network, system, memory or RemoteMemory())}
+        if groups is not None:
+            flags["comm-group-configuration"] = groups
+        command = [str(program), *(f"--{flag}={path.absolute()}" for flag, path in flags.items())]
         return _read(_printed(command, folder, timeout_s), network.npus)
 
 

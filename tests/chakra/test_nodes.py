@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from meshcast.chakra import CollectiveCode, Node, NodeType, trace_bytes
-from meshcast.chakra.nodes import VERSION
+from meshcast.chakra.schema import VERSIONS
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -49,7 +49,7 @@ def messages(data: bytes) -> list[bytes]:
 
 def test_a_collective_by_hand() -> None:
     node = Node(number=1, name="ar", kind=NodeType.COLLECTIVE, attributes={"comm_size": 300})
-    version = VERSION.encode()
+    version = VERSIONS["current"].encode()
     attribute = b"\x0a\x09comm_size" + b"\x48\xac\x02"  # int64_val is field 9, 300 two groups of seven bits
     message = b"\x08\x01" + b"\x12\x02ar" + b"\x18\x07" + b"\x52" + bytes([len(attribute)]) + attribute
     header = b"\x0a" + bytes([len(version)]) + version
@@ -65,7 +65,7 @@ def test_every_kind_of_field_is_where_readers_look() -> None:
         },
     )  # fmt: skip
     header, message = messages(trace_bytes([node]))
-    assert fields(header) == [(1, VERSION.encode())]
+    assert fields(header) == [(1, VERSIONS["current"].encode())]
     found = fields(message)
     assert found[:6] == [(1, 2**40), (2, b"n"), (3, 5), (4, b"\x01\xac\x02"), (5, b"\x02"), (7, 17)]
     attributes = {}

@@ -1,0 +1,73 @@
+"""`meshcast trace TARGET --on X --format chakra -o PREFIX`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.patience import patience
+
+
+def trace_command(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="PREFIX", help="A file, or the prefix of one a rank.")],
+    form: Annotated[str, typer.Option("--format", help="chakra: an execution trace a rank, PREFIX.RANK.et.")],
+    on: flags.On = "h100-sxm",
+    ranks: Annotated[str | None, typer.Option("--ranks", metavar="0-7,16", help="Some ranks alone.")] = None,
+    unroll: Annotated[
+        bool, typer.Option("--unroll", help="Every turn of a loop; else one turn stands for all of them.")
+    ] = False,
+    dedup: Annotated[
+        bool, typer.Option("--dedup", help="One file for ranks that are equal, and a manifest that says which are.")
+    ] = False,
+    schema: Annotated[str, typer.Option("--schema", help="Of Chakra: current, or v0.0.4.")] = "current",
+    memory: Annotated[
+        bool, typer.Option("--memory/--no-memory", help="Name what every node reads and writes, with its bytes.")
+    ] = True,
+    devices: flags.Devices = None,
+    mesh: flags.MeshText = None,
+    plan: flags.PlanText = None,
+    fidelity: flags.Fidelity = "auto",
+    profile: flags.ProfileFlag = None,
+    simulator: flags.SimulatorFlag = None,
+    network: flags.Network = "alpha-beta",
+    partitioner: flags.Partitioner = "shardy",
+    lowering: flags.LoweringFlag = "auto",
+    clocks: flags.ClocksFlag = "sustained",
+    host: flags.HostFlag = "auto",
+    scheduler: flags.SchedulerFlag = "latency-hiding",
+    channels: flags.ChannelsFlag = 0,
+    contention: flags.ContentionFlag = "on",
+    overlap: flags.OverlapFlag = "",
+    stack: flags.StackFlag = None,
+    dim: flags.Dims = None,
+    trip_count: flags.TripCounts = None,
+    setting: flags.Settings = None,
+    indices: flags.Indices = "uniform",
+    approximate: flags.Approximate = False,
+    json: flags.Json = False,
+) -> None:
+    """Writes how TARGET will run as a trace that other tools read."""
+    from meshcast.cli.app import emit_json
+    from meshcast.export.formats import TraceRequest, write_trace
+
+    options = flags.options(
+        on=on, stack=stack, written=flags.written_flags(context), devices=devices, mesh=mesh, fidelity=fidelity,
+        network=network, dims=dim, trips=trip_count, settings=setting, approximate=approximate, partitioner=partitioner,
+        clocks=clocks, host=host, indices=indices, lowering=lowering, profile=profile, simulator=simulator,
+        scheduler=scheduler, channels=channels, contention=contention, overlap=overlap, plan=plan,
+    )  # fmt: skip
+    request = TraceRequest(
+        target=target, options=options, out=out, ranks=ranks, unroll=unroll, dedup=dedup, schema=schema, memory=memory
+    )
+    with patience(f"tracing {target}"):
+        written = write_trace(form, request, lambda line: typer.echo(line, err=True))
+    if json:
+        emit_json({"schema": "meshcast.trace/1", **written.summary})
+        return
+    for line in written.lines:
+        typer.echo(line)

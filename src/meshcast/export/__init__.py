@@ -1,0 +1,1 @@
+"""Traces out: what was predicted as files for other tools."""

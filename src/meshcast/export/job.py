@@ -1,0 +1,64 @@
+"""`JobTrace`: what every rank of a job does, ranks that are equal once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshcast.chakra.nodes import Attribute
+from meshcast.export.job_groups import ABSENT, Ints, JobGroups
+from meshcast.export.pieces import Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RankClass:
+    """Ranks that do the same, but for the numbers of their groups and neighbours."""
+
+    ranks: Ints
+    body: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobTrace:
+    """A job's trace before it is bytes.
+
+    Attributes:
+        name: Of the job.
+        groups: Of its ranks.
+        classes: All ranks, equal ones together.
+        step_s: Seconds that were predicted.
+        metadata: What all files say about themselves.
+    """
+
+    name: str
+    groups: JobGroups
+    classes: tuple[RankClass, ...]
+    step_s: float
+    metadata: Mapping[str, Attribute] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return self.groups.ranks
+
+
+def classes_of(body: Body, ranks: Ints, groups: JobGroups) -> list[RankClass]:
+    """Ranks with one body, those apart that take no part in some of its collectives: they do without these."""
+    used = sorted({p.rank_value for p in body.pieces if p.rank_value is not None})
+    absent = (
+        np.stack([groups.values[v].of_rank[ranks] == ABSENT for v in used])
+        if used
+        else np.zeros((0, len(ranks)), dtype=bool)
+    )
+    absent &= np.array([groups.values[v].attribute == "pg_name" for v in used], dtype=bool)[:, None]
+    if not absent.any():
+        return [RankClass(ranks=ranks, body=body)]
+    patterns, of_rank = np.unique(absent, axis=1, return_inverse=True)
+    found = []
+    for number in range(patterns.shape[1]):
+        missing = {value for value, gone in zip(used, patterns[:, number], strict=True) if gone}
+        left_out = {index for index, piece in enumerate(body.pieces) if piece.rank_value in missing}
+        found.append(RankClass(ranks=ranks[of_rank.reshape(-1) == number], body=body.without(left_out)))
+    return found

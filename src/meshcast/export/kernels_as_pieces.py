@@ -1,0 +1,109 @@
+"""One kernel as nodes of a trace: what a compute kernel, a collective or a wait carries for its readers.
+
+Sizes are bytes as ASTRA-sim counts them: of an all-reduce, a reduce-scatter and an all-to-all what a rank starts with, of an
+all-gather its own shard; which is a collective's input in all of them. `num_ops` and `tensor_size` are never 0: readers divide
+by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.schema import CollectiveCode, NodeType
+from meshcast.errors import UnsupportedError
+from meshcast.export.job_groups import JobGroups
+from meshcast.export.pieces import RECEIVING, Piece
+from meshcast.lower.kernel import Kernel
+from meshcast.workload.graph import Collective, Tensor
+
+CODES: Mapping[str, CollectiveCode] = {
+    "all_reduce": CollectiveCode.ALL_REDUCE,
+    "all_gather": CollectiveCode.ALL_GATHER,
+    "reduce_scatter": CollectiveCode.REDUCE_SCATTER,
+    "all_to_all": CollectiveCode.ALL_TO_ALL,
+    "collective_broadcast": CollectiveCode.BROADCAST,
+    "collective_reduce": CollectiveCode.REDUCE,
+}
+NANOSECONDS = 1e9
+
+
+def timed(seconds: float, stream: int) -> dict[str, Attribute]:
+    """Attributes of every node: it is the device's, how long it takes beyond microseconds, where it runs."""
+    return {"is_cpu_op": False, "duration_ns": seconds * NANOSECONDS, "stream": stream}
+
+
+def waiting(label: str, seconds: float, *, host: bool = False) -> Piece:
+    """A wait: takes its time where durations are replayed, and none where they are worked out from operations."""
+    work: dict[str, Attribute] = {"num_ops": 1, "tensor_size": 1, "inputs": (), "outputs": ()}
+    said = timed(seconds, 0) | work | {"is_cpu_op": host, "op_type": "wait"}
+    return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, attributes=said, host=host)
+
+
+def computing(label: str, seconds: float, flops: float, moved: int, more: Mapping[str, Attribute]) -> Piece:
+    """A node that computes."""
+    work: dict[str, Attribute] = {"num_ops": max(1, round(flops)), "tensor_size": max(1, moved)}
+    return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, attributes=timed(seconds, 0) | work | dict(more))
+
+
+def kernel_piece(kernel: Kernel, seconds: float, repeat: int, touches: Mapping[str, Attribute]) -> Piece:
+    """A compute kernel, `repeat` launches of it in one node; `touches` is what it reads and writes (`touched`)."""
+    more: dict[str, Attribute] = {"op_type": kernel.kind.value, "dtype": kernel.dtype}
+    if kernel.matrix_flops:
+        more["matrix_ops"] = round(kernel.matrix_flops * repeat)
+    if repeat > 1:
+        more["repeat"] = repeat
+    flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
+    moved = (kernel.read_bytes + kernel.written_bytes) * repeat
+    return computing(kernel.name, seconds, flops * repeat, moved, more | dict(touches))
+
+
+def touched(kernel: Kernel, tensors: Sequence[Tensor], name: Callable[[int], str]) -> dict[str, Attribute]:
+    """Names and bytes of what a kernel reads and writes, as ASTRA-sim's memory tracker takes them."""
+
+    def listed(values: Sequence[int]) -> tuple[str, ...]:
+        return tuple(text for value in values for text in (name(value), str(tensors[value].bytes)))
+
+    return {"inputs": listed(kernel.reads), "outputs": listed(kernel.writes)}
+
+
+def collective_pieces(
+    label: str, collective: Collective, devices: int, seconds: float, stream: int, groups: JobGroups,
+    more: Mapping[str, Attribute], repeat: int = 1,
+) -> tuple[Piece, ...]:  # fmt: skip
+    """A collective over groups of a program's devices: one node, or a send with its receive for a permutation.
+
+    Which device sends to which is not kept of a permutation: all of a group are taken for a ring.
+
+    Raises:
+        UnsupportedError: Traces have no such collective.
+    """
+    said = timed(seconds, stream) | dict(more) | ({"repeat": repeat} if repeat > 1 else {})
+    if collective.kind == "collective_permute":
+        to, origin = groups.neighbours(collective.group, devices)
+        size: dict[str, Attribute] = {"comm_size": collective.payload_bytes * repeat, "comm_tag": stream}
+        return message_pieces(label, seconds, stream, said | size, to, origin)
+    if collective.kind not in CODES:
+        raise UnsupportedError(f"Chakra has no {collective.kind}", where=label, fix="it has " + ", ".join(CODES))
+    code = CODES[collective.kind]
+    said |= {"comm_type": int(code), "comm_size": max(1, collective.input_bytes * repeat)}
+    number = groups.group(collective.group, devices)
+    return (
+        Piece(
+            label=label, kind=NodeType.COLLECTIVE, seconds=seconds, stream=stream, attributes=said, rank_value=number
+        ),
+    )
+
+
+def message_pieces(
+    label: str, seconds: float, stream: int, said: Mapping[str, Attribute], to: int, origin: int
+) -> tuple[Piece, Piece]:
+    """A send, which takes the time of the message, and the receive of one like it, which ends when it is there."""
+    send = Piece(
+        label=f"{label} send", kind=NodeType.SEND, seconds=seconds, stream=stream, attributes=said, rank_value=to
+    )
+    receive = Piece(
+        label=f"{label} receive", kind=NodeType.RECEIVE, seconds=0.0, stream=RECEIVING,
+        attributes={**said, "duration_ns": 0.0}, rank_value=origin,
+    )  # fmt: skip
+    return send, receive

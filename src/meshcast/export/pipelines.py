@@ -1,0 +1,234 @@
+"""The trace of a pipeline: every stage's tasks in the schedule's order, with messages between stages, then the update.
+
+Times are those of `simulate.pipelines`. A task is the body of its program; what it takes from another stage is a receive, what
+it gives a send behind it. Gradients are reduced in buckets, of which the k-th can go when a k-th part of the last backward
+pass is over. No node of that pass need end just then, so that a timer of the host's stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.schema import NodeType
+from meshcast.export.flattening import Detail, program_body
+from meshcast.export.job import JobTrace, RankClass, classes_of
+from meshcast.export.job_groups import JobGroups
+from meshcast.export.kernels_as_pieces import collective_pieces, computing, timed, waiting
+from meshcast.export.pieces import RECEIVING, Body, Piece, Waits
+from meshcast.pipelined.definition import Pipeline
+from meshcast.pipelined.parts import PartEstimate
+from meshcast.pipelined.step import Message, StepParts
+from meshcast.simulate.pipelines import PipelineRun, Task, Work
+
+REDUCING, SENDING = 100, 101  # streams beyond the channels of programs; sends to stage d have SENDING + d
+_PROGRAMS = {Work.FORWARD: "forward", Work.BACKWARD: "backward", Work.WEIGHT: "weight"}
+
+
+def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail: Detail) -> JobTrace:
+    """What every rank of a pipeline does; ranks of a stage are equal, and stages follow each other.
+
+    Args:
+        pipeline: The pipeline.
+        step: Its parts on healthy devices.
+        run: Its step in time.
+        detail: What the trace should hold.
+    """
+    groups = JobGroups(ranks=pipeline.devices)
+    parts = _Parts(groups=groups, detail=detail)
+    classes: list[RankClass] = []
+    size = pipeline.mesh.size
+    for stage in range(pipeline.stages):
+        body = _Stage(pipeline=pipeline, step=step, stage=stage, groups=groups, parts=parts).traced()
+        classes += classes_of(body, np.arange(stage * size, (stage + 1) * size), groups)
+    first = step.estimates[0].programs["forward"].run
+    return JobTrace(
+        name=pipeline.name, groups=groups, classes=tuple(classes), step_s=run.duration,
+        metadata={"device": first.device.name, "network": first.options.network, "ranks": pipeline.devices},
+    )  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class _Parts:
+    """Bodies of the programs of parts, each made once: equal parts are the same object."""
+
+    groups: JobGroups
+    detail: Detail
+    _bodies: dict[tuple[int, str], tuple[Body, Waits, float]] = field(default_factory=dict)
+    _arguments: dict[tuple[int, str], str] = field(default_factory=dict)
+
+    def body(self, estimate: PartEstimate, name: str) -> tuple[Body, Waits, float]:
+        """A program's body, the nodes that it ends with, and its seconds."""
+        key = (id(estimate), name)
+        if key not in self._bodies:
+            run = estimate.programs[name].run
+            # Short, as names of values make up a good part of a file: the part's number and the program's first letter.
+            part = len({of_part for of_part, _ in self._bodies} - {id(estimate)})
+            # Weights, gradients and the like have one name in all programs of a part.
+            arguments = zip(run.workload.body.inputs, run.workload.arguments, strict=False)
+            names = {value: self._argument(estimate, part, argument.name) for value, argument in arguments}
+            body = program_body(run, self.groups, self.detail, prefix=f"{part}{name[0]}", names=names)
+            self._bodies[key] = body, body.leaves(), run.timeline.duration
+        return self._bodies[key]
+
+    def _argument(self, estimate: PartEstimate, part: int, path: str) -> str:
+        return self._arguments.setdefault((id(estimate), path), f"{part}a{len(self._arguments)}")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stage:
+    """One stage's body as it grows."""
+
+    pipeline: Pipeline
+    step: StepParts
+    stage: int
+    groups: JobGroups
+    parts: _Parts
+    body: Body = field(default_factory=Body)
+    tails: Waits = ()  # what the next task follows
+    sent: dict[int, int] = field(default_factory=dict)  # the last send on each channel
+    reduced: Waits = ()  # the last reduction
+
+    def traced(self) -> Body:
+        """All of it."""
+        schedule = self.step.schedule
+        order = schedule.orders[self.stage]
+        gradient = Work.WEIGHT if schedule.split else Work.BACKWARD
+        last = {task.chunk: index for index, task in enumerate(order) if task.work is gradient}
+        behind = self.pipeline.reduction is not None and self.pipeline.reduction.buckets == 0
+        for index, task in enumerate(order):
+            position = schedule.position(self.stage, task.chunk)
+            entry, seconds = self._task(task, position)
+            made = self.tails
+            # Before the reduction, which other stages do not wait for: readers with one stream go by the numbers.
+            if task.work is not Work.WEIGHT:
+                self._send(task, position)
+            if last.get(task.chunk) == index and not behind:
+                self._reduce(position, entry, seconds, made)
+        mine = [schedule.position(self.stage, chunk) for chunk, _ in sorted(last.items(), key=lambda item: item[1])]
+        for position in mine if behind else ():
+            self._reduce(position, (), 0.0, self.tails)
+        self.tails = (*self.tails, *self.reduced)
+        for chunk in range(schedule.chunks):
+            self._update(schedule.position(self.stage, chunk))
+        return self.body
+
+    def _task(self, task: Task, position: int) -> tuple[Waits, float]:
+        """Adds a task; what it begins behind, and how long it takes."""
+        estimate = self.step.estimates[position]
+        entry = (*self.tails, *self._receive(task, position))
+        self.tails = entry
+        seconds = 0.0
+        names = [_PROGRAMS[task.work]]
+        if task.work is Work.BACKWARD and not self.step.schedule.split and "weight" in estimate.programs:
+            names.append("weight")
+        for name in names:
+            seconds += self._program(estimate, name)
+        adds = Work.WEIGHT if self.step.schedule.split and "weight" in estimate.programs else Work.BACKWARD
+        if estimate.accumulation_s and task.work is adds:
+            said: dict[str, Attribute] = {"inputs": (), "outputs": (), "op_type": "accumulate"}
+            moved = 3 * estimate.gradient_bytes
+            piece = computing(
+                "gradients added up", estimate.accumulation_s, estimate.gradient_bytes / 4, moved, said
+            )  # fmt: skip
+            self.tails = (self.body.add(piece, self.tails),)
+            seconds += estimate.accumulation_s
+        return entry, seconds
+
+    def _program(self, estimate: PartEstimate, name: str) -> float:
+        body, leaves, seconds = self.parts.body(estimate, name)
+        first = self.body.append(body, self.tails)
+        if leaves:
+            self.tails = tuple([first + leaf for leaf in leaves])
+        return seconds
+
+    def _receive(self, task: Task, position: int) -> Iterator[int]:
+        """The receive that a task waits for, if what it takes comes from another stage."""
+        if task.work is Work.FORWARD and position > 0:
+            message, origin = self.step.forward[position - 1], position - 1
+        elif task.work is Work.BACKWARD and position + 1 < self.step.schedule.positions:
+            message, origin = self.step.backward[position + 1], position + 1
+        else:
+            return
+        if message is not None:
+            said = self._message(task, origin, message) | {"duration_ns": 0.0}
+            piece = Piece(
+                label=f"{task} from stage {self._stage_of(origin)}", kind=NodeType.RECEIVE, seconds=0.0, stream=RECEIVING,
+                attributes=said, rank_value=self._peer("comm_src", origin),
+            )  # fmt: skip
+            yield self.body.add(piece)
+
+    def _send(self, task: Task, position: int) -> None:
+        """The send of what a task gives to another stage."""
+        forward = task.work is Work.FORWARD
+        message = (self.step.forward if forward else self.step.backward)[position]
+        if message is None:
+            return
+        target = position + 1 if forward else position - 1
+        stage = self._stage_of(target)
+        said = self._message(task, position, message) | timed(message.seconds, SENDING + stage)
+        piece = Piece(
+            label=f"{task} to stage {stage}", kind=NodeType.SEND, seconds=message.seconds, stream=SENDING + stage,
+            attributes=said, rank_value=self._peer("comm_dst", target),
+        )  # fmt: skip
+        before = self.sent.get(stage)
+        self.sent[stage] = self.body.add(piece, self.tails, () if before is None else (before,))
+        if not self.pipeline.overlap_sends:
+            self.tails = (self.sent[stage],)
+
+    def _message(self, task: Task, origin: int, message: Message) -> dict[str, Attribute]:
+        """Attributes that a send and its receive share: the tag is one for each message of the step."""
+        which = (task.microbatch * self.step.schedule.positions + origin) * 2 + (task.work is Work.BACKWARD)
+        size = message.collective.input_bytes
+        return timed(0.0, RECEIVING) | {"comm_size": size, "comm_tag": which, "inputs": (), "outputs": ()}
+
+    def _stage_of(self, position: int) -> int:
+        return self.step.schedule.place(position)[0]
+
+    def _peer(self, attribute: str, position: int) -> int:
+        distance = (self._stage_of(position) - self.stage) * self.pipeline.mesh.size
+        return self.groups.peers(attribute, (np.arange(self.groups.ranks) + distance) % self.groups.ranks)
+
+    def _reduce(self, position: int, entry: Waits, seconds: float, made: Waits) -> None:
+        """Adds the reduction of a part's gradients over replicas, in buckets beside the pass that makes them.
+
+        The pass begins behind `entry`, takes so many seconds and ends with the nodes `made`.
+        """
+        message = self.step.reductions[position]
+        if message is None or self.pipeline.reduction is None:
+            return
+        buckets = max(1, self.pipeline.reduction.buckets)
+        ready: Waits = entry
+        for bucket in range(1, buckets + 1):
+            if bucket < buckets:
+                timer = waiting(f"bucket {bucket} of {buckets} ready", seconds / buckets, host=True)
+                ready = (self.body.add(timer, order=ready),)
+            else:
+                ready = made
+            self._collective(f"gradients of bucket {bucket}", message, ready, self.reduced, buckets)
+            self.reduced = (len(self.body) - 1,)
+
+    def _collective(self, label: str, message: Message, data: Waits, order: Waits, pieces: int = 1) -> None:
+        size = self.pipeline.mesh.size
+        over = self.pipeline.reduction.over if self.pipeline.reduction else ()
+        group = self.pipeline.mesh.group(over)
+        share = type(message.collective)(
+            kind=message.collective.kind, group=group, input_bytes=message.collective.input_bytes // pieces,
+            output_bytes=message.collective.output_bytes // pieces,
+        )  # fmt: skip
+        said: dict[str, Attribute] = {"inputs": (), "outputs": ()}
+        (piece,) = collective_pieces(label, share, size, message.seconds / pieces, REDUCING, self.groups, said)
+        self.body.add(piece, data, order)
+
+    def _update(self, position: int) -> None:
+        """Adds the optimizer of a part, and the gathering of what it has updated."""
+        estimate = self.step.estimates[position]
+        if "update" in estimate.programs:
+            self._program(estimate, "update")
+        gather = self.step.gathers[position]
+        if gather is not None:
+            self._collective("parameters", gather, self.tails, ())
+            self.tails = (len(self.body) - 1,)

@@ -1,0 +1,178 @@
+"""`TracedJob`: all ranks of a job from their traces, those that do the same once.
+
+Ranks are equal if their steps are, but for the numbers of their groups and neighbours, and if the ranks they meet are equal
+in turn (colour refinement, `simulate.classes`, with messages beside groups). One rank of each class is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from meshcast.chakra import Attribute, read_trace
+from meshcast.errors import InputError
+from meshcast.simulate.classes import Ints, refine
+from meshcast.traced.files import TraceFiles, ranks_of, read_groups
+from meshcast.traced.memory import peak_bytes
+from meshcast.traced.steps import ALL_RANKS, Step, groups_within, steps_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSteps:
+    """What one rank does, with whom: steps name groups and neighbours by their places in these lists."""
+
+    steps: tuple[Step, ...] = field(repr=False)
+    groups: tuple[str, ...]
+    peers: tuple[int, ...]
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedJob:
+    """A job.
+
+    Attributes:
+        name: What to call it.
+        ranks: How many there are.
+        classes: The lowest rank of each class.
+        of_rank: The class of every rank.
+        steps: What the lowest rank of each class does.
+        groups: Members of every group by name, the one of all ranks among them.
+        peers_of: Neighbours of every rank, in the order in which its class has them.
+        groups_of: Names of the groups of every rank, likewise.
+        alone: Whether the trace is of one rank of a larger job, whose other ranks are taken to be like it.
+        peaks: Bytes that the lowest rank of each class holds at most, where its trace says what it touches.
+        metadata: What the first trace says about itself.
+    """
+
+    name: str
+    ranks: int
+    classes: tuple[int, ...]
+    of_rank: Ints
+    steps: tuple[tuple[Step, ...], ...] = field(repr=False)
+    groups: dict[str, tuple[int, ...]] = field(repr=False)
+    peers_of: tuple[tuple[int, ...], ...] = field(repr=False)
+    groups_of: tuple[tuple[str, ...], ...] = field(repr=False)
+    alone: bool
+    peaks: tuple[int | None, ...] = ()
+    metadata: dict[str, Attribute] = field(default_factory=dict)
+
+
+def read_job(files: TraceFiles) -> TracedJob:
+    """The job that files hold.
+
+    Raises:
+        InputError: A trace is malformed, or names a group or rank that is not there.
+    """
+    groups = read_groups(files.groups)
+    made: dict[Path, RankSteps] = {}
+    metadata: dict[str, Attribute] = {}
+    for path in dict.fromkeys(files.by_rank.values()):
+        trace = read_trace(path)
+        metadata = metadata or trace.metadata
+        groups |= groups_within(trace)
+        made[path] = replace(_relative(steps_of(trace)), peak_bytes=peak_bytes(trace))
+    of_rank = _of_manifest(files, made) if files.manifest else [made[p] for p in files.by_rank.values()]
+    alone = len(of_rank) == 1 and any(step.does == "collective" for step in of_rank[0].steps)
+    size = max([len(of_rank), *(1 + max(ranks) for ranks in groups.values())]) if alone else len(of_rank)
+    groups[ALL_RANKS] = tuple(range(size))
+    _check(files, of_rank, groups, size)
+    colours = _colours(of_rank, groups, alone=alone)
+    _, first = np.unique(colours, return_index=True)
+    classes = tuple(sorted(int(rank) for rank in first))
+    number = {int(colours[rank]): index for index, rank in enumerate(classes)}
+    return TracedJob(
+        name=files.name, ranks=size, classes=classes, of_rank=np.array([number[int(c)] for c in colours]),
+        steps=tuple(of_rank[rank].steps for rank in classes), groups=groups,
+        peers_of=tuple(each.peers for each in of_rank), groups_of=tuple(each.groups for each in of_rank), alone=alone,
+        peaks=tuple(of_rank[rank].peak_bytes for rank in classes), metadata=metadata,
+    )  # fmt: skip
+
+
+def _relative(steps: tuple[Step, ...]) -> RankSteps:
+    """Steps that name groups and peers by the order in which the rank first meets them."""
+    groups: dict[str, int] = {}
+    peers: dict[int, int] = {}
+    found = []
+    for step in steps:
+        if step.does == "collective":
+            found.append(replace(step, group=str(groups.setdefault(step.group, len(groups)))))
+        elif step.does in ("send", "receive"):
+            found.append(replace(step, peer=peers.setdefault(step.peer, len(peers))))
+        else:
+            found.append(step)
+    return RankSteps(steps=tuple(found), groups=tuple(groups), peers=tuple(peers))
+
+
+def _of_manifest(files: TraceFiles, made: dict[Path, RankSteps]) -> list[RankSteps]:
+    """The ranks of a manifest: those of a class have its file, with groups and neighbours of their own."""
+    found: dict[int, RankSteps] = {}
+    for each in files.manifest["classes"]:
+        ranks = ranks_of(str(each["ranks"]), Path(files.name))
+        steps = made[files.by_rank[ranks[0]]]
+        numbers: dict[str, list[int]] = {}
+        for value in each["values"]:
+            numbers.setdefault(f"{value['attribute'] == 'pg_name'}{value['in_file']}", value["of_rank"])
+        for index, rank in enumerate(ranks):
+            found[rank] = replace(
+                steps,
+                groups=tuple(
+                    str(numbers[f"True{name}"][index]) if f"True{name}" in numbers else name for name in steps.groups
+                ),
+                peers=tuple(numbers[f"False{peer}"][index] for peer in steps.peers),
+            )
+    return [found[rank] for rank in sorted(found)]
+
+
+def _check(files: TraceFiles, of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], size: int) -> None:
+    paths = list(files.by_rank.values())
+    members = {name: frozenset(ranks) for name, ranks in groups.items()}
+    last = {name: max(ranks, default=0) for name, ranks in groups.items()}
+    for rank, each in enumerate(of_rank):
+        for name in each.groups:
+            if name not in groups:
+                raise InputError(
+                    f"a collective is over group {name!r}, which is not listed", where=str(paths[rank]),
+                    fix='list it in PREFIX.comm_groups.json, {"1": [0, 1]}, or in a metadata node',
+                )  # fmt: skip
+            if len(of_rank) > 1 and (rank not in members[name] or last[name] >= size):
+                raise InputError(
+                    f"rank {rank} of {size} has a collective over group {name!r} of ranks {list(groups[name])[:8]}",
+                    where=str(paths[rank]), fix="list ranks that have traces, this one among them",
+                )  # fmt: skip
+        for peer in each.peers:
+            if peer >= size or (peer == rank and len(of_rank) > 1):
+                raise InputError(
+                    f"rank {rank} sends to or receives from rank {peer} of {size}", where=str(paths[rank]),
+                    fix="a message goes to another rank of the job",
+                )  # fmt: skip
+
+
+def _colours(of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], *, alone: bool) -> Ints:
+    """A number for every rank, the same for ranks that do the same with ranks that do the same."""
+    if alone:
+        return np.zeros(1, dtype=np.int64)
+    known: dict[tuple[Step, ...], int] = {}
+    # Ranks of one file share one object, and are not compared step by step.
+    by_object = {
+        id(steps): known.setdefault(steps, len(known)) for steps in {id(e.steps): e.steps for e in of_rank}.values()
+    }
+    colours = np.array([by_object[id(each.steps)] for each in of_rank])
+    ids = {name: number for number, name in enumerate(groups)}
+    width = max(len(each.groups) for each in of_rank)
+    numbers = np.full((width, len(of_rank)), -1)
+    reach = max(len(each.peers) for each in of_rank)
+    peers = np.tile(np.arange(len(of_rank)), (reach, 1))
+    for rank, each in enumerate(of_rank):
+        numbers[: len(each.groups), rank] = [ids[name] for name in each.groups]
+        peers[: len(each.peers), rank] = each.peers
+    while True:
+        before = int(colours.max())
+        colours = refine(colours, list(numbers)).of_rank
+        seen = np.stack([colours, *(colours[row] for row in peers)])
+        colours = np.unique(seen, axis=1, return_inverse=True)[1].reshape(-1)
+        if int(colours.max()) == before:
+            return colours

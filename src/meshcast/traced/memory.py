@@ -1,0 +1,41 @@
+"""Bytes that a rank holds, from the names of what its nodes read and write: each from its first use to its last."""
+
+from __future__ import annotations
+
+from meshcast.chakra import Attribute, Trace
+
+
+def peak_bytes(trace: Trace) -> int | None:
+    """The most that is held at once, in the order of the file; None where nodes do not name what they touch.
+
+    What is read before it is written was there from the start. A name that a trace uses again for another value (a turn of
+    a loop, a microbatch) counts once: a lower bound there.
+    """
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for index, node in enumerate(trace.nodes):
+        for attribute in ("inputs", "outputs"):
+            for name, size in _listed(node.attributes.get(attribute)):
+                first.setdefault(name, 0 if attribute == "inputs" else index)
+                last[name] = index
+                sizes[name] = max(sizes.get(name, 0), size)
+    if not sizes:
+        return None
+    change = [0] * (len(trace.nodes) + 1)
+    for name, size in sizes.items():
+        change[first[name]] += size
+        change[last[name] + 1] -= size
+    held = peak = 0
+    for each in change:
+        held += each
+        peak = max(peak, held)
+    return peak
+
+
+def _listed(value: Attribute | None) -> list[tuple[str, int]]:
+    """(name, bytes) of a list of both in turn."""
+    if not isinstance(value, tuple):
+        return []
+    texts = [str(each) for each in value]
+    return [(name, int(size)) for name, size in zip(texts[::2], texts[1::2], strict=False) if size.isdigit()]

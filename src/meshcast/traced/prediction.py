@@ -1,0 +1,179 @@
+"""A prediction from traces: all ranks replayed, and the one that ends last laid out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from meshcast.estimate import Estimator
+from meshcast.hardware import Cluster
+from meshcast.network.arranging import arranged
+from meshcast.network.models import network_model
+from meshcast.network.uncertainty import NETWORK_FACTOR
+from meshcast.options import Options
+from meshcast.results import Prediction, Provenance
+from meshcast.results.prediction import KernelShare
+from meshcast.simulate import Breakdown, MemoryUse
+from meshcast.simulate.exposure import covered
+from meshcast.traced.files import TraceFiles
+from meshcast.traced.job import TracedJob, read_job
+from meshcast.traced.replay import Replayed, replay
+from meshcast.traced.timing import Timing, collective_of, kernel_of, time_steps
+from meshcast.version import VERSION
+
+MOST_KERNELS = 20
+Interval = tuple[float, float]
+
+
+def predict_traces(
+    files: TraceFiles, options: Options, cluster: Cluster, estimators: Sequence[Estimator]
+) -> Prediction:
+    """How the job of some traces will run.
+
+    Args:
+        files: Its traces.
+        options: Everything else it depends on.
+        cluster: The hardware.
+        estimators: What answers for compute, where it is not replayed.
+
+    Raises:
+        InputError: A trace is malformed, or its ranks do not fit together.
+        UnsupportedError: No model answers for a node.
+    """
+    job = read_job(files)
+    device = cluster.device
+    cluster.for_devices(job.ranks)  # refuses more than there are
+    setting, said = arranged(options.arrangement, cluster, job.ranks, {})
+    timing = time_steps(job, options.durations, device, estimators, network_model(options.network, setting))
+    run = replay(job, timing.seconds, shared=options.channels == 1)
+    last = max(range(len(job.classes)), key=lambda number: max(run.ends[number], default=0.0))
+    steps = job.steps[last]
+    breakdown, communicating = _breakdown(job, timing, run, last)
+    sent = [collective_of(job, last, step) for step in steps if step.does in ("collective", "send")]
+    repeats = [step.repeat for step in steps if step.does in ("collective", "send")]
+    flops = sum(step.flops for step in steps if not step.waits)
+    peak = job.peaks[last] or 0
+    total = timing.recorded_s + timing.modelled_s
+    # What meshcast predicted once is no measurement.
+    measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
+    low, high = _spread(timing, run.duration)
+    return Prediction(
+        name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
+        cluster=cluster.name if job.ranks > 1 else None, fidelity=_fidelity(job, timing, estimators, last),
+        lowering="given", network=options.network, infeasible=None, step_time_s=run.duration, interval_s=(low, high),
+        breakdown=breakdown, flops=flops, hbm_bytes=float(sum(s.bytes for s in steps if not s.waits)),
+        communication_bytes=round(sum(n * each.sent_bytes for n, each in zip(repeats, sent, strict=True))),
+        memory=MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}),
+        capacity_bytes=int(device.memory_bytes), energy_j=None, mfu=None, hfu=None,
+        kernels=sum(step.repeat for step in steps if step.does != "nothing"), communication_s=communicating,
+        provenance=Provenance(measured=measured, analytical=1 - measured), top_kernels=_top(job, timing, last),
+        warnings=(*_warnings(job, timing, options, device.name), *said), version=VERSION,
+    )  # fmt: skip
+
+
+def _fidelity(job: TracedJob, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:
+    """`trace` of what is replayed, else the fidelity that most of the computing time comes from."""
+    if timing.replayed:
+        return "trace"
+    seconds: dict[str, float] = {estimators[0].name: 0.0}
+    for step, each in zip(job.steps[number], timing.seconds[number], strict=True):
+        if step.does == "compute" and not step.waits:
+            name = timing.estimated[kernel_of(step)].estimator
+            seconds[name] = seconds.get(name, 0.0) + each
+    by_name = {estimator.name: estimator.fidelity for estimator in estimators}
+    return by_name[max(seconds, key=lambda name: seconds[name])]
+
+
+def _digest(files: TraceFiles) -> str:
+    digest = hashlib.sha256()
+    for path in dict.fromkeys(files.by_rank.values()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int) -> tuple[Breakdown, float]:
+    """Where the time of one class goes, and its seconds of communication."""
+    compute = memory = waited = 0.0
+    occupied: list[Interval] = []
+    communicating: list[Interval] = []
+    for index, step in enumerate(job.steps[number]):
+        start, end = run.starts[number][index], run.ends[number][index]
+        if step.does == "compute":
+            occupied.append((start, end))
+            seconds = timing.seconds[number][index]
+            if step.waits:
+                waited += seconds
+            elif timing.estimated[kernel_of(step)].limited_by == "compute":
+                compute += seconds
+            else:
+                memory += seconds
+        elif step.does in ("collective", "send"):
+            communicating.append((start, end))
+    busy, left = covered([(0.0, run.duration)], _merged(occupied))
+    exposed, rest = covered(left, _merged(communicating))
+    idle = sum(end - start for start, end in rest)
+    total = compute + memory + waited or 1.0
+    share = busy / total  # steps of several streams may compute at once
+    parts = Breakdown(
+        compute=compute * share, memory=memory * share, exposed_communication=exposed, idle=idle + waited * share
+    )
+    return parts, sum(end - start for start, end in communicating)
+
+
+def _merged(intervals: list[Interval]) -> list[Interval]:
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _spread(timing: Timing, seconds: float) -> tuple[float, float]:
+    """The step's interval: none of what is replayed, else the widest that estimates and the network have."""
+    if not timing.modelled_s:
+        return seconds, seconds
+    if timing.replayed:  # all but some communication
+        share = timing.modelled_s / (timing.recorded_s + timing.modelled_s)
+        return seconds * (1 - share + share / NETWORK_FACTOR), seconds * (1 - share + share * NETWORK_FACTOR)
+    known = [each for each in timing.estimated.by_key.values() if each.time > 0]
+    total = sum(each.time for each in known)
+    if not total:
+        return seconds / NETWORK_FACTOR, seconds * NETWORK_FACTOR
+    low = min(sum(each.low for each in known) / total, 1 / NETWORK_FACTOR)
+    return seconds * low, seconds * max(sum(each.high for each in known) / total, NETWORK_FACTOR)
+
+
+def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]:
+    totals: dict[str, list[float]] = {}
+    bounds: dict[str, str] = {}
+    for step, seconds in zip(job.steps[number], timing.seconds[number], strict=True):
+        if step.does == "compute" and not step.waits:
+            each = totals.setdefault(step.name, [0.0, 0.0])
+            each[0] += seconds
+            each[1] += step.repeat
+            bounds[step.name] = timing.estimated[kernel_of(step)].limited_by
+    ranked = sorted(totals.items(), key=lambda item: -item[1][0])[:MOST_KERNELS]
+    return tuple(
+        KernelShare(name=name, count=round(count), seconds=seconds, limited_by=bounds[name], location="")
+        for name, (seconds, count) in ranked
+    )
+
+
+def _warnings(job: TracedJob, timing: Timing, options: Options, device: str) -> tuple[str, ...]:
+    said = []
+    recorded = job.metadata.get("device")
+    if timing.replayed and recorded is not None and recorded != device:
+        said.append(f"durations are those of the trace, of {recorded!s}: --on {device} does not change them")
+    if not timing.replayed:
+        said.append("compute is worked out from the operations and bytes of the trace's nodes, not from shapes")
+    if timing.guessed_dtype:
+        said.append("the trace does not say in which type it computes: bf16 is assumed")
+    if job.alone and job.ranks > 1:
+        said.append(f"the trace is of one rank: the other {job.ranks - 1:,} are taken to be like it")
+    if any(peak is None for peak in job.peaks):
+        said.append("the trace does not say what its nodes read and write: memory is not known")
+    if not any(step.flops for steps in job.steps for step in steps) and options.durations == "estimated":
+        said.append("the trace has no operations (num_ops): nothing computes")
+    return tuple(said)

@@ -1,0 +1,177 @@
+"""Small jobs written by hand: times that can be worked out on paper, and ranks that do not fit together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast import predict
+from meshcast.chakra import Node, NodeType, Values, trace_bytes
+from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
+from meshcast.traced import find_traces, names_traces
+from meshcast.traced.job import read_job
+
+MICRO = 1e-6
+
+
+def compute(number: int, micros: float, *deps: int, **said: Any) -> Node:
+    said = {"is_cpu_op": False, "num_ops": 10**6, "tensor_size": 1000, "duration_ns": micros * 1e3, **said}
+    return Node(number=number, name=f"k{number}", kind=NodeType.COMPUTE, data_deps=deps, attributes=said)
+
+
+def collective(number: int, micros: float, *deps: int, kind: int = 0, size: int = 1 << 20, **said: Any) -> Node:
+    said = {"is_cpu_op": False, "comm_type": kind, "comm_size": size, **said}
+    if micros:
+        said["duration_ns"] = micros * 1e3
+    return Node(number=number, name=f"c{number}", kind=NodeType.COLLECTIVE, data_deps=deps, attributes=said)
+
+
+def send(number: int, micros: float, to: int, *deps: int, tag: int = 0) -> Node:
+    said = {"comm_size": 1000, "comm_dst": to, "comm_tag": tag, "duration_ns": micros * 1e3, "stream": 7}
+    return Node(number=number, name=f"s{number}", kind=NodeType.SEND, data_deps=deps, attributes=said)
+
+
+def receive(number: int, origin: int, *deps: int, tag: int = 0) -> Node:
+    said = {"comm_size": 1000, "comm_src": origin, "comm_tag": tag}
+    return Node(number=number, name=f"r{number}", kind=NodeType.RECEIVE, data_deps=deps, attributes=said)
+
+
+def job(folder: Path, ranks: Sequence[Sequence[Node]], groups: Mapping[str, list[int]] | None = None) -> Path:
+    for rank, nodes in enumerate(ranks):
+        (folder / f"job.{rank}.et").write_bytes(trace_bytes(nodes))
+    if groups is not None:
+        (folder / "job.comm_groups.json").write_text(json.dumps(groups))
+    return folder / "job"
+
+
+def step_us(prefix: Path, **options: Any) -> float:
+    found = predict(prefix, on="dgx-h100", **options)
+    assert found.step_time_s is not None
+    assert found.breakdown is not None
+    assert found.breakdown.total == pytest.approx(found.step_time_s)
+    return found.step_time_s / MICRO
+
+
+def test_streams_run_beside_each_other(tmp_path: Path) -> None:
+    """Compute 1 (10), then 2 (20) beside the collective of 1 (15), then 4 behind both: 10 + 20 + 5."""
+    nodes = [compute(1, 10), compute(2, 20, 1), collective(3, 15, 1), compute(4, 5, 2, 3)]
+    assert step_us(job(tmp_path, [nodes, nodes])) == pytest.approx(35)
+
+
+def test_the_lowest_number_goes_first(tmp_path: Path) -> None:
+    """Both are ready at 0: number 2 first, so what waits for it starts at 10 and not at 40."""
+    nodes = [compute(3, 30), compute(2, 10), collective(4, 50, 2)]
+    assert step_us(job(tmp_path, [nodes, nodes])) == pytest.approx(60)
+
+
+def test_a_collective_waits_for_the_last(tmp_path: Path) -> None:
+    prefix = job(tmp_path, [[compute(1, micros), collective(2, 5, 1)] for micros in (10, 30, 20, 20)])
+    assert step_us(prefix) == pytest.approx(35)
+    assert len(read_job(find_traces(prefix)).classes) == 3
+
+
+def test_messages_and_groups(tmp_path: Path) -> None:
+    """Rank 0 computes 10 and sends for 4, rank 1 receives at 14 and computes 6; both then reduce with their neighbours."""
+    pair = [
+        [compute(1, 10), send(2, 4, 2, 1), collective(3, 3, 1, pg_name="1")],
+        [compute(1, 10), send(2, 4, 3, 1), collective(3, 3, 1, pg_name="1")],
+        [receive(1, 0), compute(2, 6, 1), collective(3, 3, 2, pg_name="2")],
+        [receive(1, 1), compute(2, 6, 1), collective(3, 3, 2, pg_name="2")],
+    ]
+    prefix = job(tmp_path, pair, {"1": [0, 1], "2": [2, 3]})
+    assert step_us(prefix) == pytest.approx(10 + 4 + 6 + 3)
+    assert len(read_job(find_traces(prefix)).classes) == 2
+
+
+def test_one_channel_takes_turns(tmp_path: Path) -> None:
+    nodes = [compute(1, 1), collective(2, 10, 1, stream=1), collective(3, 10, 1, stream=2)]
+    assert step_us(job(tmp_path, [nodes, nodes])) == pytest.approx(11)
+    assert step_us(job(tmp_path, [nodes, nodes]), channels=1) == pytest.approx(21)
+
+
+def test_host_nodes_run_beside_the_device_and_launch_it(tmp_path: Path) -> None:
+    """As a converted PyTorch trace: the host's op (5), its kernel (20), the next op (5) and the group's all-reduce."""
+    listed = json.dumps([{"pg_name": "default", "ranks": [0, 1, 2, 3]}])
+    nodes = [
+        Node(number=1, name="process_group:init", kind=NodeType.METADATA, inputs=Values(values=listed)),
+        Node(number=2, name="aten::mm", kind=NodeType.COMPUTE, duration_us=5, attributes={"is_cpu_op": True, "tid": 1}),
+        Node(number=3, name="gemm", kind=NodeType.COMPUTE, duration_us=20, data_deps=(2,),
+             attributes={"is_cpu_op": False, "stream": 7}),
+        Node(number=4, name="c10d::allreduce_", kind=NodeType.COMPUTE, duration_us=5, data_deps=(2,),
+             attributes={"is_cpu_op": True, "tid": 1}),
+        Node(number=5, name="ncclDevKernel_AllReduce", kind=NodeType.COLLECTIVE, duration_us=8, data_deps=(3, 4),
+             attributes={"is_cpu_op": False, "stream": 24, "comm_type": 0, "comm_size": 4096, "pg_name": "default"}),
+    ]  # fmt: skip
+    # Callers are named as control dependencies, wait for what they call, and may be left out of the file.
+    nodes = [replace(n, control_deps=(n.number % 5 + 1, 77), attributes={**n.attributes, "rf_id": 1}) for n in nodes]
+    path = tmp_path / "rank.et"
+    path.write_bytes(trace_bytes(nodes, "v0.0.4"))
+    found = predict(path, on="dgx-h100")
+    assert found.devices == 4
+    assert found.step_time_s == pytest.approx(33 * MICRO)
+    assert found.provenance.measured == 1.0
+    assert any("one rank" in warning for warning in found.warnings)
+
+
+def test_compute_again_on_another_device(tmp_path: Path) -> None:
+    """1e12 operations of bf16 take 1e12 / 989e12 s on an H100 at least, 1e12 / 312e12 s on an A100."""
+    nodes = [compute(1, 1, num_ops=10**12, tensor_size=1000, dtype="bf16"), collective(2, 0, 1, size=1 << 30)]
+    prefix = job(tmp_path, [nodes] * 4)
+    again = [
+        predict(prefix, on=on, durations="estimated", fidelity="roofline") for on in ("dgx-a100", "dgx-h100")
+    ]  # fmt: skip
+    a100, h100 = (found.breakdown.compute for found in again if found.breakdown is not None)
+    assert a100 == pytest.approx(1e12 / 312e12, rel=0.01)
+    assert h100 == pytest.approx(1e12 / 989e12, rel=0.01)
+    assert all((found.breakdown.exposed_communication if found.breakdown else 0) > 1e-3 for found in again)
+
+
+def test_many_launches_in_one_node(tmp_path: Path) -> None:
+    once = job(tmp_path, [[compute(1, 1, num_ops=10**9, tensor_size=10**6)]])
+    one = step_us(once, durations="estimated")
+    many = job(tmp_path, [[compute(1, 1, num_ops=50 * 10**9, tensor_size=50 * 10**6, repeat=50)]])
+    assert step_us(many, durations="estimated") == pytest.approx(50 * one)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "groups", "error", "said"),
+    [
+        ([[receive(1, 1)], [compute(1, 1)]], None, InputError, "1 nodes never end: rank 0 at node 1 'r1' (receive)"),
+        ([[collective(1, 1, pg_name="9")]] * 2, {}, InputError, "group '9', which is not listed"),
+        ([[collective(1, 1, pg_name="1")]] * 2, {"1": [0]}, InputError, "rank 1 of 2 has a collective over group '1'"),
+        ([[collective(1, 1)], [compute(1, 1)]], None, InputError, "rank 1 of that group has none"),
+        ([[collective(1, 1, kind=9)]] * 2, None, UnsupportedError, "type 9"),
+        ([[send(1, 1, 5)], [compute(1, 1)]], None, InputError, "sends to or receives from rank 5 of 2"),
+        ([[Node(number=1, name="c", kind=NodeType.COLLECTIVE)]], None, InputError, "no attribute 'comm_type'"),
+        ([[compute(1, 1, 2)]], None, InputError, "waits for node 2"),
+    ],
+)
+def test_ranks_that_do_not_fit_together(
+    tmp_path: Path, ranks: Sequence[Sequence[Node]], groups: Mapping[str, list[int]] | None, error: type[MeshcastError],
+    said: str,
+) -> None:  # fmt: skip
+    with pytest.raises(error) as raised:
+        predict(job(tmp_path, ranks, groups), on="dgx-h100")
+    assert said in raised.value.message
+
+
+def test_targets(tmp_path: Path) -> None:
+    prefix = job(tmp_path, [[compute(1, 10)]] * 2)
+    for target in (prefix, tmp_path, f"{prefix}.1.et"):
+        assert names_traces(target)
+        assert find_traces(target).by_rank == {0: tmp_path / "job.0.et", 1: tmp_path / "job.1.et"}
+    assert not names_traces("llama3-8b")
+    (tmp_path / "job.0.et").unlink()
+    with pytest.raises(InputError, match="1 of 2 ranks have no file, rank 0 first"):
+        find_traces(f"{prefix}.1.et")
+    with pytest.raises(InputError, match="no such file"):
+        predict(f"{prefix}.7.et", on="dgx-h100")
+    with pytest.raises(UsageError, match="already"):
+        predict(f"{prefix}.1.et", on="dgx-h100", plan="dp=2")
+    with pytest.raises(UsageError, match="no durations"):
+        predict(job(tmp_path, [[compute(1, 10)]]), on="dgx-h100", durations="other")

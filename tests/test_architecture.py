@@ -25,7 +25,7 @@ RANKS = {
             ("estimate", "network"),
             ("simulate",),
             ("results",),
-            ("levers", "options", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
+            ("levers", "options", "fidelities", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
             ("run",),
             ("pipelined", "traced"),
             ("plans", "serving"),

@@ -17,8 +17,9 @@ import meshcast
 from meshcast.comparison import Cell, grid
 from meshcast.comparison.folder import RunFolder
 from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
+from meshcast.fidelities import fidelity_names
 from meshcast.options import Options
-from meshcast.pipeline import fidelity_names, predict
+from meshcast.pipeline import predict
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SHARDED, TANH = FIXTURES / "sharded.mlir", FIXTURES / "tanh.mlir"

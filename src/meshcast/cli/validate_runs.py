@@ -44,7 +44,8 @@ def runs_command(
     done so far and exits with 130.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.pipeline import Options, check_fidelity, check_settings
+    from meshcast.fidelities import check_fidelity
+    from meshcast.pipeline import Options, check_settings
     from meshcast.validate.runs.comparison import chosen_runs, validate_runs
     from meshcast.validate.runs.page import RunsSummary, print_runs, runs_page
     from meshcast.validate.runs.rows import read_run_rows

@@ -17,9 +17,10 @@ from meshcast.comparison.folder import RunFolder
 from meshcast.comparison.keys import cell_key
 from meshcast.errors import BugError, MeshcastError, UsageError, nearest
 from meshcast.estimate import estimator_names, load_estimator
+from meshcast.fidelities import fidelity_names
 from meshcast.hardware import resolve
 from meshcast.options import Options
-from meshcast.pipeline import captured, check_settings, fidelity_names, platform_of, predict, resolved
+from meshcast.pipeline import captured, check_settings, platform_of, predict, resolved
 from meshcast.pipelined import Pipeline, is_pipeline
 from meshcast.results import Prediction
 

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from meshcast.errors import InputError
+from meshcast.fidelities import chosen_estimators
 from meshcast.hardware import resolve
-from meshcast.pipeline import Options, chosen_estimators, predict
+from meshcast.pipeline import Options, predict
 from meshcast.profiles.programs import MeasuredProgram
 from meshcast.results import Prediction
 from meshcast.validate.programs import Pair, Row, in_processes, why_failed, why_untimed

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from meshcast.errors import MeshcastError
 from meshcast.estimate.energy import idle_watts
+from meshcast.fidelities import chosen_estimators
 from meshcast.hardware import resolve
-from meshcast.pipeline import Options, chosen_estimators, predict
+from meshcast.pipeline import Options, predict
 from meshcast.profiles.halves import is_fitted
 from meshcast.profiles.programs import ONE_OP_GROUPS, MeasuredProgram
 from meshcast.results import Prediction

@@ -62,9 +62,7 @@ class _Reader:
         self._shardings: dict[int, Any] = {}
         self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
         self._warnings: dict[str, None] = {}
-        self._barriers = self._located = self._recomputing = (
-            False  # whether recomputation may be there, and could be told
-        )
+        self._barriers = self._located = self._recomputing = False  # recomputation: may be, can be told, is here
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
         self._launch: Launch | None = None
         self._on_chip: set[int] = set()

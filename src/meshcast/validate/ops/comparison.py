@@ -11,9 +11,10 @@ from typing import Any
 from meshcast.capture.files import from_bytes
 from meshcast.errors import InputError
 from meshcast.estimate.scalesim_tpu import FALLBACK, published_model
+from meshcast.fidelities import chosen_estimators
 from meshcast.hardware import resolve
 from meshcast.lower.kernel import LoopStep
-from meshcast.pipeline import Options, Run, chosen_estimators, prepare
+from meshcast.pipeline import Options, Run, prepare
 from meshcast.validate.ops import elementwise
 from meshcast.validate.ops.programs import OpProgram, family, op_program
 from meshcast.validate.ops.rows import OpRow

@@ -16,6 +16,7 @@ from tests.models.arrays import QUICK, concrete
 WIDE = {"param_dtype": "float32"}
 # Experts with room for every token: what is dropped depends on who else is in the group.
 ROOM = {"capacity_factor": 8.0}
+BIASED = {"qkv_bias": True, "out_bias": True, "ffn_bias": True, "gated": False, "layers": 1}
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,17 @@ ROOM = {"capacity_factor": 8.0}
         ("deepseek-tiny", ROOM, 4, 6),
         ("deepseek-tiny", {**ROOM, "query_rank": 0, "dispatch": "einsum", "shared_gate": True}, 4, 6),
         ("gpt2-tiny", {}, 4, 6),
+        # GPT-NeoX, BLOOM, OLMo 2, Command R, gpt-oss.
+        ("llama3-tiny", {**BIASED, "norm": "layer", "parallel_norms": 2, "rotated": 4, "activation": "exact_gelu"}, 3, 6),
+        ("llama3-tiny", {**BIASED, "norm": "layer", "alibi": True, "embedding_norm": True, "kv_heads": 8}, 3, 6),
+        ("llama3-tiny", {"pre_norms": False, "post_norms": True, "wide_qk_norm": True, "layers": 1}, 3, 6),
+        ("llama3-tiny", {"norm": "scaled", "parallel_norms": 1, "tied": True, "layers": 1}, 3, 6),
+        (
+            "mixtral-tiny",
+            {**ROOM, "expert_bias": True, "sinks": True, "out_bias": True, "window": 4, "global_every": 2,
+             "activation": "clipped_swiglu", "dispatch": "gather"},
+            12, 14,
+        ),
     ],
 )
 @pytest.mark.parametrize("batch", [2])

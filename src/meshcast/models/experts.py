@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.layers import ACTIVATIONS, BATCH
+from meshcast.models.layers import ACTIVATIONS, BATCH, gate_with
 from meshcast.models.products import product
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
@@ -25,9 +25,13 @@ TOKENS = ("data", "fsdp", "context", "expert")
 """The axes that split groups of tokens: those of the batch and of the positions."""
 
 
-def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True) -> dict[str, Weight]:
+def gated_weights(
+    dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False
+) -> dict[str, Weight]:
     """The weights of a feed-forward layer, with a gate or without, its width split over "tensor"."""
+    biases = {f"{prefix}{name}_bias": Weight((ffn,), ("tensor",)) for name in (("gate", "up") if gate else ("up",))}
     return {
+        **(biases | {f"{prefix}ffn_out_bias": Weight((dim,))} if bias else {}),
         **({f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor"))} if gate else {}),
         f"{prefix}up": Weight((dim, ffn), ("fsdp", "tensor")),
         f"{prefix}down": Weight((ffn, dim), ("tensor", "fsdp")),
@@ -45,6 +49,10 @@ def routed_weights(config: Config) -> dict[str, Weight]:
     }
     if config.biased_router:
         found["router_bias"] = Weight((config.experts,))
+    if config.expert_bias:
+        found["router_offset"] = Weight((config.experts,))
+        found |= {f"{name}_bias": Weight((config.experts, ffn), ("expert", "tensor")) for name in ("gate", "up")}
+        found["down_bias"] = Weight((config.experts, dim), ("expert", None))
     if config.shared_ffn:
         found |= gated_weights(dim, config.shared_ffn, prefix="shared_")
     if config.shared_gate:
@@ -54,18 +62,21 @@ def routed_weights(config: Config) -> dict[str, Weight]:
 
 def gated(h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "") -> jax.Array:
     """The gated feed-forward half of a layer on normalised activations, without its residual sum."""
-    gate, up = (
-        layout.constrain(product("bsd,df->bsf", h, w[f"{prefix}{name}"], layout), BATCH, "context", "tensor")
-        for name in ("gate", "up")
-    )
-    return product("bsf,fd->bsd", ACTIVATIONS[activation](gate) * up, w[f"{prefix}down"], layout)
+
+    def half(name: str) -> jax.Array:
+        y = layout.constrain(product("bsd,df->bsf", h, w[f"{prefix}{name}"], layout), BATCH, "context", "tensor")
+        bias = w.get(f"{prefix}{name}_bias")
+        return y if bias is None else y + bias
+
+    return product("bsf,fd->bsd", gate_with(activation, half("gate"), half("up")), w[f"{prefix}down"], layout)
 
 
 def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
-    """The feed-forward half of a layer without experts, gated where the model's are."""
+    """The feed-forward half of a layer without experts, gated where the model's are, without its last bias."""
     if config.gated:
         return gated(h, w, activation=config.activation, layout=layout)
-    return ACTIVATIONS[config.activation](layout.constrain(h @ w["up"], BATCH, "context", "tensor")) @ w["down"]
+    y = layout.constrain(h @ w["up"], BATCH, "context", "tensor")
+    return ACTIVATIONS[config.activation](y + w["up_bias"] if config.ffn_bias else y) @ w["down"]
 
 
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -120,6 +131,7 @@ def routed(
     """The routed feed-forward half of a layer (B, S, dim), without its residual sum, and its balance loss if it has one."""
     tokens = grouped(h, config, layout)
     logits = (tokens @ w["router"]).astype(jnp.float32)
+    logits = logits + w["router_offset"].astype(jnp.float32) if config.expert_bias else logits
     gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
     choice = jax.nn.one_hot(chosen, config.experts, dtype=jnp.float32)
     few = tokens.shape[0] * tokens.shape[1] * config.active < config.experts
@@ -140,10 +152,17 @@ def _by_token(
     tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: Config
 ) -> jax.Array:
     """Each token with the weights of its own experts: fewer bytes than all experts when there are few tokens."""
-    gate, up, down = (jnp.take(w[name], chosen, axis=0, mode="clip") for name in ("gate", "up", "down"))
-    y = ACTIVATIONS[config.activation](jnp.einsum("gsd,gskdf->gskf", tokens, gate))
-    y = y * jnp.einsum("gsd,gskdf->gskf", tokens, up)
-    return jnp.einsum("gskf,gskfd,gsk->gsd", y, down, gates.astype(y.dtype))
+
+
+    def own(name: str) -> jax.Array:
+        return jnp.take(w[name], chosen, axis=0, mode="clip")
+
+    gate, up = (jnp.einsum("gsd,gskdf->gskf", tokens, own(name)) for name in ("gate", "up"))
+    if config.expert_bias:
+        gate, up = gate + own("gate_bias"), up + own("up_bias")
+    y, gates = gate_with(config.activation, gate, up), gates.astype(tokens.dtype)
+    found = jnp.einsum("gskf,gskfd,gsk->gsd", y, own("down"), gates)
+    return found + jnp.einsum("gskd,gsk->gsd", own("down_bias"), gates) if config.expert_bias else found
 
 
 def _by_products(
@@ -195,8 +214,10 @@ def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layo
         return layout.constrain(layout.constrain(y, *first), *last)
 
     y = exchange(y, out=True)
-    activation = ACTIVATIONS[config.activation]
-    gate, up = (product("egcd,edf->egcf", y, w[name], layout) for name in ("gate", "up"))
-    y = activation(gate) * up
-    y = layout.constrain(y, "expert", HOME, None, "tensor")
-    return exchange(product("egcf,efd->egcd", y, w["down"], layout), out=False)
+
+    def biased(y: jax.Array, name: str) -> jax.Array:
+        return y + w[f"{name}_bias"][:, None, None] if config.expert_bias else y
+
+    gate, up = (biased(product("egcd,edf->egcf", y, w[name], layout), name) for name in ("gate", "up"))
+    y = layout.constrain(gate_with(config.activation, gate, up), "expert", HOME, None, "tensor")
+    return exchange(biased(product("egcf,efd->egcd", y, w["down"], layout), "down"), out=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ def _program(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...]
 
     fn, args, options = builder(plan.mesh, **step_settings(plan, builder, dict(settings)))
     function = precisely(fn) if plan.precision == "fp32" else fn
-    return capture(function, *args, name=builder.name, platform=platform, options=options)
+    program = capture(function, *args, name=builder.name, platform=platform, options=options)
+    return replace(program, notes=builder.notes)
 
 
 @lru_cache(maxsize=16)

@@ -247,9 +247,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     if (found.workload.name, found.workload.source) == (program.name, program.source) and not program.notes:
         return found
     warnings = (*program.notes, *found.workload.warnings)
-    return replace(
-        found, workload=replace(found.workload, name=program.name, source=program.source, warnings=warnings)
-    )
+    return replace(found, workload=replace(found.workload, name=program.name, source=program.source, warnings=warnings))
 
 
 def _warned(lowered: LoweredProgram, warning: str) -> LoweredProgram:

@@ -46,6 +46,7 @@ PUBLISHED: dict[str, tuple[int, str | None]] = {
     "gpt2": (124_439_808, "gpt2-small"),
     "mamba-130m-hf": (129_135_360, None),
     "opt-125m": (125_239_296, None),
+    "opt-350m": (331_196_416, None),
     "pythia-1b": (1_011_781_632, None),
     "resnet-50": (25_557_032, "resnet50"),
     "roberta-base": (124_645_632, None),
@@ -123,7 +124,11 @@ def test_settings_and_a_mesh_apply() -> None:
         ({"hidden_size": 10**30}, InputError, "hidden_size is 10+, not a whole number from 1 to 2147483647"),
         ({"hidden_size": None, "hiden_size": 4096}, InputError, "is 'hiden_size' meant to be it"),
         ({"rope_theta": float("nan")}, InputError, "rope_theta is nan, not a finite number"),
-        ({"model_type": "qwen3", "attention_bias": True}, UnsupportedError, "attention_bias=True of qwen3 is not modelled"),
+        (
+            {"model_type": "qwen3", "attention_bias": True},
+            UnsupportedError,
+            "attention_bias=True of qwen3 is not modelled",
+        ),
         ({"hidden_act": "relu2"}, UnsupportedError, "hidden_act='relu2'"),
         ({"num_key_value_heads": 5}, InputError, "heads=32 is not divisible by kv_heads=5"),
         ({"tie_word_embeddings": "no"}, InputError, "neither true nor false"),
@@ -145,7 +150,9 @@ def test_other_shapes_are_refused() -> None:
 
 
 def test_layers_are_local_as_the_file_says() -> None:
-    text = values("gemma-3-1b-pt", layer_types=(["sliding_attention"] * 2 + ["full_attention"]) * 8 + ["sliding_attention"] * 2)
+    text = values(
+        "gemma-3-1b-pt", layer_types=(["sliding_attention"] * 2 + ["full_attention"]) * 8 + ["sliding_attention"] * 2
+    )
     assert builder_of(text, name="x", where="x").config.global_every == 3
     whole = builder_of(text | {"layer_types": ["full_attention"] * 26}, name="x", where="x").config
     assert (whole.window, whole.global_every) == (0, 0)
@@ -162,7 +169,7 @@ def test_weights_in_fewer_bits_are_told() -> None:
     (note,) = builder_of(awq, name="x", where="x").notes
     assert "(awq, 4 bits) is not modelled" in note
     assert "param_dtype=float8_e4m3fn" in note
-    assert "(fp8, 8 bits)" in read_builder(FOLDER / "DeepSeek-V3.json").notes[0]
+    assert "(mxfp4, 4 bits)" in read_builder(FOLDER / "gpt-oss-20b.json").notes[0]
     assert not read_builder(FOLDER / "Llama-3.1-8B.json").notes
 
 

@@ -90,7 +90,6 @@ def layer(
 ) -> tuple[jax.Array, kv_cache.Cache | None, jax.Array | None]:  # fmt: skip
     """One layer: activations, the cache after it, and the loss that balances its experts, where it has any."""
 
-
     def before(name: str, x: jax.Array) -> jax.Array:
         return layout.whole(normalised(x, w, name, config.norm) if config.pre_norms else x)
 

@@ -25,9 +25,7 @@ TOKENS = ("data", "fsdp", "context", "expert")
 """The axes that split groups of tokens: those of the batch and of the positions."""
 
 
-def gated_weights(
-    dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False
-) -> dict[str, Weight]:
+def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False) -> dict[str, Weight]:
     """The weights of a feed-forward layer, with a gate or without, its width split over "tensor"."""
     biases = {f"{prefix}{name}_bias": Weight((ffn,), ("tensor",)) for name in (("gate", "up") if gate else ("up",))}
     return {
@@ -152,7 +150,6 @@ def _by_token(
     tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: Config
 ) -> jax.Array:
     """Each token with the weights of its own experts: fewer bytes than all experts when there are few tokens."""
-
 
     def own(name: str) -> jax.Array:
         return jnp.take(w[name], chosen, axis=0, mode="clip")

@@ -124,18 +124,14 @@ def self_attention(
     if cache is not None and h.shape[1] == 1:
         seen = kv_cache.of_layer(cache, place)
         mask = kv_cache.visible(seen["k"].shape[1], place)
-        y = attention(
-            q, seen["k"], seen["v"], mask, cap=config.attention_cap, **_extras(config, w, seen["k"].shape[1])
-        )
+        y = attention(q, seen["k"], seen["v"], mask, cap=config.attention_cap, **_extras(config, w, seen["k"].shape[1]))
     elif config.alibi or config.sinks:
         if layout.attention != "plain" or layout.size("context") > 1:
             raise UnsupportedError(
                 f"{'ALiBi' if config.alibi else 'attention sinks'}: only plain attention over whole sequences has them",
                 fix="use attention=plain without a context axis",
             )
-        y = causal_attention(
-            q, k, v, window=window, cap=config.attention_cap, **_extras(config, w, k.shape[1])
-        )
+        y = causal_attention(q, k, v, window=window, cap=config.attention_cap, **_extras(config, w, k.shape[1]))
     else:
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")

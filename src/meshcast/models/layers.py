@@ -35,9 +35,7 @@ def rms_norm(x: jax.Array, scale: jax.Array, *, epsilon: float = 1e-5) -> jax.Ar
     return wide.astype(x.dtype) * scale
 
 
-def layer_norm(
-    x: jax.Array, scale: jax.Array | None, bias: jax.Array | None, *, epsilon: float = 1e-5
-) -> jax.Array:
+def layer_norm(x: jax.Array, scale: jax.Array | None, bias: jax.Array | None, *, epsilon: float = 1e-5) -> jax.Array:
     """The normalisation to zero mean and unit variance over the last axis, computed in fp32."""
     wide = x.astype(jnp.float32)
     wide = wide - jnp.mean(wide, axis=-1, keepdims=True)

@@ -148,7 +148,10 @@ def train_step(
     images, labels = ((batch, config.image, config.image, 3), jnp.float32), ((batch,), jnp.int32)
     data = microbatched(layout, accumulate, images=images, labels=labels)
     # Of every normalisation a mean and a variance, in the order of the network; groups and rows do not matter.
-    sample = {"images": jax.ShapeDtypeStruct((groups, *images[0][1:]), images[1]), "labels": jax.ShapeDtypeStruct((groups,), labels[1])}
+    sample = {
+        "images": jax.ShapeDtypeStruct((groups, *images[0][1:]), images[1]),
+        "labels": jax.ShapeDtypeStruct((groups,), labels[1]),
+    }
     _, statistics = jax.eval_shape(loss, params, sample)
     replicated = jax.tree.map(lambda leaf: layout.struct(leaf.shape, leaf.dtype), statistics)
     opt_state = {"momentum": sgd_state(params), "statistics": replicated}

@@ -14,9 +14,7 @@ from meshcast.models.shapes.decoder import Config
 _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_new": "gelu"}
 
 
-def sizes(
-    fields: Fields, *, tied: bool = False, theta: float = 1e4, activation: str | None = "silu"
-) -> dict[str, Any]:
+def sizes(fields: Fields, *, tied: bool = False, theta: float = 1e4, activation: str | None = "silu") -> dict[str, Any]:
     """What every decoder's configuration has; the activation too, where one is its default."""
     dim, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     return {
@@ -33,7 +31,7 @@ def sizes(
     }
 
 
-def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, int]:
+def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, Any]:
     """Which layers are local: of `every` layers all but the last, or as `layer_types` says.
 
     Raises:
@@ -45,7 +43,9 @@ def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, i
         raise InputError(f"layer_types has {len(types)} layers, num_hidden_layers={layers}", where=fields.where)
     if types:
         every = types.index("full_attention") + 1 if "full_attention" in types else 0
-        wanted = tuple("sliding_attention" if not every or i % every else "full_attention" for i in range(1, layers + 1))
+        wanted = tuple(
+            "sliding_attention" if not every or i % every else "full_attention" for i in range(1, layers + 1)
+        )
         if types != wanted:
             raise UnsupportedError(
                 f"layer_types of {fields.kind}: its layers do not alternate evenly",
@@ -60,7 +60,7 @@ def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, i
 def llama(fields: Fields) -> Config:
     """Llama 1 to 3.3, and what is built like it."""
     attention = fields.flag("attention_bias", False)
-    biases = {"qkv_bias": attention, "out_bias": attention, "ffn_bias": fields.flag("mlp_bias", False)}
+    biases: dict[str, Any] = {"qkv_bias": attention, "out_bias": attention, "ffn_bias": fields.flag("mlp_bias", False)}
     return Config(**sizes(fields), **biases)
 
 

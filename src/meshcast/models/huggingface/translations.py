@@ -27,10 +27,10 @@ def _gpt2(fields: Fields) -> gpt.Config:
 
 
 def _opt(fields: Fields) -> gpt.Config:
-    fields.require("do_layer_norm_before", True, True)
     fields.require("tie_word_embeddings", True, True)
+    fields.require("enable_bias", True, True)
     dim = fields.integer("hidden_size")
-    fields.require("word_embed_proj_dim", dim, dim)
+    narrow = fields.integer("word_embed_proj_dim", dim)
     return gpt.Config(
         layers=fields.integer("num_hidden_layers"),
         dim=dim,
@@ -40,6 +40,8 @@ def _opt(fields: Fields) -> gpt.Config:
         positions=fields.integer("max_position_embeddings") + 2,
         ffn=fields.integer("ffn_dim"),
         activation=fields.word("activation_function", "relu", _GELU),
+        post_norm=not fields.flag("do_layer_norm_before", True),
+        embedding_dim=0 if narrow == dim else narrow,
     )
 
 

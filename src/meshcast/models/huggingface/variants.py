@@ -19,7 +19,7 @@ def _plain(found: dict[str, Any], fields: Fields, key: str, default: str) -> dic
     return found | {"gated": False, "norm": "layer", "activation": fields.word(key, default, _GELU)}
 
 
-def _biases(present: bool) -> dict[str, bool]:
+def _biases(present: bool) -> dict[str, Any]:
     return dict.fromkeys(("qkv_bias", "out_bias", "ffn_bias"), present)
 
 
@@ -58,9 +58,7 @@ def falcon(fields: Fields) -> Config:
 def bloom(fields: Fields) -> Config:
     """BLOOM: ALiBi, biases, a norm behind the embedding."""
     fields = fields.renamed(num_hidden_layers="n_layer", num_attention_heads="n_head", hidden_size="n_embed")
-    found = sizes(
-        fields.defaulted(intermediate_size=4 * fields.integer("hidden_size")), tied=True, activation=None
-    )
+    found = sizes(fields.defaulted(intermediate_size=4 * fields.integer("hidden_size")), tied=True, activation=None)
     fields.require("apply_residual_connection_post_layernorm", False, False)
     return Config(
         **found | {"gated": False, "norm": "layer", "activation": "gelu"},

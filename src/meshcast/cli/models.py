@@ -56,7 +56,7 @@ def _builder(name: str) -> Builder:
     builders = zoo()
     if name not in builders:
         if path.is_dir():
-            raise InputError("is a folder without a config.json", where=name, fix="name a folder or file that is one")
+            raise InputError("is a folder, and has no config.json", where=name, fix="name a model's folder or file")
         raise UsageError(f"no model {name!r} in the zoo", where="MODEL", fix=hint(name))
     return builders[name]
 

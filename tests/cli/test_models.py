@@ -59,7 +59,7 @@ def test_lists_of_sizes(meshcast: Meshcast) -> None:
 
 
 def test_a_configuration_that_is_not_understood(meshcast: Meshcast) -> None:
-    Path("config.json").write_text('{"model_type": "falcon"}')
+    Path("config.json").write_text('{"model_type": "whisper"}')
     answer = meshcast("predict", "config.json", "--on", "h200")
     assert answer.code == 4
     assert "'falcon'" in answer.err

@@ -271,9 +271,10 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)
-    if (found.workload.name, found.workload.source) == (program.name, program.source):
+    if (found.workload.name, found.workload.source) == (program.name, program.source) and not program.notes:
         return found
-    return replace(found, workload=replace(found.workload, name=program.name, source=program.source))
+    warnings = (*program.notes, *found.workload.warnings)
+    return replace(found, workload=replace(found.workload, name=program.name, source=program.source, warnings=warnings))
 
 
 def _warned(lowered: LoweredProgram, warning: str) -> LoweredProgram:

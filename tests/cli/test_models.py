@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,33 @@ def test_lists_of_sizes(meshcast: Meshcast) -> None:
     assert small.lines[0]["flops"] < whole.lines[0]["flops"]
 
 
+def test_weights_in_fewer_bits_are_warned_of(meshcast: Meshcast) -> None:
+    """Beside the same model without: the two are one program, and only one has the warning."""
+    common = ["--on", "h200", "--fidelity", "roofline", "--set", "mode=decode", "--set", "layers=1", "--json"]
+    plain = json.loads((FIXTURES / "gpt2.json").read_text())
+    Path("plain.json").write_text(json.dumps(plain))
+    Path("awq.json").write_text(json.dumps(plain | {"quantization_config": {"quant_method": "awq", "bits": 4}}))
+    told = [
+        meshcast("predict", name, *common).lines[0]["warnings"] for name in ("plain.json", "awq.json", "plain.json")
+    ]
+    assert [len([each for each in warnings if "(awq, 4 bits)" in each]) for warnings in told] == [0, 1, 0]
+    assert "(awq, 4 bits)" in meshcast("models", "awq.json").out.replace("\n", " ")
+
+
+def test_names_that_are_no_models(meshcast: Meshcast) -> None:
+    Path("empty").mkdir()
+    folder = meshcast("models", "empty")
+    assert folder.code == 2
+    assert "has no config.json" in folder.err
+    for command in (["models", "bert-base-decode"], ["predict", "bert-base-decode", "--on", "h200"]):
+        assert "its modes are train, forward" in meshcast(*command).err
+
+
 def test_a_configuration_that_is_not_understood(meshcast: Meshcast) -> None:
-    Path("config.json").write_text('{"model_type": "falcon"}')
+    Path("config.json").write_text('{"model_type": "whisper"}')
     answer = meshcast("predict", "config.json", "--on", "h200")
     assert answer.code == 4
-    assert "'falcon'" in answer.err
+    assert "'whisper'" in answer.err
     assert "qwen3_moe" in answer.err
     Path("config.json").write_text('{"model_type": "llama"}')
     answer = meshcast("predict", ".", "--on", "h200", "--json")

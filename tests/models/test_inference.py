@@ -9,13 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.models import build
+from meshcast.models.grouped_query import slopes
+from meshcast.models.layers import attention
 from tests.models.arrays import QUICK, concrete
 
 WIDE = {"param_dtype": "float32"}
 # Experts with room for every token: what is dropped depends on who else is in the group.
 ROOM = {"capacity_factor": 8.0}
+BIASED = {"qkv_bias": True, "out_bias": True, "ffn_bias": True, "gated": False, "layers": 1}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,32 @@ ROOM = {"capacity_factor": 8.0}
             6,
         ),
         ("gpt2-tiny", {}, 4, 6),
+        ("gpt2-tiny", {"post_norm": True, "embedding_dim": 32, "layers": 1}, 4, 6),
+        # GPT-NeoX, BLOOM, OLMo 2, Command R, gpt-oss.
+        (
+            "llama3-tiny",
+            {**BIASED, "norm": "layer", "parallel_norms": 2, "rotated": 4, "activation": "exact_gelu"},
+            3,
+            6,
+        ),
+        ("llama3-tiny", {**BIASED, "norm": "layer", "alibi": True, "embedding_norm": True, "kv_heads": 8}, 3, 6),
+        ("llama3-tiny", {"pre_norms": False, "post_norms": True, "wide_qk_norm": True, "layers": 1}, 3, 6),
+        ("llama3-tiny", {"norm": "scaled", "parallel_norms": 1, "tied": True, "layers": 1}, 3, 6),
+        (
+            "mixtral-tiny",
+            {
+                **ROOM,
+                "expert_bias": True,
+                "sinks": True,
+                "out_bias": True,
+                "window": 4,
+                "global_every": 2,
+                "activation": "clipped_swiglu",
+                "dispatch": "gather",
+            },
+            12,
+            14,
+        ),
     ],
 )
 @pytest.mark.parametrize("batch", [2])
@@ -73,16 +102,60 @@ def test_many_tokens_of_one_step_share_the_experts() -> None:
     np.testing.assert_array_equal(together[:2], alone)
 
 
-def test_a_state_space_model_decodes_as_it_scans() -> None:
-    forward, args, _ = build("mamba-tiny-forward", batch=2, seq=6, chunk=3, **WIDE)
+@pytest.mark.parametrize("prompt", [2, 6])  # shorter than the convolution's window of four, and longer
+def test_a_state_space_model_decodes_as_it_scans(prompt: int) -> None:
+    forward, args, _ = build("mamba-tiny-forward", batch=2, seq=9, chunk=3, layers=1, **WIDE)
     params, data = concrete(args, ["params", "batch"])
     expected = jnp.argmax(jax.jit(forward, compiler_options=QUICK)(params, data), axis=-1)
-    decode, args, options = build("mamba-tiny-decode", batch=2, **WIDE)
+    prefill, args, options = build("mamba-tiny-prefill", batch=2, seq=prompt, chunk=3, layers=1, **WIDE)
     _, cache, _ = concrete(args, ["params", "cache", "batch"])
+    start = jax.jit(prefill, compiler_options=QUICK, **options)
+    cache, following = start(params, cache, {"tokens": data["tokens"][:, :prompt]})
+    np.testing.assert_array_equal(following, expected[:, prompt - 1])
+    decode, _, options = build("mamba-tiny-decode", batch=2, layers=1, **WIDE)
     step = jax.jit(decode, compiler_options=QUICK, **options)
-    for position in range(6):
+    for position in range(prompt, 9):
         cache, following = step(params, cache, {"tokens": data["tokens"][:, position]})
         np.testing.assert_array_equal(following, expected[:, position])
+
+
+def test_an_encoder_decoder_answers_as_it_scores() -> None:
+    """The prompt's pass takes the first step, from the padding token; the encoder's keys are computed once."""
+    settings: dict[str, Any] = {"batch": 2, "seq": 7, "target": 4, "layers": 1, **WIDE}
+    forward, args, _ = build("t5-tiny-forward", **settings)
+    params, data = concrete(args, ["params", "batch"])
+    data["tokens"] = data["tokens"].at[:, 0].set(0)
+    expected = jnp.argmax(jax.jit(forward, compiler_options=QUICK)(params, data), axis=-1)
+    prefill, args, options = build("t5-tiny-prefill", **settings)
+    _, cache, _ = concrete(args, ["params", "cache", "batch"])
+    start = jax.jit(prefill, compiler_options=QUICK, **options)
+    cache, following = start(params, cache, {"inputs": data["inputs"]})
+    np.testing.assert_array_equal(following, expected[:, 0])
+    decode, _, options = build("t5-tiny-decode", **settings)
+    step = jax.jit(decode, compiler_options=QUICK, **options)
+    for position in range(1, 4):
+        inputs = {"tokens": data["tokens"][:, position], "position": jnp.int32(position)}
+        cache, following = step(params, cache, inputs)
+        np.testing.assert_array_equal(following, expected[:, position])
+
+
+def test_alibi_falls_with_distance_and_sinks_take_their_share() -> None:
+    """Press 2022: 2^-8/n and its powers; of twelve heads four have every other slope of sixteen."""
+    assert slopes(8) == [2.0**-i for i in range(1, 9)]
+    assert slopes(12)[8:] == [2.0 ** (-i / 2) for i in (1, 3, 5, 7)]
+    q = jnp.zeros((1, 1, 1, 2))
+    k, v = jnp.zeros((1, 2, 1, 2)), jnp.asarray([[[[1.0, 0.0]], [[0.0, 1.0]]]])
+    # Equal scores but for a bias of log 3: shares of 1/4 and 3/4; a sink of log 4 takes half of them.
+    bias = jnp.log(jnp.asarray([[1.0, 3.0]]))
+    np.testing.assert_allclose(attention(q, k, v, bias=bias)[0, 0, 0], [0.25, 0.75], rtol=1e-6)
+    shares = attention(q, k, v, bias=bias, sinks=jnp.log(jnp.asarray([4.0])))[0, 0, 0]
+    np.testing.assert_allclose(shares, [0.125, 0.375], rtol=1e-6)
+
+
+def test_only_plain_attention_has_biased_scores() -> None:
+    fn, args, _ = build("llama3-tiny", seq=16, sinks=True, attention="flash", layers=1)
+    with pytest.raises(UnsupportedError, match="attention sinks: only plain attention"):
+        jax.eval_shape(fn, *args)
 
 
 def test_local_layers_keep_their_window_and_latents_are_narrow() -> None:

@@ -119,15 +119,19 @@ SMALL: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("t5-tiny", {"fsdp": 4, "tensor": 2}, {"seq": 16, "target": 8, "accumulate": 2, "batch": 16}),
     ("mamba-tiny", {"fsdp": 4, "tensor": 2}, {"seq": 16}),
     ("mamba-tiny-decode", {"data": 4, "tensor": 2}, {}),
+    ("mamba-tiny-prefill", {"data": 4, "tensor": 2}, {"seq": 16}),
+    ("t5-tiny-prefill", {"data": 4, "tensor": 2}, {"seq": 16, "target": 8}),
+    ("t5-tiny-decode", {"data": 4, "tensor": 2}, {"seq": 16, "target": 8}),
     ("lstm-tiny", {"data": 2, "fsdp": 4}, {"seq": 4}),
     ("dit-tiny", {"fsdp": 4, "tensor": 2}, {}),
     ("unet-tiny", {"data": 2, "fsdp": 4}, {"widths": (16,), "attention": "1"}),
     ("unet-tiny-forward", {"data": 8}, {}),
-    ("resnet-tiny", {"data": 8}, {"batch": 16}),
+    ("resnet-tiny", {"data": 8}, {"batch": 16, "blocks": (1,)}),
+    ("resnet-tiny", {"data": 8}, {"batch": 32, "blocks": (1,), "accumulate": 2}),
     ("resnet-tiny-forward", {"data": 8}, {"batch": 16}),
     ("vit-tiny", {"data": 8}, {"batch": 8}),
     ("dlrm-tiny", {"data": 8}, {"batch": 16}),
-    ("dlrm-tiny", {"data": 8}, {"batch": 16, "placement": "row"}),
+    ("dlrm-tiny", {"data": 8}, {"batch": 32, "placement": "row", "accumulate": 2}),
     ("mlp-tiny", {"data": 2, "tensor": 4}, {"batch": 16}),
     ("mlp-tiny", {"data": 2, "tensor": 4}, {"batch": 16, "scheme": "scatter"}),
     ("mlp-tiny", {"data": 2, "tensor": 4}, {"batch": 16, "scheme": "ring"}),
@@ -240,6 +244,28 @@ def test_microbatches_sum_to_the_batch() -> None:
     assert float(whole[2]) == pytest.approx(float(parts[2]), rel=1e-5)
 
 
+def test_microbatches_of_tables_sum_to_the_batch() -> None:
+    fn, args, _ = build("dlrm-tiny", batch=16)
+    params, opt_state, batch = concrete(args, ["params", "opt_state", "batch"])
+    split, _, _ = build("dlrm-tiny", batch=16, accumulate=4)
+    parts = jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), batch)
+    whole = jax.jit(fn, compiler_options=QUICK)(params, opt_state, batch)
+    summed = jax.jit(split, compiler_options=QUICK)(params, opt_state, parts)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), whole, summed)
+
+
+def test_microbatches_have_statistics_of_their_own() -> None:
+    """Momentum, statistics and loss are the means of what steps on each microbatch alone give."""
+    settings: dict[str, Any] = {"blocks": (1,), "compute_dtype": "fp32"}
+    fn, args, _ = build("resnet-tiny", batch=8, accumulate=2, **settings)
+    params, opt_state, batch = concrete(args, ["params", "opt_state", "batch"])
+    _, state, loss = jax.jit(fn, compiler_options=QUICK)(params, opt_state, batch)
+    one = jax.jit(build("resnet-tiny", batch=4, **settings)[0], compiler_options=QUICK)
+    alone = [one(params, opt_state, jax.tree.map(lambda x, i=i: x[i], batch))[1:] for i in (0, 1)]
+    means = jax.tree.map(lambda a, b: (a + b) / 2, *alone)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), (state, loss), means)
+
+
 def test_weights_and_their_moments_are_sharded_alike() -> None:
     _, (params, opt_state, batch), _ = build("llama3-8b", {"fsdp": 4, "tensor": 2})
     assert params["layers"]["wq"].sharding.shard_shape((32, 4096, 4096)) == (32, 1024, 2048)
@@ -257,8 +283,12 @@ def test_mistakes_are_named() -> None:
         build("llama3-8")
     with pytest.raises(UsageError, match=r"(?s)'sequence'.*settings are .*seq.*layers"):
         build("llama3-8b", sequence=1)
-    with pytest.raises(UsageError, match="no setting 'context' in mode train"):
+    with pytest.raises(UsageError, match="'context' in mode train, it is one of mode prefill, decode; here it is seq"):
         build("llama3-8b", context=1)
+    with pytest.raises(UsageError, match=r"'seq' in mode decode, .*; here it is context"):
+        build("llama3-8b-decode", seq=1)
+    with pytest.raises(UsageError, match="bert-base has no mode 'decode'; its modes are train, forward"):
+        build("bert-base-decode")
     with pytest.raises(UsageError, match="no mode 'decode'"):
         build("resnet50", mode="decode")
     with pytest.raises(UsageError, match="data, fsdp, context, tensor"):
@@ -279,7 +309,15 @@ def test_mistakes_are_named() -> None:
         ("llama3-8b", {"layers": 0}, "layers is a positive integer, not 0"),
         ("llama3-8b", {"window": -1}, "window is a positive integer or zero"),
         ("llama3-8b", {"tied": 1}, "tied is true or false"),
-        ("llama3-8b", {"rope_theta": "high"}, "rope_theta is a number of zero or more"),
+        ("llama3-8b", {"rope_theta": "high"}, "rope_theta is a finite number of zero or more"),
+        ("llama3-8b", {"rope_theta": float("nan")}, "rope_theta is a finite number of zero or more"),
+        ("llama3-8b", {"seq": 99999999999999999999}, "is above 2147483647, the largest size"),
+        ("llama3-8b", {"compute_dtype": "int7"}, "compute_dtype=int7 is no type of numbers here"),
+        ("llama3-8b", {"compute_dtype": "fp8"}, "values of eight bits need scales"),
+        ("llama3-8b", {"norm": "batch"}, "norm='batch' is not one of rms"),
+        ("llama3-8b", {"parallel_norms": 3}, "parallel_norms=3 is not 0, 1 or 2"),
+        ("llama3-8b", {"alibi": True, "window": 8}, "alibi has no window=8"),
+        ("mixtral-8x7b", {"capacity_factor": 0}, "capacity_factor=0 leaves experts no room"),
         ("llama3-8b", {"activation": "tanh"}, "activation='tanh' is not one of silu, gelu"),
         ("llama3-8b", {"dense_layers": 2}, "dense_layers=2 needs experts"),
         ("llama3-8b", {"global_every": 2}, "global_every needs a window"),
@@ -303,6 +341,12 @@ def test_sizes_that_cannot_be(name: str, settings: dict[str, Any], said: str) ->
     with pytest.raises(UsageError) as refused:
         build(name, **settings)
     assert said in refused.value.message
+
+
+def test_types_have_short_names() -> None:
+    for short, full in (("bf16", "bfloat16"), ("fp32", "float32"), ("f16", "float16"), ("fp8", "float8_e4m3fn")):
+        params = build("llama3-tiny-forward", param_dtype=short)[1][0]
+        assert params["embedding"].dtype.name == full
 
 
 def test_a_setting_of_zero_leaves_a_part_out() -> None:

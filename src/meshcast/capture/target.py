@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshcast.capture.program import Program
 from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
-from meshcast.errors import InputError, MeshcastError, UsageError, nearest
+from meshcast.errors import InputError, MeshcastError, UsageError
 
 if TYPE_CHECKING:
     from meshcast.models import Builder
@@ -102,7 +102,7 @@ def _from_zoo(name: str, options: CaptureOptions) -> Program:
     names = models.zoo()
     if name not in names:
         raise UsageError(
-            f"{name!r} is neither a file, a module:function nor a model", where="TARGET", fix=nearest(name, names)
+            f"{name!r} is neither a file, a module:function nor a model", where="TARGET", fix=models.hint(name)
         )
     return _from_builder(names[name], options)
 
@@ -137,7 +137,7 @@ def _from_builder(builder: Builder, options: CaptureOptions) -> Program:
         said = ", ".join(f"{key}={value}" for key, value in options.settings.items())
         raise UsageError(f"{builder.name} cannot be built with {said}: {error}", where="--set") from error
     program = capture(fn, *args, name=builder.name, platform=options.platform, options=jit_options)
-    return _without_dims(program, options, where=builder.name)
+    return _without_dims(replace(program, notes=builder.notes), options, where=builder.name)
 
 
 def setting_value(text: str) -> Any:

@@ -45,8 +45,8 @@ def models_command(name: Name = None, json: flags.Json = False) -> None:
 
 def _builder(name: str) -> Builder:
     """The model or program of that name, or the model of a configuration file."""
-    from meshcast.errors import UsageError, nearest
-    from meshcast.models import zoo
+    from meshcast.errors import InputError, UsageError
+    from meshcast.models import hint, zoo
     from meshcast.models.huggingface import config_path, read_builder
 
     path = Path(name)
@@ -55,7 +55,9 @@ def _builder(name: str) -> Builder:
         return read_builder(config)
     builders = zoo()
     if name not in builders:
-        raise UsageError(f"no model {name!r} in the zoo", where="MODEL", fix=nearest(name, builders))
+        if path.is_dir():
+            raise InputError("is a folder, and has no config.json", where=name, fix="name a model's folder or file")
+        raise UsageError(f"no model {name!r} in the zoo", where="MODEL", fix=hint(name))
     return builders[name]
 
 
@@ -68,6 +70,7 @@ def _described(builder: Builder) -> dict[str, Any]:
         "mode": builder.mode,
         "modes": list(builder.modes),
         "settings": builder.overrides(),
+        "notes": list(builder.notes),
     }
 
 
@@ -99,3 +102,5 @@ def _print_settings(builder: Builder) -> None:
         table.add_row(name, text.lower() if isinstance(value, bool) else "by the model" if value is None else text)
     console.print(table)
     console.print("modes: " + ", ".join(builder.modes))
+    for note in builder.notes:
+        console.print(f"note: {note}")

@@ -57,5 +57,14 @@ def build(name: str, mesh: Mapping[str, int] | None = None, **overrides: Any) ->
     """The named program over a mesh (`{"fsdp": 4, "tensor": 2}`; one device by default), with settings overridden."""
     builders = zoo()
     if name not in builders:
-        raise UsageError(f"no model {name!r} in the zoo", fix=nearest(name, builders))
+        raise UsageError(f"no model {name!r} in the zoo", fix=hint(name))
     return builders[name](mesh, **overrides)
+
+
+def hint(name: str) -> str:
+    """What may be meant by a name that is not in the zoo: the modes that a model has, or the nearest name."""
+    model, _, mode = name.rpartition("-")
+    known = models()
+    if mode in MODES and model in known:
+        return f"{model} has no mode {mode!r}; its modes are {', '.join(known[model].modes)}"
+    return nearest(name, zoo())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshcast.errors import UsageError, nearest
+from meshcast.models.dtypes import dtype_named
 
 Program = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 MODES = {
@@ -20,6 +21,10 @@ MODES = {
     "decode": ("decode_step", "one decoding step with a KV cache"),
 }
 """What a program may do: the function that builds it, and its name for people."""
+LARGEST = 2**31 - 1
+"""Of a size: positions and indices are 32-bit."""
+_LENGTHS = {"seq": "context", "context": "seq"}
+"""What a mode may have instead: a prompt is so long, a cache has so much room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,7 @@ class Builder:
     summary: str
     modes: tuple[str, ...]
     mode: str = "train"
+    notes: tuple[str, ...] = ()
 
     def _function(self, mode: str) -> Callable[..., Program]:
         """What builds the program; this is what imports jax."""
@@ -69,14 +75,22 @@ class Builder:
         settings = {}
         for name, value in overrides.items():
             if name not in accepted:
-                raise UsageError(
-                    f"{self.name} has no setting {name!r} in mode {mode}, {nearest(name, accepted)}",
-                    fix="its settings are " + ", ".join(accepted),
-                )
+                raise self._unknown(name, mode, accepted)
             settings[name] = _setting(name, value, accepted[name], least=0 if name in optional else 1)
         fields = {field.name for field in dataclasses.fields(self.config)}
         keywords = {name: value for name, value in settings.items() if name not in fields and name != "mode"}
         return function(self.configured(**settings), mesh=mesh, **keywords)
+
+    def _unknown(self, name: str, mode: str, accepted: Mapping[str, Any]) -> UsageError:
+        """What is said of a setting that a mode does not have: which modes do, or the nearest name."""
+        others = [other for other in self.modes if other != mode and name in self.overrides(other)]
+        instead = _LENGTHS.get(name)
+        hint = nearest(name, accepted)
+        if others:
+            hint = f"it is one of mode {', '.join(others)}"
+            hint += f"; here it is {instead}" if instead in accepted else ""
+        message = f"{self.name} has no setting {name!r} in mode {mode}, {hint}"
+        return UsageError(message, where="--set", fix="its settings are " + ", ".join(accepted))
 
     def parameters(self) -> int:
         """How many numbers the model learns."""
@@ -97,14 +111,18 @@ def _setting(name: str, value: Any, default: Any, *, least: int) -> Any:
     whole = number and isinstance(value, int)
     wanted = "a positive integer" if least else "a positive integer or zero"
     fits = whole and value >= least
+    if fits and value > LARGEST:
+        raise UsageError(f"{name}={value} is above {LARGEST}, the largest size", where="--set", fix=f"a smaller {name}")
     if isinstance(default, bool):
         wanted, fits = "true or false", isinstance(value, bool)
     elif isinstance(default, float):
-        wanted, fits = "a number of zero or more", number and value >= 0
+        wanted, fits = "a finite number of zero or more", number and 0 <= value < math.inf
     elif isinstance(default, tuple):
         value = (value,) if whole else value
         wanted = "a list of positive integers, such as 3,4,6,3"
-        fits = isinstance(value, tuple) and all(type(each) is int and each > 0 for each in value)
+        fits = isinstance(value, tuple) and all(type(each) is int and 0 < each <= LARGEST for each in value)
+    elif name.endswith("_dtype"):
+        return dtype_named(name, value)
     elif isinstance(default, str):
         value = "none" if value is None else value  # a word of some settings, and how nothing is written
         wanted, fits = "text", isinstance(value, str)

@@ -19,7 +19,8 @@ from meshcast.errors import UsageError
 from meshcast.models import grouped_query, kv_cache, latent_attention
 from meshcast.models.attending import Kind, positions
 from meshcast.models.experts import dense, gated_weights, routed, routed_weights
-from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, rms_norm, soft_cap, stacked
+from meshcast.models.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, soft_cap, stacked
+from meshcast.models.norms import norm_weights, normalised
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
 from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.sections import Sections
@@ -53,11 +54,12 @@ def layout_of(
 def _layer_weights(config: Config, stack: Stack) -> dict[str, Weight]:
     """The weights of one layer of a stack."""
     attention = latent_attention if config.latent_rank else grouped_query
-    found = {"attention_norm": Weight((config.dim,)), **attention.attention_weights(config)}
-    found["ffn_norm"] = Weight((config.dim,))
-    found |= routed_weights(config) if stack.routed else gated_weights(config.dim, config.ffn, gate=config.gated)
-    if config.post_norms:
-        found |= {name: Weight((config.dim,)) for name in ("attention_post_norm", "ffn_post_norm")}
+    dense = gated_weights(config.dim, config.ffn, gate=config.gated, bias=config.ffn_bias)
+    found = {**attention.attention_weights(config), **(routed_weights(config) if stack.routed else dense)}
+    before = ("attention_norm", "ffn_norm")[: 1 if config.parallel_norms == 1 else 2] if config.pre_norms else ()
+    after = ("attention_post_norm", "ffn_post_norm") if config.post_norms else ()
+    for name in (*before, *after):
+        found |= norm_weights(name, config.dim, config.norm)
     return found
 
 
@@ -70,7 +72,9 @@ def weights(config: Config) -> dict[str, Any]:
     for stack in config.stacks():
         each = [stacked(_layer_weights(config, stack), stack.count) for _ in stack.windows]
         tree[stack.name] = each[0] if len(each) == 1 else each
-    tree["norm"] = Weight((config.dim,))
+    tree |= norm_weights("norm", config.dim, config.norm)
+    if config.embedding_norm:
+        tree |= norm_weights("embedding_norm", config.dim, config.norm)
     if not config.tied:
         tree["head"] = Weight((config.dim, config.vocab), ("fsdp", "tensor"))
     return tree
@@ -86,24 +90,34 @@ def layer(
     *, config: Config, layout: Layout, window: int, sparse: bool,
 ) -> tuple[jax.Array, kv_cache.Cache | None, jax.Array | None]:  # fmt: skip
     """One layer: activations, the cache after it, and the loss that balances its experts, where it has any."""
-    h = layout.whole(rms_norm(x, w["attention_norm"]))
+
+    def before(name: str, x: jax.Array) -> jax.Array:
+        return layout.whole(normalised(x, w, name, config.norm) if config.pre_norms else x)
+
+    h = before("attention_norm", x)
     if config.latent_rank:
         y, cache = latent_attention.self_attention(h, w, place, cache, config=config, layout=layout)
     else:
         y, cache = grouped_query.self_attention(h, w, place, cache, config=config, layout=layout, window=window)
-    x = layout.constrain(kept(x + _finished(y, w, "attention_post_norm", layout), ATTENTION), *layout.residual)
-    h = layout.whole(rms_norm(x, w["ffn_norm"]))
+    y = _finished(y, w, "attention", config, layout)
+    after = layout.constrain(kept(x + y, ATTENTION), *layout.residual)
+    if config.parallel_norms != 1:
+        h = before("ffn_norm", x if config.parallel_norms else after)
+    x = after
     balance = None
     if sparse:
         y, balance = routed(h, w, config=config, layout=layout)
     else:
         y = dense(h, w, config=config, layout=layout)
-    return x + _finished(y, w, "ffn_post_norm", layout), cache, balance
+    return x + _finished(y, w, "ffn", config, layout), cache, balance
 
 
-def _finished(y: jax.Array, w: dict[str, jax.Array], norm: str, layout: Layout) -> jax.Array:
+def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: Config, layout: Layout) -> jax.Array:
+    """What a half adds to the activations: its bias and its norm after the sum over "tensor"."""
     y = layout.constrain(y, *layout.residual)
-    return rms_norm(kept(y), w[norm]) if norm in w else y
+    bias = w.get(f"{half}_out_bias")
+    y = y if bias is None else y + bias
+    return normalised(kept(y), w, f"{half}_post_norm", config.norm) if config.post_norms else y
 
 
 def hidden(
@@ -118,6 +132,7 @@ def hidden(
 def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: Layout) -> jax.Array:
     """Activations (B, S, dim) before the first layer."""
     x = embed(layout.gather(params["embedding"], weights(config)["embedding"]), tokens, layout)
+    x = normalised(x, params, "embedding_norm", config.norm) if config.embedding_norm else x
     return layout.constrain(x * config.dim**0.5 if config.scaled_embedding else x, *layout.residual)
 
 
@@ -186,7 +201,7 @@ def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: La
     """Logits (B, S, vocabulary split over "tensor"), in the compute dtype so that its backward products are too."""
     name, equation = ("embedding", "bsd,vd->bsv") if config.tied else ("head", "bsd,dv->bsv")
     table = layout.gather(params[name], weights(config)[name])
-    x = layout.whole(rms_norm(x, params["norm"]))
+    x = layout.whole(normalised(x, params, "norm", config.norm))
     logits = layout.constrain(jnp.einsum(equation, x, table), BATCH, "context", "tensor")
     return soft_cap(logits, config.logit_cap)
 
@@ -275,9 +290,9 @@ def sections(
 
     return Sections(
         layout=layout,
-        entry={"embedding": tree["embedding"]},
+        entry={name: weight for name, weight in tree.items() if name.startswith("embedding")},
         layers={stack.name: weights(part)[stack.name] for stack in part.stacks()},
-        exit={name: tree[name] for name in ("norm", head)},
+        exit={name: tree[name] for name in ("norm", "norm_bias", head) if name in tree},
         embed=lambda params, batch: embedded(params, batch["tokens"], config, layout),
         through=through,
         loss=loss,

@@ -18,7 +18,7 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
 from meshcast.models.optimizers import sgd, sgd_state
-from meshcast.models.program import Program, jit_options
+from meshcast.models.program import Program, jit_options, microbatched
 from meshcast.models.shapes.dlrm import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -99,11 +99,15 @@ def train_step(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 2048,
+    accumulate: int = 1,
     placement: Placement = "table",
     learning_rate: float = 0.1,
     param_dtype: DTypeLike = "float32",
 ) -> Program:
-    """One step, SGD with momentum for the dense layers and plain for the tables: `-> (params, opt_state, loss)`."""
+    """One step, SGD with momentum for the dense layers and plain for the tables: `-> (params, opt_state, loss)`.
+
+    Microbatches look up the tables as they were before the step, and add their rows after the last of them.
+    """
     if placement not in ("table", "row"):
         raise UsageError(f"placement {placement!r} is not one", fix="choose table or row")
     layout = Layout.of(mesh, axes=AXES)
@@ -131,20 +135,46 @@ def train_step(
         click = mlp(interact(bottom, pooled), dense["top"], last=partial(jnp.squeeze, axis=-1))
         return jnp.mean(jax.nn.softplus(click) - batch["labels"] * click)
 
-    def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
-        indices = batch["indices"] if by_row else layout.constrain(batch["indices"], *at_tables)
-        pooled = lookup(params["tables"], indices)
+    def named_rows(batch: Any) -> jax.Array:
+        return batch["indices"] if by_row else layout.constrain(batch["indices"], *at_tables)
+
+    def gradients(params: Any, batch: Any) -> tuple[Any, jax.Array]:
+        """The loss and the dense layers' gradients, and those of the pooled rows."""
+        pooled = lookup(params["tables"], named_rows(batch))
         value, (grads, row_grads) = jax.value_and_grad(loss, (0, 1))(params["dense"], pooled, batch)
+        return (value, grads), row_grads
+
+    def added(tables: jax.Array, batch: Any, row_grads: jax.Array) -> jax.Array:
+        step = -learning_rate / accumulate * layout.constrain(row_grads, *at_home)
+        return update(tables, named_rows(batch), step)
+
+    def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
+        if accumulate == 1:
+            (value, grads), row_grads = gradients(params, batch)
+            tables = added(params["tables"], batch, row_grads)
+        else:
+
+            def add(total: Any, microbatch: Any) -> tuple[Any, jax.Array]:
+                new, row_grads = gradients(params, microbatch)
+                return jax.tree.map(jnp.add, total, new), row_grads
+
+            start = jax.tree.map(jnp.zeros_like, (jnp.zeros((), param_dtype), params["dense"]))
+            total, row_grads = jax.lax.scan(add, start, batch)
+            value, grads = jax.tree.map(lambda sum: sum / accumulate, total)
+            tables, _ = jax.lax.scan(
+                lambda tables, each: (added(tables, *each), None), params["tables"], (batch, row_grads)
+            )
         dense, opt_state = sgd(params["dense"], grads, opt_state, learning_rate=learning_rate)
-        tables = update(params["tables"], indices, -learning_rate * layout.constrain(row_grads, *at_home))
         return {"dense": dense, "tables": tables}, opt_state, value
 
     params = layout.params(weights(config, placement), param_dtype)
-    data = {
-        "dense": layout.struct((batch, config.dense), param_dtype, "data"),
-        "indices": layout.struct((batch, config.tables, config.hots), jnp.int32, "data"),
-        "labels": layout.struct((batch,), param_dtype, "data"),
-    }
+    data = microbatched(
+        layout,
+        accumulate,
+        dense=((batch, config.dense), param_dtype),
+        indices=((batch, config.tables, config.hots), jnp.int32),
+        labels=((batch,), param_dtype),
+    )
     opt_state = sgd_state(params["dense"])
     results = (params, opt_state, layout.struct((), param_dtype))
     return train_step, (params, opt_state, data), jit_options(layout, donate=(0, 1), results=results)

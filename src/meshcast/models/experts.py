@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.layers import ACTIVATIONS, BATCH
+from meshcast.models.layers import ACTIVATIONS, BATCH, gate_with
 from meshcast.models.products import product, products
 from meshcast.models.saving import kept
 from meshcast.models.shapes.decoder import Config
@@ -28,9 +28,11 @@ ROUTING = "routing"
 """The name, in the program, of products that choose experts and move tokens: tensor parallelism does not split them."""
 
 
-def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True) -> dict[str, Weight]:
+def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False) -> dict[str, Weight]:
     """The weights of a feed-forward layer, with a gate or without, its width split over "tensor"."""
+    biases = {f"{prefix}{name}_bias": Weight((ffn,), ("tensor",)) for name in (("gate", "up") if gate else ("up",))}
     return {
+        **(biases | {f"{prefix}ffn_out_bias": Weight((dim,))} if bias else {}),
         **({f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor"))} if gate else {}),
         f"{prefix}up": Weight((dim, ffn), ("fsdp", "tensor")),
         f"{prefix}down": Weight((ffn, dim), ("tensor", "fsdp")),
@@ -48,6 +50,10 @@ def routed_weights(config: Config) -> dict[str, Weight]:
     }
     if config.biased_router:
         found["router_bias"] = Weight((config.experts,))
+    if config.expert_bias:
+        found["router_offset"] = Weight((config.experts,))
+        found |= {f"{name}_bias": Weight((config.experts, ffn), ("expert", "tensor")) for name in ("gate", "up")}
+        found["down_bias"] = Weight((config.experts, dim), ("expert", None))
     if config.shared_ffn:
         found |= gated_weights(dim, config.shared_ffn, prefix="shared_")
     if config.shared_gate:
@@ -62,32 +68,27 @@ def gated(
 
     `held`: the activations are kept for the backward pass already.
     """
-    both = [w[f"{prefix}{name}"] for name in ("gate", "up")]
+    names = [f"{prefix}{name}" for name in ("gate", "up")]
+    held = held or layout.sequence_parallel
     made = products(
-        "bsd,df->bsf", h, both, layout, over=(BATCH, "context", None), held=held or layout.sequence_parallel, number=5
+        "bsd,df->bsf", h, [w[name] for name in names], layout, over=(BATCH, "context", None), held=held, number=5
     )
+    made = [y + w[f"{name}_bias"] if f"{name}_bias" in w else y for name, y in zip(names, made, strict=True)]
     gate, up = (layout.constrain(kept(each), BATCH, "context", "tensor") for each in made)
-    return product(
-        "bsf,fd->bsd",
-        ACTIVATIONS[activation](gate) * up,
-        w[f"{prefix}down"],
-        layout,
-        over=(BATCH, "context", "tensor"),
-        number=7,
-    )
+    y, over = gate_with(activation, gate, up), (BATCH, "context", "tensor")
+    return product("bsf,fd->bsd", y, w[f"{prefix}down"], layout, over=over, number=7)
 
 
 def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
-    """The feed-forward half of a layer without experts, gated where the model's are."""
+    """The feed-forward half of a layer without experts, gated where the model's are, without its last bias."""
     if config.gated:
         return gated(h, w, activation=config.activation, layout=layout)
     up = product(
         "bsd,df->bsf", h, w["up"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel, number=5
     )
-    up = layout.constrain(kept(up), BATCH, "context", "tensor")
-    return product(
-        "bsf,fd->bsd", ACTIVATIONS[config.activation](up), w["down"], layout, over=(BATCH, "context", "tensor")
-    )
+    up = layout.constrain(kept(up + w["up_bias"] if config.ffn_bias else up), BATCH, "context", "tensor")
+    y, over = ACTIVATIONS[config.activation](up), (BATCH, "context", "tensor")
+    return product("bsf,fd->bsd", y, w["down"], layout, over=over, number=6)
 
 
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -143,7 +144,8 @@ def routed(
     h = h if layout.sequence_parallel else layout.constrain(kept(h), BATCH, "context", None)
     tokens = grouped(h, config, layout)
     with jax.named_scope(ROUTING):
-        logits = kept((tokens @ w["router"]).astype(jnp.float32))
+        logits = (tokens @ w["router"]).astype(jnp.float32)
+    logits = kept(logits + w["router_offset"].astype(jnp.float32) if config.expert_bias else logits)
     gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
     chosen = kept(chosen)
     choice = jax.nn.one_hot(chosen, config.experts, dtype=jnp.float32)
@@ -165,10 +167,16 @@ def _by_token(
     tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: Config
 ) -> jax.Array:
     """Each token with the weights of its own experts: fewer bytes than all experts when there are few tokens."""
-    gate, up, down = (jnp.take(w[name], chosen, axis=0, mode="clip") for name in ("gate", "up", "down"))
-    y = ACTIVATIONS[config.activation](jnp.einsum("gsd,gskdf->gskf", tokens, gate))
-    y = y * jnp.einsum("gsd,gskdf->gskf", tokens, up)
-    return jnp.einsum("gskf,gskfd,gsk->gsd", y, down, gates.astype(y.dtype))
+
+    def own(name: str) -> jax.Array:
+        return jnp.take(w[name], chosen, axis=0, mode="clip")
+
+    gate, up = (jnp.einsum("gsd,gskdf->gskf", tokens, own(name)) for name in ("gate", "up"))
+    if config.expert_bias:
+        gate, up = gate + own("gate_bias"), up + own("up_bias")
+    y, gates = gate_with(config.activation, gate, up), gates.astype(tokens.dtype)
+    found = jnp.einsum("gskf,gskfd,gsk->gsd", y, own("down"), gates)
+    return found + jnp.einsum("gskd,gsk->gsd", own("down_bias"), gates) if config.expert_bias else found
 
 
 def _by_products(
@@ -226,11 +234,15 @@ def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layo
         return layout.constrain(layout.constrain(y, *first), *last)
 
     y = exchange(y, out=True)
-    activation = ACTIVATIONS[config.activation]
+
+    def biased(y: jax.Array, name: str) -> jax.Array:
+        return y + w[f"{name}_bias"][:, None, None] if config.expert_bias else y
+
     made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=("expert", HOME, None, None), number=5)
-    gate, up = (layout.constrain(kept(each), "expert", HOME, None, "tensor") for each in made)
-    y = activation(gate) * up
-    y = layout.constrain(y, "expert", HOME, None, "tensor")
-    return exchange(
-        product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor"), number=7), out=False
+    gate, up = (
+        layout.constrain(kept(biased(each, name)), "expert", HOME, None, "tensor")
+        for name, each in zip(("gate", "up"), made, strict=True)
     )
+    y = layout.constrain(gate_with(config.activation, gate, up), "expert", HOME, None, "tensor")
+    y = product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor"), number=7)
+    return exchange(biased(y, "down"), out=False)

@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 from meshcast.errors import UsageError
 from meshcast.models import kv_cache
 from meshcast.models.attending import Kind, attend, is_reordered, positions
-from meshcast.models.blocks import block, block_weights, through_layers
+from meshcast.models.blocks import Attend, block, block_weights, through_layers
 from meshcast.models.layers import (
     BATCH,
     Remat,
@@ -49,12 +49,15 @@ def weights(config: Config, layout: Layout | None = None, *, scan: bool = True) 
     shards = layout.size("tensor")
     vocab = config.vocab if shards == 1 else -(-config.vocab // (128 * shards)) * 128 * shards
     layer = block_weights(config.dim, config.hidden)
+    narrow = config.embedding_dim
+    norm = {} if config.post_norm else {name: Weight((config.dim,)) for name in ("norm_scale", "norm_bias")}
+    widths = {"widen": Weight((narrow, config.dim)), "narrow": Weight((config.dim, narrow))} if narrow else {}
     return {
-        "tokens": Weight((vocab, config.dim), ("tensor", None)),
+        "tokens": Weight((vocab, narrow or config.dim), ("tensor", None)),
         "positions": Weight((config.positions, config.dim)),
         "layers": stacked(layer, config.layers) if scan else [layer] * config.layers,
-        "norm_scale": Weight((config.dim,)),
-        "norm_bias": Weight((config.dim,)),
+        **norm,
+        **widths,
     }
 
 
@@ -77,19 +80,29 @@ def _positions(params: Any, length: int, layout: Layout) -> jax.Array:
 
 
 def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: Layout) -> jax.Array:
-    return layout.constrain(embed(params["tokens"], tokens, layout), *layout.residual) + positions
+    x = embed(params["tokens"], tokens, layout)
+    x = x @ params["widen"] if "widen" in params else x
+    return layout.constrain(x, *layout.residual) + positions
 
 
 def _logits(x: jax.Array, params: Any, layout: Layout) -> jax.Array:
-    x = layout.whole(layer_norm(x, params["norm_scale"], params["norm_bias"]))
+    x = layer_norm(x, params["norm_scale"], params["norm_bias"]) if "norm_scale" in params else x
+    x = layout.whole(x)
+    x = x @ params["narrow"] if "narrow" in params else x
     return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, "context", "tensor")
+
+
+def _block(x: jax.Array, w: Any, *, config: Config, layout: Layout, attend: Attend) -> jax.Array:
+    return block(
+        x, w, layout=layout, heads=config.heads, attend=attend, activation=config.activation, post_norm=config.post_norm
+    )
 
 
 def logits(
     params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
 ) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
-    step = _training_block(layout, config.heads, config.activation)
+    step = _training_block(layout, config.heads, config.activation, config.post_norm)
     x = _embedded(params, tokens, _positions(params, tokens.shape[1], layout), layout)
     x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return _logits(x, params, layout)
@@ -148,16 +161,16 @@ def sections(
         mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention, products=products
     )
     length, tree = _length(config, seq), weights(replace(config, layers=layers), layout)
-    step = _training_block(layout, config.heads, config.activation)
+    step = _training_block(layout, config.heads, config.activation, config.post_norm)
 
     def through(params: Any, x: jax.Array) -> tuple[jax.Array, None]:
         return through_layers(step, x, params, tree["layers"], remat=remat, layout=layout) if layers else x, None
 
     return Sections(
         layout=layout,
-        entry={name: tree[name] for name in ("tokens", "positions")},
+        entry={name: tree[name] for name in ("tokens", "positions", "widen") if name in tree},
         layers=tree["layers"] if layers else {},
-        exit={name: tree[name] for name in ("norm_scale", "norm_bias", "tokens")},
+        exit={name: tree[name] for name in ("norm_scale", "norm_bias", "narrow", "tokens") if name in tree},
         embed=lambda params, batch: _embedded(params, batch["tokens"], _positions(params, length, layout), layout),
         through=through,
         loss=lambda params, x, batch: cross_entropy(_logits(x, params, layout), batch["targets"]),
@@ -167,9 +180,12 @@ def sections(
 
 
 @lru_cache(maxsize=64)
-def _training_block(layout: Layout, heads: int, activation: str) -> Callable[[jax.Array, Any], jax.Array]:
+def _training_block(
+    layout: Layout, heads: int, activation: str, post_norm: bool
+) -> Callable[[jax.Array, Any], jax.Array]:
     """A layer of a training step; equal questions have the very same answer, so that parts share their tracing."""
-    return partial(block, layout=layout, heads=heads, attend=partial(attend, layout=layout), activation=activation)
+    attending = partial(attend, layout=layout)
+    return partial(block, layout=layout, heads=heads, attend=attending, activation=activation, post_norm=post_norm)
 
 
 def forward(
@@ -210,7 +226,7 @@ def _cached(
             return attention(q, seen["k"], seen["v"], kv_cache.visible(seen["k"].shape[1], place))
 
         w = layout.gather(w, one_layer(tree["layers"]))
-        x = block(x, w, layout=layout, heads=config.heads, attend=attend, activation=config.activation)
+        x = _block(x, w, config=config, layout=layout, attend=attend)
         return (x, updated), None
 
     x = _embedded(params, tokens, jnp.take(params["positions"], positions, axis=0, mode="clip"), layout)

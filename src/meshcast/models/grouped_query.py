@@ -5,9 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from meshcast.errors import UnsupportedError
 from meshcast.models import kv_cache
 from meshcast.models.attending import attend
-from meshcast.models.layers import BATCH, attention, rms_norm, rotary
+from meshcast.models.layers import BATCH, attention, causal_attention, rms_norm, rotary
 from meshcast.models.products import product, products
 from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.shapes.decoder import Config
@@ -37,6 +38,12 @@ def attention_weights(config: Config) -> dict[str, Weight]:
         found |= {name: Weight((size,), ("tensor",)) for name, size in (("bq", width), ("bk", narrow), ("bv", narrow))}
     if config.qk_norm:
         found |= {name: Weight((config.head_dim,)) for name in ("q_norm", "k_norm")}
+    if config.wide_qk_norm:
+        found |= {name: Weight((size,), ("tensor",)) for name, size in (("q_norm", width), ("k_norm", narrow))}
+    if config.out_bias:
+        found["attention_out_bias"] = Weight((config.dim,))
+    if config.sinks:
+        found["sinks"] = Weight((config.heads,), ("tensor",))
     return found
 
 
@@ -70,14 +77,42 @@ def project(
     def split(name: str) -> jax.Array:
         h = made["qkv".index(name)]
         h = h + w[f"b{name}"] if config.qkv_bias else h
+        h = rms_norm(kept(h), w[f"{name}_norm"]) if config.wide_qk_norm and name != "v" else h
         h = h.reshape(*x.shape[:2], -1, config.head_dim)
         return rms_norm(kept(h), w[f"{name}_norm"]) if config.qk_norm and name != "v" else h
 
     q = heads(split("q"))
     k, v = (heads(jnp.repeat(split(name), copies, axis=2)) for name in ("k", "v"))
-    q, k = (heads(rotary(h, positions, theta=theta)) for h in (q, k))
+    if not config.alibi:
+        q, k = (heads(turned(h, positions, theta=theta, width=config.rotated)) for h in (q, k))
     q, k, v = (heads(kept(h, ATTENTION)) for h in (q, k, v))
     return q, k, v
+
+
+def turned(h: jax.Array, positions: jax.Array, *, theta: float, width: int) -> jax.Array:
+    """Heads with so many of their leading numbers rotated by position, all where the width is zero."""
+    if not width:
+        return rotary(h, positions, theta=theta)
+    return jnp.concatenate([rotary(h[..., :width], positions, theta=theta), h[..., width:]], axis=-1)
+
+
+def slopes(heads: int) -> list[float]:
+    """ALiBi's slope of every head (Press 2022): 2^(-8 i / n) for a power of two n, then every other one of 2 n."""
+    power = 1 << (heads.bit_length() - 1)
+    found = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
+    return found + [2.0 ** (-4 * i / power) for i in range(1, 2 * (heads - power), 2)]
+
+
+def _extras(config: Config, w: dict[str, jax.Array], length: int) -> dict[str, jax.Array]:
+    """What the scores of `length` positions have beside products: a bias that grows with the position, or sinks.
+
+    A softmax does not see what all its scores share, so slope * t is as good as -slope * (s - t).
+    """
+    found = {"sinks": w["sinks"]} if config.sinks else {}
+    if config.alibi:
+        slope = jnp.asarray(slopes(config.heads), jnp.float32)
+        found["bias"] = slope[:, None] * jnp.arange(length, dtype=jnp.float32)
+    return found
 
 
 def self_attention(
@@ -100,7 +135,14 @@ def self_attention(
     if cache is not None and h.shape[1] == 1:
         seen = kv_cache.of_layer(cache, place)
         mask = kv_cache.visible(seen["k"].shape[1], place)
-        y = attention(q, seen["k"], seen["v"], mask, cap=config.attention_cap)
+        y = attention(q, seen["k"], seen["v"], mask, cap=config.attention_cap, **_extras(config, w, seen["k"].shape[1]))
+    elif config.alibi or config.sinks:
+        if layout.attention != "plain" or layout.size("context") > 1:
+            raise UnsupportedError(
+                f"{'ALiBi' if config.alibi else 'attention sinks'}: only plain attention over whole sequences has them",
+                fix="use attention=plain without a context axis",
+            )
+        y = causal_attention(q, k, v, window=window, cap=config.attention_cap, **_extras(config, w, k.shape[1]))
     else:
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")

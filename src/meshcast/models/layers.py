@@ -35,12 +35,14 @@ def rms_norm(x: jax.Array, scale: jax.Array, *, epsilon: float = 1e-5) -> jax.Ar
     return wide.astype(x.dtype) * scale
 
 
-def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, *, epsilon: float = 1e-5) -> jax.Array:
+def layer_norm(x: jax.Array, scale: jax.Array | None, bias: jax.Array | None, *, epsilon: float = 1e-5) -> jax.Array:
     """The normalisation to zero mean and unit variance over the last axis, computed in fp32."""
     wide = x.astype(jnp.float32)
     wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
     wide = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + epsilon)
-    return wide.astype(x.dtype) * scale + bias
+    y = wide.astype(x.dtype)
+    y = y if scale is None else y * scale
+    return y if bias is None else y + bias
 
 
 def rotary(x: jax.Array, positions: jax.Array, *, theta: float) -> jax.Array:
@@ -54,19 +56,29 @@ def rotary(x: jax.Array, positions: jax.Array, *, theta: float) -> jax.Array:
 
 
 def attention(
-    q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None, *, cap: float = 0.0
-) -> jax.Array:
+    q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None,
+    *, cap: float = 0.0, bias: jax.Array | None = None, sinks: jax.Array | None = None,
+) -> jax.Array:  # fmt: skip
     """Attention of q (B, S, H, D) over k, v (B, T, K, D): H/K query heads share a key head, softmax in fp32.
 
-    With a `cap` the scores are squashed to +-cap by `cap * tanh(score / cap)` (Gemma 2).
+    With a `cap` the scores are squashed to +-cap by `cap * tanh(score / cap)` (Gemma 2). A `bias` (H, T) is added to
+    them. `sinks` (H,) are scores of no position: they take their share of the softmax and nothing of the values.
     """
     batch, length, heads, width = q.shape
     q = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
     scores = jnp.einsum("bskgd,btkd->bkgst", q, k)
     scores = soft_cap((kept(scores) if cap else scores).astype(jnp.float32) * width**-0.5, cap)
+    scores = scores if bias is None else scores + bias.reshape(k.shape[2], -1, 1, k.shape[1])
     if mask is not None:
         scores = jnp.where(mask, scores, jnp.float32(-1e30))
-    return jnp.einsum("bkgst,btkd->bskgd", softmax(scores, v.dtype), v).reshape(batch, length, heads, v.shape[-1])
+    if sinks is not None:
+        # The shares of a softmax over the scores and the sink are those over the scores, times exp(z) / (exp(z) + exp(sink)).
+        total = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
+        taken = jax.nn.sigmoid(total - sinks.astype(jnp.float32).reshape(k.shape[2], -1, 1, 1))
+        weights = (jnp.exp(scores - total) * taken).astype(v.dtype)
+    else:
+        weights = softmax(scores, v.dtype)
+    return jnp.einsum("bkgst,btkd->bskgd", weights, v).reshape(batch, length, heads, v.shape[-1])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -94,17 +106,20 @@ def causal_mask(length: int, window: int = 0) -> jax.Array:
     return (s >= t) & (s < t + window) if window else s >= t
 
 
-def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, window: int = 0, cap: float = 0.0) -> jax.Array:
+def causal_attention(
+    q: jax.Array, k: jax.Array, v: jax.Array,
+    *, window: int = 0, cap: float = 0.0, bias: jax.Array | None = None, sinks: jax.Array | None = None,
+) -> jax.Array:  # fmt: skip
     """Attention to earlier positions, of the last `window` ones where there is a window.
 
     Where the window divides a longer sequence, blocks of it see themselves and their predecessor: S * 2W scores
-    instead of S * S. Otherwise scores are computed for all pairs and masked.
+    instead of S * S. Otherwise scores are computed for all pairs and masked; so they are where they have a bias.
     """
     batch, length = q.shape[:2]
     if not window or length <= window:
-        return attention(q, k, v, causal_mask(length), cap=cap)
-    if length % window or length < 3 * window:
-        return attention(q, k, v, causal_mask(length, window), cap=cap)
+        return attention(q, k, v, causal_mask(length), cap=cap, bias=bias, sinks=sinks)
+    if length % window or length < 3 * window or bias is not None:
+        return attention(q, k, v, causal_mask(length, window), cap=cap, bias=bias, sinks=sinks)
 
     def blocks(x: jax.Array) -> jax.Array:
         return x.reshape(batch, length // window, window, *x.shape[2:])
@@ -117,7 +132,7 @@ def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, window: int = 
     band = (t > s) & (t <= s + window)
     # The first block has no predecessor.
     masks = band & ((jnp.arange(length // window)[:, None, None] > 0) | (t >= window))
-    near = partial(attention, cap=cap)
+    near = partial(attention, cap=cap, sinks=sinks)
     k, v = with_predecessor(blocks(k)), with_predecessor(blocks(v))
     return jax.vmap(near, in_axes=(1, 1, 1, 0), out_axes=1)(blocks(q), k, v, masks).reshape(
         batch, length, q.shape[2], v.shape[-1]
@@ -174,6 +189,17 @@ def one_layer(stacked: Any) -> Any:
 def stacked(layer: Any, layers: int) -> Any:
     """The weights of one layer, for every layer of a stack."""
     return jax.tree.map(lambda weight: weight.stacked(layers), layer)
+
+
+def clipped_swiglu(gate: jax.Array, up: jax.Array) -> jax.Array:
+    """The gate of gpt-oss (2025): values clipped to 7, x sigmoid(1.702 x) times the other half plus one."""
+    gate, up = jnp.minimum(gate, 7.0), jnp.clip(up, -7.0, 7.0)
+    return gate * jax.nn.sigmoid(1.702 * gate) * (up + 1)
+
+
+def gate_with(activation: str, gate: jax.Array, up: jax.Array) -> jax.Array:
+    """The two halves of a gated layer as one."""
+    return clipped_swiglu(gate, up) if activation == "clipped_swiglu" else ACTIVATIONS[activation](gate) * up
 
 
 def soft_cap(x: jax.Array, cap: float) -> jax.Array:

@@ -72,8 +72,8 @@ def _then(first: Any, second: Any) -> Any:
     return second[0] * first[0], second[0] * first[1] + second[1]
 
 
-def scan_chunks(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> jax.Array:
-    """The recurrence over convolved inputs (B, S, channels), a chunk at a time."""
+def scan_chunks(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> tuple[jax.Array, jax.Array]:
+    """The recurrence over convolved inputs (B, S, channels), a chunk at a time; the last state too."""
     batch, length, channels = x.shape
     size = min(config.chunk, length)
 
@@ -85,17 +85,20 @@ def scan_chunks(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: L
 
     start = layout.constrain(jnp.zeros((batch, channels, config.state), jnp.float32), BATCH, "tensor", None)
     chunks = x.reshape(batch, length // size, size, channels).swapaxes(0, 1)
-    _, y = jax.lax.scan(chunk, start, layout.constrain(chunks, None, BATCH, None, "tensor"))
-    return layout.constrain(y.swapaxes(0, 1).reshape(x.shape), BATCH, None, "tensor")
+    state, y = jax.lax.scan(chunk, start, layout.constrain(chunks, None, BATCH, None, "tensor"))
+    return layout.constrain(y.swapaxes(0, 1).reshape(x.shape), BATCH, None, "tensor"), state
 
 
-def layer(x: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
-    """One layer with its residual sum."""
+def layer(
+    x: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """One layer with its residual sum, and what a step after it needs: its inputs, and the last state."""
     h = layout.constrain(rms_norm(x, w["norm"]), BATCH, None, None)
     inputs, gates = (layout.constrain(h @ w[name], BATCH, None, "tensor") for name in ("inputs", "gates"))
-    inputs = jax.nn.silu(convolve(inputs, w))
-    y = (scan_chunks(inputs, w, config, layout) + inputs * w["skip"]) * jax.nn.silu(gates)
-    return x + layout.constrain(y @ w["outputs"], BATCH, None, None)
+    convolved = jax.nn.silu(convolve(inputs, w))
+    y, state = scan_chunks(convolved, w, config, layout)
+    y = (y + convolved * w["skip"]) * jax.nn.silu(gates)
+    return x + layout.constrain(y @ w["outputs"], BATCH, None, None), {"recent": inputs, "state": state}
 
 
 def project_out(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
@@ -114,7 +117,7 @@ def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout, re
     """Logits of every position."""
 
     def body(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
-        return layer(x, w, config=config, layout=layout)
+        return layer(x, w, config=config, layout=layout)[0]
 
     x = embedded(params, tokens, config, layout)
     x = through_layers(body, x, params["layers"], weights(config)["layers"], remat=remat, layout=layout)
@@ -172,6 +175,60 @@ def forward(
     return forward_program(layout, weights(config), score, tokens, result, param_dtype=param_dtype)
 
 
+def prefill(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    seq: int = 2048,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`; the state does not grow with it."""
+    _check_length(config, seq)
+    layout = Layout.of(mesh, axes=AXES)
+    tree = weights(config)
+
+    def body(carry: Any, xs: Any) -> tuple[Any, None]:
+        (x, held), (index, w) = carry, xs
+        x, new = layer(x, layout.gather(w, one_layer(tree["layers"])), config=config, layout=layout)
+        short = max(config.window - seq, 0)
+        recent = jnp.pad(new["recent"][:, -config.window :], ((0, 0), (short, 0), (0, 0)))
+        return (x, _replaced(held, new | {"recent": recent}, index)), None
+
+    def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        x = embedded(params, batch["tokens"], config, layout)
+        return _walked(body, x, cache, params, config, layout)
+
+    data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH)}
+    return _cached_program(prefill, config, layout, data, batch, param_dtype)
+
+
+def _replaced(held: Any, new: Any, index: jax.Array) -> Any:
+    """The cache with what one layer keeps now."""
+    return {name: jax.lax.dynamic_update_index_in_dim(held[name], new[name], index, 0) for name in new}
+
+
+def _walked(body: Any, x: jax.Array, cache: Any, params: Any, config: Config, layout: Layout) -> tuple[Any, jax.Array]:
+    """The cache after every layer, and the likeliest token after the last position."""
+    (x, cache), _ = jax.lax.scan(body, (x, cache), (jnp.arange(config.layers), params["layers"]))
+    return cache, jnp.argmax(project_out(x[:, -1:], params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
+
+
+def _cached_program(
+    function: Any, config: Config, layout: Layout, data: Any, batch: int, param_dtype: DTypeLike
+) -> Program:
+    """A program over what each layer keeps: the inputs of its window, and its state."""
+    recent = (config.layers, batch, config.window, config.channels)
+    state = (config.layers, batch, config.channels, config.state)
+    cache = {
+        "recent": layout.struct(recent, param_dtype, None, BATCH, None, "tensor"),
+        "state": layout.struct(state, jnp.float32, None, BATCH, "tensor", None),
+    }
+    tokens = layout.struct((batch,), jnp.int32, BATCH)
+    args = (layout.params(weights(config), param_dtype), cache, data)
+    return function, args, jit_options(layout, donate=(1,), results=(cache, tokens))
+
+
 def decode_step(
     config: Config,
     *,
@@ -198,21 +255,11 @@ def decode_step(
         y = jnp.einsum("bcn,bn->bc", state, readout[:, 0].astype(jnp.float32)).astype(x.dtype)[:, None]
         y = (y + inputs * w["skip"]) * jax.nn.silu(gates)
         x = x + layout.constrain(y @ w["outputs"], BATCH, None, None)
-        new = {"recent": recent, "state": state}
-        held = {name: jax.lax.dynamic_update_index_in_dim(held[name], new[name], index, 0) for name in new}
-        return (x, held), None
+        return (x, _replaced(held, {"recent": recent, "state": state}, index)), None
 
     def decode_step(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
         x = embedded(params, batch["tokens"][:, None], config, layout)
-        (x, cache), _ = jax.lax.scan(body, (x, cache), (jnp.arange(config.layers), params["layers"]))
-        return cache, jnp.argmax(project_out(x, params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
+        return _walked(body, x, cache, params, config, layout)
 
-    recent = (config.layers, batch, config.window, config.channels)
-    state = (config.layers, batch, config.channels, config.state)
-    cache = {
-        "recent": layout.struct(recent, param_dtype, None, BATCH, None, "tensor"),
-        "state": layout.struct(state, jnp.float32, None, BATCH, "tensor", None),
-    }
-    tokens = layout.struct((batch,), jnp.int32, BATCH)
-    args = (layout.params(tree, param_dtype), cache, {"tokens": tokens})
-    return decode_step, args, jit_options(layout, donate=(1,), results=(cache, tokens))
+    data = {"tokens": layout.struct((batch,), jnp.int32, BATCH)}
+    return _cached_program(decode_step, config, layout, data, batch, param_dtype)

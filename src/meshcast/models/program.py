@@ -83,36 +83,56 @@ def adamw_program(
     return train_step, (params, opt_state, batch), jit_options(layout, donate=(0, 1), results=results)
 
 
+def mean_with_extras(
+    layout: Layout, loss: Callable[[Any, Any], Any], params: Any, batch: Any, *, accumulate: int, apart: bool
+) -> tuple[Any, Any]:
+    """`(loss, extras)` and the gradients of the loss, means over microbatches; `loss` returns the two.
+
+    With `apart`, replicas of "data" are averaged once at the end, and the loss is of a replica's own samples.
+    """
+    if not apart:
+        return _mean(loss, params, batch, accumulate, jnp.float32, extras=True)
+    whole = jax.tree.map(lambda _: WHOLE, params)
+    return _mean_apart(layout, loss, params, batch, accumulate, jnp.float32, whole, each=False, extras=True)
+
+
 def _mean(
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Callable[[Any, Any], Any],
     params: Any,
     batch: Any,
     accumulate: int,
     dtype: DTypeLike,
     reduced: Reduced | None = None,
-) -> tuple[jax.Array, Any]:
+    *,
+    extras: bool = False,
+) -> tuple[Any, Any]:
     """The loss and its gradients; of several microbatches their mean, summed in a type of its own.
 
-    `reduced` is what becomes of each microbatch's gradients before they are added up.
+    `reduced` is what becomes of each microbatch's gradients before they are added up. With `extras` the loss has more
+    to tell, and so has what is returned.
     """
     reduce = reduced or (lambda gradients: gradients)
+    differentiate = jax.value_and_grad(loss, has_aux=extras)
     if accumulate == 1:
-        value, grads = jax.value_and_grad(loss)(params, batch)
+        value, grads = differentiate(params, batch)
         return value, reduce(grads)
 
     def add(total: Any, microbatch: Any) -> tuple[Any, None]:
-        value, grads = jax.value_and_grad(loss)(params, microbatch)
+        value, grads = differentiate(params, microbatch)
         return jax.tree.map(lambda sum, new: sum + new.astype(sum.dtype), total, (value, reduce(grads))), None
 
     shapes = jax.eval_shape(reduce, params) if reduced else params
     zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, dtype), shapes)
-    (value, grads), _ = jax.lax.scan(add, (jnp.float32(0), zeros), batch)
-    return value / accumulate, jax.tree.map(lambda g: g / accumulate, grads)
+    told = jax.eval_shape(loss, params, jax.tree.map(lambda field: field[0], batch)) if extras else jnp.float32(0)
+    start = jax.tree.map(lambda v: jnp.zeros(v.shape, jnp.float32), told)
+    total, _ = jax.lax.scan(add, (start, zeros), batch)
+    mean: tuple[Any, Any] = jax.tree.map(lambda sum: sum / accumulate, total)
+    return mean
 
 
 def _mean_apart(
     layout: Layout,
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Callable[[Any, Any], Any],
     params: Any,
     batch: Any,
     accumulate: int,
@@ -120,7 +140,8 @@ def _mean_apart(
     shares: Any,
     *,
     each: bool,
-) -> tuple[jax.Array, Any]:
+    extras: bool = False,
+) -> tuple[Any, Any]:
     """The same, replicas of "data" apart until their gradients are averaged: of `each` microbatch, or once at the end.
 
     Gradients that `shares` gives a dimension are reduced into shares along it; the others are kept whole.
@@ -138,9 +159,10 @@ def _mean_apart(
 
         return jax.tree.map(reduced, gradients, shares)
 
-    def apart(params: Any, batch: Any) -> tuple[jax.Array, Any]:
-        value, grads = _mean(loss, params, batch, accumulate, dtype, averaged if each else None)
-        return jax.lax.psum(value, "data") / replicas, grads if each else averaged(grads)
+    def apart(params: Any, batch: Any) -> tuple[Any, Any]:
+        value, grads = _mean(loss, params, batch, accumulate, dtype, averaged if each else None, extras=extras)
+        value = jax.tree.map(lambda v: jax.lax.psum(v, "data") / replicas, value)
+        return value, grads if each else averaged(grads)
 
     run = jax.shard_map(
         apart,
@@ -150,7 +172,7 @@ def _mean_apart(
         out_specs=(P(), jax.tree.map(lambda d: P() if d == WHOLE else P(*(None,) * d, "data"), shares)),
         check_vma=False,
     )
-    found: tuple[jax.Array, Any] = run(params, batch)
+    found: tuple[Any, Any] = run(params, batch)
     return found
 
 

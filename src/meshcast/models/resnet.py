@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 
 from meshcast.models.layers import cast, cross_entropy
 from meshcast.models.optimizers import sgd, sgd_state
-from meshcast.models.program import Program, jit_options
+from meshcast.models.program import Program, jit_options, mean_with_extras, microbatched
 from meshcast.models.shapes.resnet import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -118,16 +118,19 @@ def train_step(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
+    accumulate: int = 1,
     sync_batch_norm: bool = False,
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One SGD step: `(params, opt_state, batch) -> (params, opt_state, loss)`.
 
-    The optimizer state is what the step carries beside the weights: the momentum and the running statistics.
+    The optimizer state is what the step carries beside the weights: the momentum and the running statistics. Microbatches
+    have statistics of their own; where a replica's are its own too, gradients are reduced once a step.
     """
     layout = Layout.of(mesh, axes=AXES)
-    groups = 1 if sync_batch_norm else layout.size("data")
+    apart = accumulate > 1 and layout.size("data") > 1 and not sync_batch_norm
+    groups = 1 if sync_batch_norm or apart else layout.size("data")
 
     def loss(params: Any, batch: Any) -> tuple[jax.Array, Any]:
         images = batch["images"].astype(compute_dtype)
@@ -136,17 +139,20 @@ def train_step(
         return cross_entropy(logits, batch["labels"]), seen
 
     def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
-        (value, seen), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
+        (value, seen), grads = mean_with_extras(layout, loss, params, batch, accumulate=accumulate, apart=apart)
         params, momentum = sgd(params, grads, opt_state["momentum"], weight_decay=5e-5)
         running = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, opt_state["statistics"], seen)
         return params, {"momentum": momentum, "statistics": running}, value
 
     params = layout.params(weights(config), param_dtype)
-    data = {
-        "images": layout.struct((batch, config.image, config.image, 3), jnp.float32, "data"),
-        "labels": layout.struct((batch,), jnp.int32, "data"),
+    images, labels = ((batch, config.image, config.image, 3), jnp.float32), ((batch,), jnp.int32)
+    data = microbatched(layout, accumulate, images=images, labels=labels)
+    # Of every normalisation a mean and a variance, in the order of the network; groups and rows do not matter.
+    sample = {
+        "images": jax.ShapeDtypeStruct((groups, *images[0][1:]), images[1]),
+        "labels": jax.ShapeDtypeStruct((groups,), labels[1]),
     }
-    _, statistics = jax.eval_shape(loss, params, data)
+    _, statistics = jax.eval_shape(loss, params, sample)
     replicated = jax.tree.map(lambda leaf: layout.struct(leaf.shape, leaf.dtype), statistics)
     opt_state = {"momentum": sgd_state(params), "statistics": replicated}
     results = (params, opt_state, layout.struct((), jnp.float32))

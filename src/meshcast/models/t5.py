@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from meshcast.models import kv_cache
 from meshcast.models.blocks import through_layers
 from meshcast.models.experts import gated, gated_weights
 from meshcast.models.frame import Fields, forward_program, layout_for_heads, supervised_program
-from meshcast.models.layers import BATCH, Remat, causal_mask, embed, rms_norm, stacked
-from meshcast.models.program import Program
+from meshcast.models.layers import BATCH, Remat, causal_mask, embed, one_layer, rms_norm, stacked
+from meshcast.models.program import Program, jit_options
 from meshcast.models.shapes.t5 import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -54,9 +55,12 @@ def weights(config: Config) -> dict[str, Any]:
     return tree
 
 
-def distance_buckets(length: int, buckets: int, *, both_ways: bool) -> jax.Array:
-    """The bucket of every pair of positions: exact when near, logarithmic when far, one half each way in the encoder."""
-    distance = jnp.arange(length)[None, :] - jnp.arange(length)[:, None]
+def distance_buckets(positions: jax.Array, length: int, buckets: int, *, both_ways: bool) -> jax.Array:
+    """The bucket of every pair of a position (S,) and one of `length` (T): exact when near, logarithmic when far.
+
+    In the encoder one half of them is for each way.
+    """
+    distance = jnp.arange(length)[None, :] - positions[:, None]
     offset = jnp.zeros_like(distance)
     if both_ways:
         buckets //= 2
@@ -70,17 +74,18 @@ def distance_buckets(length: int, buckets: int, *, both_ways: bool) -> jax.Array
     return offset + jnp.where(distance < near, distance, far)
 
 
+def heads_of(h: jax.Array, w: dict[str, jax.Array], name: str, *, config: Config, layout: Layout) -> jax.Array:
+    """A projection of activations to heads (B, S, H, D)."""
+    h = (h @ w[name]).reshape(*h.shape[:2], config.heads, config.head_dim)
+    return layout.constrain(h, BATCH, None, "tensor", None)
+
+
 def attend(
-    x: jax.Array, source: jax.Array, w: dict[str, jax.Array], prefix: str, bias: jax.Array | None,
+    x: jax.Array, keys: tuple[jax.Array, jax.Array], w: dict[str, jax.Array], prefix: str, bias: jax.Array | None,
     *, config: Config, layout: Layout,
 ) -> jax.Array:  # fmt: skip
-    """Attention of x (B, S, dim) over a source (B, T, dim), scores without a scale, plus a bias (H, S, T)."""
-
-    def heads(h: jax.Array, name: str) -> jax.Array:
-        h = (h @ w[f"{prefix}w{name}"]).reshape(*h.shape[:2], config.heads, config.head_dim)
-        return layout.constrain(h, BATCH, None, "tensor", None)
-
-    q, k, v = heads(x, "q"), heads(source, "k"), heads(source, "v")
+    """Attention of x (B, S, dim) over keys and values (B, T, H, D), scores without a scale, plus a bias (H, S, T)."""
+    q, (k, v) = heads_of(x, w, f"{prefix}wq", config=config, layout=layout), keys
     scores = jnp.einsum("bshd,bthd->bhst", q, k).astype(jnp.float32)
     scores = scores if bias is None else scores + bias
     shares = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
@@ -104,32 +109,61 @@ def stack(
     x = embed(layout.gather(params["embedding"], tree["embedding"]), tokens, layout)
     x = layout.constrain(x, BATCH, None, None)
     length = tokens.shape[1]
-    near = distance_buckets(length, config.buckets, both_ways=memory is None)
-    bias = jnp.take(side["distances"], near, axis=0, mode="clip").transpose(2, 0, 1).astype(jnp.float32)
+    bias = distance_bias(side, jnp.arange(length), length, config, both_ways=memory is None)
     bias = bias if memory is None else jnp.where(causal_mask(length), bias, jnp.float32(-1e30))
 
-    def norm(x: jax.Array, scale: jax.Array) -> jax.Array:
-        return layout.constrain(rms_norm(x, scale), BATCH, None, None)
-
-    def half(x: jax.Array, y: jax.Array) -> jax.Array:
-        return layout.constrain(x + y, BATCH, None, None)
-
     def body(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
-        h = norm(x, w["self_norm"])
-        x = half(x, attend(h, h, w, "self_", bias, config=config, layout=layout))
-        if memory is not None:
-            h = norm(x, w["cross_norm"])
-            x = half(x, attend(h, memory, w, "cross_", None, config=config, layout=layout))
-        return half(x, feed_forward(norm(x, w["ffn_norm"]), w, config=config, layout=layout))
+        def keys(source: jax.Array, half: str) -> tuple[jax.Array, jax.Array]:
+            k, v = (heads_of(source, w, f"{half}_w{name}", config=config, layout=layout) for name in "kv")
+            return k, v
+
+        across = None if memory is None else partial(keys, memory, "cross")
+        return layer(x, w, partial(keys, half="self"), bias, across, config=config, layout=layout)
 
     x = through_layers(body, x, side["layers"], tree[name]["layers"], remat=remat, layout=layout)
-    return norm(x, side["norm"])
+    return normalised(x, side["norm"], layout)
+
+
+def normalised(x: jax.Array, scale: jax.Array, layout: Layout) -> jax.Array:
+    """Normalised activations, whole on every device of "tensor"."""
+    return layout.constrain(rms_norm(x, scale), BATCH, None, None)
+
+
+def distance_bias(side: Any, positions: jax.Array, length: int, config: Config, *, both_ways: bool) -> jax.Array:
+    """What the distances add to scores: (H, S, T) of positions (S,) to `length` others."""
+    near = distance_buckets(positions, length, config.buckets, both_ways=both_ways)
+    return jnp.take(side["distances"], near, axis=0, mode="clip").transpose(2, 0, 1).astype(jnp.float32)
+
+
+Keys = tuple[jax.Array, jax.Array]
+
+
+def layer(
+    x: jax.Array, w: dict[str, jax.Array], own: Callable[[jax.Array], Keys], bias: jax.Array,
+    across: Callable[[], Keys] | None, *, config: Config, layout: Layout,
+) -> jax.Array:  # fmt: skip
+    """One layer over its own keys and values, given normalised activations, and over those `across` from the encoder."""
+
+    def summed(x: jax.Array, y: jax.Array) -> jax.Array:
+        return layout.constrain(x + y, BATCH, None, None)
+
+    h = normalised(x, w["self_norm"], layout)
+    x = summed(x, attend(h, own(h), w, "self_", bias, config=config, layout=layout))
+    if across is not None:
+        h = normalised(x, w["cross_norm"], layout)
+        x = summed(x, attend(h, across(), w, "cross_", None, config=config, layout=layout))
+    return summed(x, feed_forward(normalised(x, w["ffn_norm"], layout), w, config=config, layout=layout))
 
 
 def logits(params: Any, data: Any, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
     """Logits (B, S, vocabulary) of every position of the output."""
     memory = stack(params, data["inputs"], "encoder", None, config=config, layout=layout, remat=remat)
     x = stack(params, data["tokens"], "decoder", memory, config=config, layout=layout, remat=remat)
+    return project_out(x, params, config, layout)
+
+
+def project_out(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
+    """Logits (B, S, vocabulary) of the decoder's activations."""
     name, equation = ("embedding", "bsd,vd->bsv") if config.tied else ("head", "bsd,dv->bsv")
     x = x * config.dim**-0.5 if config.tied else x
     table = layout.gather(params[name], weights(config)[name])
@@ -175,3 +209,108 @@ def forward(
     fields: Fields = {"inputs": ((batch, seq), jnp.int32), "tokens": ((batch, target), jnp.int32)}
     result = layout.struct((batch, target, config.vocab), param_dtype, BATCH, None, "tensor")
     return forward_program(layout, weights(config), score, fields, result, param_dtype=param_dtype)
+
+
+def prefill(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 32,
+    seq: int = 512,
+    target: int = 114,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """Inputs of `seq` tokens to the first of the output: `(params, cache, batch) -> (cache, first tokens)`.
+
+    The encoder's keys and values are computed for every layer of the decoder once, and its first step is taken. The cache
+    has room for `target` tokens of output.
+    """
+    layout = layout_for_heads(mesh, AXES, config.heads)
+    tree = one_layer(weights(config)["decoder"]["layers"])
+
+    def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        memory = stack(params, batch["inputs"], "encoder", None, config=config, layout=layout, remat="none")
+
+        def across(_: None, w: Any) -> tuple[None, Any]:
+            w = layout.gather(w, tree)
+            k, v = (heads_of(memory, w, f"cross_w{name}", config=config, layout=layout) for name in "kv")
+            return None, {"cross_k": k, "cross_v": v}
+
+        _, crossed = jax.lax.scan(across, None, params["decoder"]["layers"])
+        crossed = {name: held.astype(cache[name].dtype) for name, held in crossed.items()}
+        start = jnp.zeros((batch["inputs"].shape[0], 1), jnp.int32)  # the padding token begins every output
+        return _step(params, cache | crossed, start, jnp.zeros((1,), jnp.int32), config=config, layout=layout)
+
+    data = {"inputs": layout.struct((batch, seq), jnp.int32, BATCH)}
+    return _cached_program(prefill, config, layout, data, (batch, seq, target), param_dtype)
+
+
+def decode_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 32,
+    seq: int = 512,
+    target: int = 114,
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One token of output for every input of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`."""
+    layout = layout_for_heads(mesh, AXES, config.heads)
+
+    def decode_step(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
+        tokens, positions = batch["tokens"][:, None], batch["position"][None]
+        return _step(params, cache, tokens, positions, config=config, layout=layout)
+
+    data = {"tokens": layout.struct((batch,), jnp.int32, BATCH), "position": layout.struct((), jnp.int32)}
+    return _cached_program(decode_step, config, layout, data, (batch, seq, target), param_dtype)
+
+
+def _step(
+    params: Any, cache: Any, tokens: jax.Array, positions: jax.Array, *, config: Config, layout: Layout
+) -> tuple[Any, jax.Array]:
+    """One position of the decoder: the cache with it, and the likeliest token after it."""
+    tree, side = weights(config), params["decoder"]
+    x = embed(layout.gather(params["embedding"], tree["embedding"]), tokens, layout)
+    length = cache["k"].shape[2]
+    bias = distance_bias(side, positions, length, config, both_ways=False)
+
+    def body(carry: Any, xs: Any) -> tuple[Any, None]:
+        (x, held), (index, w, crossed) = carry, xs
+        w = layout.gather(w, one_layer(tree["decoder"]["layers"]))
+        place = kv_cache.Place(positions=positions, layer=index)
+        updated = {}
+
+        def own(h: jax.Array) -> Keys:
+            new = {name: heads_of(h, w, f"self_w{name}", config=config, layout=layout) for name in "kv"}
+            updated.update(kv_cache.append(held, new, place))
+            seen = kv_cache.of_layer(updated, place)
+            return seen["k"], seen["v"]
+
+        masked = jnp.where(kv_cache.visible(length, place), bias, jnp.float32(-1e30))
+        across = partial(lambda c: (c["cross_k"], c["cross_v"]), crossed)
+        x = layer(x, w, own, masked, across, config=config, layout=layout)
+        return (x, updated), None
+
+    crossed = {name: cache[name] for name in ("cross_k", "cross_v")}
+    layers = (jnp.arange(config.decoder_layers or config.layers), side["layers"], crossed)
+    x = layout.constrain(x, BATCH, None, None)
+    (x, held), _ = jax.lax.scan(body, (x, {name: cache[name] for name in "kv"}), layers)
+    scores = project_out(normalised(x, side["norm"], layout), params, config, layout)
+    return held | crossed, jnp.argmax(scores[:, 0], axis=-1).astype(jnp.int32)
+
+
+def _cached_program(
+    function: Any, config: Config, layout: Layout, data: Any, sizes: tuple[int, int, int], dtype: DTypeLike
+) -> Program:
+    """A program over the keys and values of the output so far, and of the inputs, in every layer of the decoder."""
+    batch, seq, target = sizes
+
+    def entry(length: int) -> jax.ShapeDtypeStruct:
+        shape = (batch, length, config.heads, config.head_dim)
+        held = kv_cache.Entry(shape=shape, axes=(BATCH, None, "tensor", None))
+        return held.struct(config.decoder_layers or config.layers, layout, dtype)
+
+    cache = {"k": entry(target), "v": entry(target), "cross_k": entry(seq), "cross_v": entry(seq)}
+    tokens = layout.struct((batch,), jnp.int32, BATCH)
+    args = (layout.params(weights(config), dtype), cache, data)
+    return function, args, jit_options(layout, donate=(1,), results=(cache, tokens))

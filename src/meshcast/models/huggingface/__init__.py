@@ -6,14 +6,16 @@ would change the program and is not modelled is refused.
 
 from __future__ import annotations
 
+import difflib
 import json
 from pathlib import Path
 from typing import Any
 
-from meshcast.errors import InputError, UnsupportedError, UsageError, nearest
+from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.models.builder import Builder
 from meshcast.models.families import FAMILIES
 from meshcast.models.huggingface.fields import Fields
+from meshcast.models.huggingface.quantisation import quantisation_notes
 from meshcast.models.huggingface.translations import TRANSLATIONS
 
 CONFIG_FILE = "config.json"
@@ -55,9 +57,7 @@ def builder_of(values: Any, *, name: str, where: str) -> Builder:
         )
     kind = values["model_type"]
     if kind not in TRANSLATIONS:
-        close = nearest(kind, TRANSLATIONS)
-        hint = f"{close} {supported}" if close.startswith("did") else supported
-        raise UnsupportedError(f"model_type {kind!r} has no model here", where=where, fix=hint)
+        raise UnsupportedError(f"model_type {kind!r} has no model here", where=where, fix=_misspelt(kind) + supported)
     module, translate = TRANSLATIONS[kind]
     try:
         config = translate(Fields(values=values, kind=kind, where=where))
@@ -71,4 +71,13 @@ def builder_of(values: Any, *, name: str, where: str) -> Builder:
         summary=f"{kind} of {where}",
         modes=family.modes,
         mode=family.modes[0],
+        notes=quantisation_notes(values),
     )
+
+
+def _misspelt(kind: str) -> str:
+    """The name that a word is a misspelling of. What only adds to a name, or ends early, is another model's name."""
+    for known in difflib.get_close_matches(kind.lower().replace("-", "_"), TRANSLATIONS, cutoff=0.85):
+        if known not in kind and not known.startswith(kind):
+            return f"did you mean {known!r}? "
+    return ""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshcast.errors import InputError, UnsupportedError
 from meshcast.models.huggingface.fields import Fields
 from meshcast.models.shapes.decoder import Config
 
 _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_new": "gelu"}
 
 
-def _sizes(fields: Fields, *, tied: bool = False, theta: float = 1e4, activation: str = "silu") -> dict[str, Any]:
-    """What every decoder's configuration has."""
+def sizes(fields: Fields, *, tied: bool = False, theta: float = 1e4, activation: str | None = "silu") -> dict[str, Any]:
+    """What every decoder's configuration has; the activation too, where one is its default."""
     dim, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     return {
         "layers": fields.integer("num_hidden_layers"),
@@ -26,33 +27,59 @@ def _sizes(fields: Fields, *, tied: bool = False, theta: float = 1e4, activation
         "head_dim": fields.integer("head_dim", dim // max(heads, 1)),
         "rope_theta": fields.number("rope_theta", theta),
         "tied": fields.flag("tie_word_embeddings", tied),
-        "activation": fields.word("hidden_act", activation, _ACTIVATIONS),
+        **({"activation": fields.word("hidden_act", activation, _ACTIVATIONS)} if activation else {}),
     }
+
+
+def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, Any]:
+    """Which layers are local: of `every` layers all but the last, or as `layer_types` says.
+
+    Raises:
+        InputError: It names another number of layers than there are.
+        UnsupportedError: Its layers do not alternate in that way.
+    """
+    types, layers = fields.words("layer_types"), fields.integer("num_hidden_layers")
+    if types and len(types) != layers:
+        raise InputError(f"layer_types has {len(types)} layers, num_hidden_layers={layers}", where=fields.where)
+    if types:
+        every = types.index("full_attention") + 1 if "full_attention" in types else 0
+        wanted = tuple(
+            "sliding_attention" if not every or i % every else "full_attention" for i in range(1, layers + 1)
+        )
+        if types != wanted:
+            raise UnsupportedError(
+                f"layer_types of {fields.kind}: its layers do not alternate evenly",
+                where=fields.where,
+                fix="modelled: so many of sliding_attention, then one of full_attention, and again",
+            )
+    if every == 1:  # all of them
+        return {}
+    return {"window": window, "global_every": every if window else 0}
 
 
 def llama(fields: Fields) -> Config:
     """Llama 1 to 3.3, and what is built like it."""
-    fields.require("attention_bias", False, False)
-    fields.require("mlp_bias", False, False)
-    return Config(**_sizes(fields))
+    attention = fields.flag("attention_bias", False)
+    biases: dict[str, Any] = {"qkv_bias": attention, "out_bias": attention, "ffn_bias": fields.flag("mlp_bias", False)}
+    return Config(**sizes(fields), **biases)
 
 
 def mistral(fields: Fields) -> Config:
     """Mistral and Phi-3: Llama with a window, where there is one."""
-    return Config(**_sizes(fields), window=fields.integer("sliding_window", 0))
+    return Config(**sizes(fields), window=fields.integer("sliding_window", 0))
 
 
 def qwen2(fields: Fields) -> Config:
     """Qwen 2 and 2.5: biases on queries, keys and values."""
     fields.require("use_sliding_window", False, False)
-    return Config(**_sizes(fields), qkv_bias=True)
+    return Config(**sizes(fields), qkv_bias=True)
 
 
 def qwen3(fields: Fields) -> Config:
     """Qwen 3: normalised queries and keys."""
     fields.require("use_sliding_window", False, False)
     fields.require("attention_bias", False, False)
-    return Config(**_sizes(fields), qk_norm=True)
+    return Config(**sizes(fields), qk_norm=True)
 
 
 def _routed(fields: Fields, *, experts: str, loss: float) -> dict[str, Any]:
@@ -69,7 +96,7 @@ def qwen2_moe(fields: Fields) -> Config:
     """Qwen 1.5 and 2 with experts, and one gated expert that every token passes."""
     fields.require("use_sliding_window", False, False)
     return Config(
-        **_sizes(fields),
+        **sizes(fields),
         **_routed(fields, experts="num_experts", loss=0.001),
         qkv_bias=fields.flag("qkv_bias", True),
         expert_ffn=fields.integer("moe_intermediate_size"),
@@ -84,7 +111,7 @@ def qwen3_moe(fields: Fields) -> Config:
     fields.require("use_sliding_window", False, False)
     fields.require("attention_bias", False, False)
     return Config(
-        **_sizes(fields),
+        **sizes(fields),
         **_routed(fields, experts="num_experts", loss=0.001),
         qk_norm=True,
         expert_ffn=fields.integer("moe_intermediate_size"),
@@ -95,7 +122,7 @@ def qwen3_moe(fields: Fields) -> Config:
 def mixtral(fields: Fields) -> Config:
     """Mixtral."""
     return Config(
-        **_sizes(fields, theta=1e6),
+        **sizes(fields, theta=1e6),
         **_routed(fields, experts="num_local_experts", loss=0.001),
         window=fields.integer("sliding_window", 0),
     )
@@ -106,8 +133,8 @@ def _gemma_sizes(fields: Fields) -> dict[str, Any]:
     # Gemma 2 and 3 name their activation by a key of their own.
     key = "hidden_activation" if fields.values.get("hidden_activation") else "hidden_act"
     activation = fields.word(key, "gelu_pytorch_tanh", _ACTIVATIONS)
-    sizes = _sizes(fields, tied=True, activation="gelu_pytorch_tanh")
-    return sizes | {"activation": activation, "scaled_embedding": True}
+    found = sizes(fields, tied=True, activation="gelu_pytorch_tanh")
+    return found | {"activation": activation, "scaled_embedding": True}
 
 
 def gemma(fields: Fields) -> Config:
@@ -122,20 +149,24 @@ def gemma2(fields: Fields) -> Config:
         post_norms=True,
         attention_cap=fields.number("attn_logit_softcapping", 0.0),
         logit_cap=fields.number("final_logit_softcapping", 0.0),
-        window=fields.integer("sliding_window"),
-        global_every=2,
+        **layer_pattern(fields, window=fields.integer("sliding_window", 4096), every=2),
     )
 
 
 def gemma3_text(fields: Fields) -> Config:
-    """Gemma 3: of six layers five are local, with a rotary base of their own."""
-    sizes = _gemma_sizes(fields) | {"rope_theta": fields.number("rope_theta", 1e6)}
+    """Gemma 3: of six layers five are local, with a rotary base of their own.
+
+    The published files from 4B up leave out what is as in `transformers`' class.
+    """
+    fields = fields.renamed(sliding_window_pattern="_sliding_window_pattern").defaulted(
+        vocab_size=262208, num_attention_heads=8, num_key_value_heads=4, head_dim=256, rope_theta=1e6
+    )
+    window, every = fields.integer("sliding_window", 4096), fields.integer("sliding_window_pattern", 6)
     return Config(
-        **sizes,
+        **_gemma_sizes(fields),
+        **layer_pattern(fields, window=window, every=every),
         post_norms=True,
         qk_norm=True,
-        window=fields.integer("sliding_window"),
-        global_every=fields.integer("sliding_window_pattern", 6),
         local_theta=fields.number("rope_local_base_freq", 1e4),
     )
 
@@ -149,9 +180,8 @@ def _deepseek(fields: Fields, *, biased: bool) -> Config:
     fields.require("attention_bias", False, False)
     fields.require("moe_layer_freq", 1, 1)
     expert_ffn = fields.integer("moe_intermediate_size")
-    sizes = _sizes(fields) | {"head_dim": fields.integer("qk_nope_head_dim")}
     return Config(
-        **sizes,
+        **sizes(fields) | {"head_dim": fields.integer("qk_nope_head_dim")},
         latent_rank=fields.integer("kv_lora_rank"),
         query_rank=fields.integer("q_lora_rank", 0),
         rope_dim=fields.integer("qk_rope_head_dim"),

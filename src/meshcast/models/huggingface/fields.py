@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from meshcast.errors import InputError, UnsupportedError
+from meshcast.models.builder import LARGEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,21 +25,28 @@ class Fields:
         if value is not None:
             return value
         if default is None:
-            raise InputError(f"model_type {self.kind!r} needs the key {key!r}", where=self.where, fix=f"add {key}")
+            others = (name for name in self.values if name != key)
+            close = difflib.get_close_matches(key, others, n=1, cutoff=0.85)
+            fix = f"add {key}; is {close[0]!r} meant to be it?" if close else f"add {key}"
+            raise InputError(f"model_type {self.kind!r} needs the key {key!r}", where=self.where, fix=fix)
         return default
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """A whole number of zero or more; an absent or null key is its default, or an error where it has none."""
+        """A size; an absent or null key is its default, or an error where it has none.
+
+        It may be zero where that is its default: a part that may be left out.
+        """
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(f"{key} is {value!r}, not a whole number", where=self.where)
+        least = 0 if default == 0 else 1
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+            raise InputError(f"{key} is {value!r}, not a whole number from {least} to {LARGEST}", where=self.where)
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A number of zero or more."""
+        """A finite number of zero or more."""
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise InputError(f"{key} is {value!r}, not a number", where=self.where)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise InputError(f"{key} is {value!r}, not a finite number of zero or more", where=self.where)
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -77,3 +87,20 @@ class Fields:
         if not isinstance(value, dict):
             raise InputError(f"{key} is {value!r}, not an object", where=self.where)
         return Fields(values=value, kind=self.kind, where=self.where)
+
+    def renamed(self, **names: str) -> Fields:
+        """The same with keys that stand under another name too, the older one of `names` where there is but that."""
+        older = {key: self.values[name] for key, name in names.items() if self.values.get(name) is not None}
+        return Fields(values={**older, **self.values}, kind=self.kind, where=self.where)
+
+    def defaulted(self, **defaults: Any) -> Fields:
+        """The same with what stands for keys that are absent or null."""
+        stated = {key: value for key, value in self.values.items() if value is not None}
+        return Fields(values=defaults | stated, kind=self.kind, where=self.where)
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """A list of words; none where the key is absent."""
+        value = self._get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise InputError(f"{key} is {value!r}, not a list of words", where=self.where)
+        return tuple(value)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meshcast.errors import UnsupportedError
-from meshcast.models.huggingface import decoders
+from meshcast.models.huggingface import decoders, variants
 from meshcast.models.huggingface.fields import Fields
 from meshcast.models.shapes import bert, gpt, mamba, resnet, t5, vit
 
@@ -27,10 +27,10 @@ def _gpt2(fields: Fields) -> gpt.Config:
 
 
 def _opt(fields: Fields) -> gpt.Config:
-    fields.require("do_layer_norm_before", True, True)
     fields.require("tie_word_embeddings", True, True)
+    fields.require("enable_bias", True, True)
     dim = fields.integer("hidden_size")
-    fields.require("word_embed_proj_dim", dim, dim)
+    narrow = fields.integer("word_embed_proj_dim", dim)
     return gpt.Config(
         layers=fields.integer("num_hidden_layers"),
         dim=dim,
@@ -40,12 +40,15 @@ def _opt(fields: Fields) -> gpt.Config:
         positions=fields.integer("max_position_embeddings") + 2,
         ffn=fields.integer("ffn_dim"),
         activation=fields.word("activation_function", "relu", _GELU),
+        post_norm=not fields.flag("do_layer_norm_before", True),
+        embedding_dim=0 if narrow == dim else narrow,
     )
 
 
 def _bert(fields: Fields) -> bert.Config:
     fields.word("hidden_act", "gelu", {"gelu": "exact_gelu"})
     fields.require("position_embedding_type", "absolute", "absolute")
+    fields.require("is_decoder", False, False)
     return bert.Config(
         layers=fields.integer("num_hidden_layers"),
         dim=fields.integer("hidden_size"),
@@ -74,9 +77,9 @@ def _t5(fields: Fields) -> t5.Config:
 
 
 def _classes(fields: Fields) -> int:
-    """Classes by their labels, or by their number."""
+    """Classes by their labels, or by their number; two, as `transformers` has it, where neither is told."""
     labels = fields.values.get("id2label")
-    return len(labels) if isinstance(labels, dict) else fields.integer("num_labels")
+    return len(labels) if isinstance(labels, dict) and labels else fields.integer("num_labels", 2)
 
 
 def _vit(fields: Fields) -> vit.Config:
@@ -145,9 +148,18 @@ TRANSLATIONS: dict[str, tuple[str, Callable[[Fields], Any]]] = {
     "mixtral": ("decoder", decoders.mixtral),
     "deepseek_v2": ("decoder", decoders.deepseek_v2),
     "deepseek_v3": ("decoder", decoders.deepseek_v3),
+    "gpt_neox": ("decoder", variants.gpt_neox),
+    "falcon": ("decoder", variants.falcon),
+    "bloom": ("decoder", variants.bloom),
+    "starcoder2": ("decoder", variants.starcoder2),
+    "olmo": ("decoder", variants.olmo),
+    "olmo2": ("decoder", variants.olmo2),
+    "cohere": ("decoder", variants.cohere),
+    "gpt_oss": ("decoder", variants.gpt_oss),
     "gpt2": ("gpt", _gpt2),
     "opt": ("gpt", _opt),
     "bert": ("bert", _bert),
+    "roberta": ("bert", _bert),
     "t5": ("t5", _t5),
     "mamba": ("mamba", _mamba),
     "vit": ("vit", _vit),

@@ -1,6 +1,7 @@
-"""The configuration that decoders with rotary positions and gated feed-forward layers share, and its layer pattern.
+"""The configuration that decoders without learned positions share, and its layer pattern.
 
-Llama, Mistral, Phi-3, Qwen, Gemma, Mixtral and DeepSeek are settings of one model; a setting of zero leaves its part out.
+Llama, Mistral, Phi-3, Qwen, Gemma, Mixtral, DeepSeek, gpt-oss, OLMo, Command R, GPT-NeoX, Falcon, BLOOM and StarCoder 2 are
+settings of one model; a setting of zero leaves its part out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from dataclasses import dataclass, replace
 from meshcast.errors import InfeasibleError
 from meshcast.models.shapes.checks import require, require_divides, require_one_of
 
-ACTIVATIONS = ("silu", "gelu", "relu")
+ACTIVATIONS = ("silu", "gelu", "exact_gelu", "relu", "clipped_swiglu")
+NORMS = ("rms", "layer", "scaled", "bare")
+"""Root mean square; zero mean and unit variance with scale and bias, with a scale, with neither."""
 DISPATCHES = ("einsum", "gather")
 
 
@@ -36,9 +39,18 @@ class Config:
         head_dim: Width of a head; of its part without positions in latent attention.
         tied: The embedding is the output projection too.
         gated: Dense feed-forward layers have a gate beside their first product; without it they have two products.
-        qkv_bias: Biases on the query, key and value projections (Qwen 2).
-        qk_norm: Normalised queries and keys, per head (Qwen 3, Gemma 3).
+        qkv_bias: Biases on the query, key and value projections (Qwen 2). `out_bias`: on the one after attention,
+            `ffn_bias`: on those of dense feed-forward layers, `expert_bias`: on the router's and the experts'.
+        qk_norm: Normalised queries and keys, per head (Qwen 3, Gemma 3). `wide_qk_norm`: over all heads at once (OLMo 2).
+        norm: One of `NORMS`.
+        pre_norms: Each half of a layer reads normalised activations; OLMo 2 does not.
         post_norms: Each half of a layer is normalised before its residual sum as well (Gemma 2).
+        embedding_norm: So is the embedding (BLOOM).
+        parallel_norms: Both halves of a layer read the same activations, through one norm (Falcon 7B, Command R) or
+            through two (GPT-NeoX, Falcon 40B); zero where the second reads what the first has made.
+        rotated: Leading numbers of a head that rotary positions turn; zero for all (GPT-NeoX turns a quarter).
+        alibi: Scores fall with distance, at a slope of their head (Press 2022), and nothing is rotated (BLOOM).
+        sinks: Every head has a score of no position in its softmax (gpt-oss).
         scaled_embedding: Embeddings times the root of the width (Gemma).
         attention_cap: Scores squashed to +-cap by tanh (Gemma 2); zero for none. `logit_cap` likewise.
         window: Positions that a local layer sees; zero where all layers are global.
@@ -69,7 +81,18 @@ class Config:
     gated: bool = True
     qkv_bias: bool = False
     qk_norm: bool = False
+    norm: str = "rms"
+    pre_norms: bool = True
     post_norms: bool = False
+    embedding_norm: bool = False
+    parallel_norms: int = 0
+    out_bias: bool = False
+    ffn_bias: bool = False
+    expert_bias: bool = False
+    wide_qk_norm: bool = False
+    rotated: int = 0
+    alibi: bool = False
+    sinks: bool = False
     scaled_embedding: bool = False
     attention_cap: float = 0.0
     logit_cap: float = 0.0
@@ -97,7 +120,16 @@ class Config:
         require_divides(self, "kv_heads", "heads")
         require_one_of(self, "activation", ACTIVATIONS)
         require_one_of(self, "dispatch", DISPATCHES)
-        rotated = "rope_dim" if self.latent_rank else "head_dim"
+        require_one_of(self, "norm", NORMS)
+        require(self.capacity_factor > 0, "capacity_factor=0 leaves experts no room", "capacity_factor=1")
+        require(self.rope_theta > 0, "rope_theta=0 is no base of rotary positions", "rope_theta=10000")
+        require(self.parallel_norms <= 2, f"parallel_norms={self.parallel_norms} is not 0, 1 or 2")
+        require(self.rotated <= self.head_dim, f"rotated={self.rotated} is more than head_dim={self.head_dim}")
+        require(self.activation != "clipped_swiglu" or self.gated, "clipped_swiglu is a gate", "gated=true")
+        require(not (self.qk_norm and self.wide_qk_norm), "qk_norm and wide_qk_norm are one or the other")
+        require(self.pre_norms or not self.parallel_norms, "parallel_norms needs pre_norms", "pre_norms=true")
+        require(not (self.alibi and self.window), f"alibi has no window={self.window} here", "window=0")
+        rotated = "rope_dim" if self.latent_rank else "rotated" if self.rotated else "head_dim"
         require(getattr(self, rotated) % 2 == 0, f"{rotated}={getattr(self, rotated)} is odd; rotary positions pair it")
         if self.experts:
             require(
@@ -109,15 +141,16 @@ class Config:
                 "dense_layers < layers, or experts=0",
             )
         else:
-            for field in ("shared_ffn", "dense_layers", "expert_ffn"):
+            for field in ("shared_ffn", "dense_layers", "expert_ffn", "expert_bias"):
                 require(not getattr(self, field), f"{field}={getattr(self, field)} needs experts", f"{field}=0")
         if self.latent_rank:
             require(bool(self.rope_dim and self.value_dim), "latent attention needs rope_dim and value_dim")
             require(
-                not (self.window or self.qkv_bias or self.qk_norm),
+                not (self.window or self.qkv_bias or self.qk_norm or self.wide_qk_norm or self.out_bias),
                 "latent attention has neither windows, biases nor query norms",
                 "window=0 qkv_bias=false qk_norm=false",
             )
+            require(not (self.alibi or self.sinks or self.rotated), "latent attention has rotary positions of its own")
         require(not self.global_every or bool(self.window), "global_every needs a window", "window=N")
 
     @property
@@ -142,7 +175,9 @@ class Config:
             )
         dense = min(max(self.dense_layers - first, 0), layers)
         if self.experts and dense == layers:  # none too
-            return replace(self, layers=layers, experts=0, dense_layers=0, expert_ffn=0, shared_ffn=0)
+            return replace(
+                self, layers=layers, experts=0, dense_layers=0, expert_ffn=0, shared_ffn=0, expert_bias=False
+            )
         return replace(self, layers=layers, dense_layers=dense)
 
     def stacks(self) -> list[Stack]:

@@ -16,7 +16,12 @@ ACTIVATIONS = ("gelu", "exact_gelu", "relu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The sizes of a model; a feed-forward width of zero is four times the model's."""
+    """The sizes of a model; a feed-forward width of zero is four times the model's.
+
+    Attributes:
+        post_norm: Each half of a layer is normalised behind its residual sum, and nothing after the last (OPT 350M).
+        embedding_dim: Width of the embedding, projected to the model's and back; zero for the model's own.
+    """
 
     layers: int
     dim: int
@@ -25,6 +30,8 @@ class Config:
     positions: int = 1024
     ffn: int = 0
     activation: str = "gelu"
+    post_norm: bool = False
+    embedding_dim: int = 0
 
     def __post_init__(self) -> None:
         require_divides(self, "heads", "dim")

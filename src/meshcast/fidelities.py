@@ -1,0 +1,77 @@
+"""Which estimators answer: the chain that a fidelity stands for on a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from meshcast.errors import UsageError, nearest
+from meshcast.estimate import Estimator, estimator_names, load_estimator
+from meshcast.estimate.profiled import Profiled
+from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
+from meshcast.estimate.simulators import load_simulator
+from meshcast.hardware import Device
+from meshcast.options import Options
+
+# `auto`: the best first. Later fidelities enter here.
+AUTO_ORDER = ("profiled", "analytical", "roofline")
+# What answers where a fidelity has nothing: kernels that were not measured are modelled, and the provenance says so.
+# `compiled` is about the kernels: what the compiler does not time is timed by the best estimator there is.
+FALLBACKS = {
+    "profiled": ("analytical", "roofline"),
+    "simulated": ("analytical", "roofline"),
+    "compiled": AUTO_ORDER,
+}
+
+
+def fidelity_names() -> tuple[str, ...]:
+    """Every fidelity that can be asked for by its own name."""
+    return tuple(estimator_names())
+
+
+def check_fidelity(name: str) -> None:
+    """Refuses a fidelity that no estimator has.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    known = ("auto", *fidelity_names())
+    if name not in known:
+        raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=nearest(name, known))
+
+
+def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
+    """The chain that a fidelity stands for on a device, and what the prediction should say about it.
+
+    Raises:
+        UsageError: There is no such fidelity, or the profile is not one for it or for the device.
+        UnsupportedError: Measured kernels are asked for, and there are none of the device.
+    """
+    fidelity = options.fidelity
+    check_fidelity(fidelity)
+    if fidelity == "compiled" and options.lowering == "modelled":
+        raise UsageError(
+            "fidelity 'compiled' is the compiler's own kernels, not modelled ones",
+            where="--lowering",
+            fix="leave --lowering out, or use --fidelity auto --lowering modelled",
+        )
+    names = AUTO_ORDER if fidelity == "auto" else (fidelity, *FALLBACKS.get(fidelity, ()))
+    if options.simulator is not None and fidelity != "simulated":
+        raise UsageError(
+            f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
+        )  # fmt: skip
+    if options.profile is None:
+        if fidelity == "simulated":
+            simulated = load_simulator(options.simulator, device)
+            return (simulated, *(load_estimator(name) for name in names[1:])), ()
+        if fidelity == "profiled" and measured_kernels(device) is None:
+            raise why_not_measured(device)
+        return tuple(load_estimator(name) for name in names), ()
+    if "profiled" not in names:
+        raise UsageError(
+            f"fidelity {fidelity!r} does not look at measured kernels",
+            where="--profile",
+            fix="use --fidelity profiled or auto",
+        )
+    given = given_kernels(Path(options.profile), device)
+    chosen = Profiled(lambda asked: given.interpolator if asked.name == device.name else None)
+    return tuple(chosen if name == "profiled" else load_estimator(name) for name in names), given.notes

@@ -49,7 +49,7 @@ def capture_torch(
         with quiet():
             lowered = lowered_module(function, arguments, platform=platform, options=jit_options)
     except Exception as error:  # the user's own module raised while being traced
-        raise explained(error, label) from error
+        raise explained(error, label, module) from error
     bring_over_shardings(lowered, where=label)
     note = f" ({tracing.attention.note})" if tracing.attention.note else ""
     return from_module(lowered, name=label, source=f"torch:{label}{note}")

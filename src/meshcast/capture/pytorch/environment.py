@@ -19,9 +19,10 @@ from torchax.ops.mappings import TORCH_DTYPE_TO_JAX
 from torchax.tensor import Environment, OperatorNotFound, Tensor, XLADispatchMode
 from torchax.view import View
 
+from meshcast.capture.pytorch.autocast import autocast_as_written
 from meshcast.capture.pytorch.channels_last import images_last
 from meshcast.capture.pytorch.library import named_dimensions_absent
-from meshcast.capture.pytorch.mistakes import OperandError
+from meshcast.capture.pytorch.mistakes import DATA_DEPENDENT, OperandError
 from meshcast.capture.pytorch.operators import autocast_operands, register
 from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 
@@ -79,7 +80,8 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
         except (MeshcastError, OperatorNotFound, OperandError):
             raise
         except Exception as error:  # JAX's words for what may be the user's mistake
-            said = _refused_by_torch(func, args, kwargs or {})
+            needs_values = type(error).__name__ in DATA_DEPENDENT
+            said = None if needs_values else _refused_by_torch(func, args, kwargs or {})
             if said is None:
                 raise
             raise OperandError(f"{getattr(func, '__name__', func)}: {said}") from error
@@ -112,6 +114,7 @@ def tracing(environment: Any, *, autocast: Any = None) -> Iterator[None]:
         quiet(),
         environment.override_property(autocast_dtype=autocast, prng=environment.prng_key),
         environment,
+        autocast_as_written(environment),
         torch.device("jax"),
     ):
         yield

@@ -40,7 +40,7 @@ def explained(error: Exception, label: str, module: Any = None) -> MeshcastError
         )
     if isinstance(error, OperandError):
         return InputError(first, where=where, fix="give example inputs of the shapes and dtypes that the module takes")
-    if kind in _DATA_DEPENDENT:
+    if kind in DATA_DEPENDENT:
         return UnsupportedError(
             f"what runs, or a shape, depends on the values of tensors: {first}",
             where=where,
@@ -87,7 +87,7 @@ def _submodule(error: Exception, label: str, module: Any) -> str:
     return label if found is None else f"{label}: submodule {known[id(found)]} ({found})"
 
 
-_DATA_DEPENDENT = frozenset(
+DATA_DEPENDENT = frozenset(
     {
         "ConcretizationTypeError",
         "TracerBoolConversionError",

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torchax.tensor import Tensor
 from torchax.view import View
 
+from meshcast.capture.pytorch.fsdp import frees_weights
 from meshcast.capture.pytorch.options import TorchOptions, names
 from meshcast.errors import UsageError, nearest
 
@@ -52,15 +53,9 @@ def units(module: Any, options: TorchOptions) -> dict[str, Any]:
             continue
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
             found[name] = _POLICIES[options.remat_policy]
-        elif _frees_weights(module.get_submodule(name)):
+        elif frees_weights(module.get_submodule(name)):
             found[name] = _all_but_gathered
     return found
-
-
-def _frees_weights(module: Any) -> bool:
-    state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
-    group = getattr(state, "_fsdp_param_group", None)
-    return group is not None and group.post_forward_mesh_info is not None
 
 
 @contextmanager

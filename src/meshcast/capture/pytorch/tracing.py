@@ -23,11 +23,13 @@ from meshcast.capture.pytorch.environment import (
     unwrapped,
     wrapped,
 )
+from meshcast.capture.pytorch.fsdp import precisions
 from meshcast.capture.pytorch.layout import Layout
 from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.pytorch.parallel import gathered, hooks_as_constraints
 from meshcast.capture.pytorch.recompute import recomputed, units
 from meshcast.capture.pytorch.training import optimizer_of, train_step
+from meshcast.capture.pytorch.wrappers import unwrapped_module
 from meshcast.errors import UsageError
 
 Parts = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -37,6 +39,7 @@ class Tracing:
     """One capture: what is passed in, what is fixed, and the function between."""
 
     def __init__(self, module: Any, args: tuple[Any, ...], options: TorchOptions, *, label: str, platform: str) -> None:
+        module, options = unwrapped_module(module, options, where=label)
         self.module = module if isinstance(module, torch.nn.Module) else None
         self.function = module
         self.options = options
@@ -54,6 +57,10 @@ class Tracing:
         self.attention = Attention(options.attention, platform)
         self.environment = make_environment(self.attention)
         self.compute = None if options.compute_dtype is None else floating_dtype(options.compute_dtype, where=label)
+        self._precisions = {
+            name: tuple(dtype and array_dtype(dtype, where=name) for dtype in (each.used, each.reduced))
+            for name, each in precisions(self.module).items()
+        }
         self._autocast = None
         if options.autocast is not None:
             floating_dtype(options.autocast, where=label)
@@ -125,7 +132,11 @@ class Tracing:
         return value if inside else self._gathered(name, value)
 
     def _gathered(self, name: str, value: Any) -> Any:
-        return gathered(self.layout.placement, value, self.layout.parameters.get(name, ()))
+        used, reduced = self._precisions.get(name, (None, None))
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            used = reduced = None
+        spec = self.layout.parameters.get(name, ())
+        return gathered(self.layout.placement, value, spec, used=used, reduced=reduced)
 
     def _cast(self, value: Any) -> Any:
         floating = self.compute is not None and jnp.issubdtype(value.dtype, jnp.floating)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 _RETURNS = (
-    "a function without arguments returns a Program, a Lowered, an Exported, (fn, args) or (fn, args, options), where "
-    "fn may be a PyTorch module"
+    "a function without arguments returns a Program, a Lowered, an Exported, an ExportedProgram of PyTorch, (fn, args) or "
+    "(fn, args, options), where fn may be a PyTorch module"
 )
 
 
@@ -43,7 +43,7 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
     Args:
         target: What the command line takes, as text or path; or an object: a `Program`, a `jax.stages.Lowered`, a
             `jax.export.Exported` or its bytes, `(fn, args)` or `(fn, args, jit_options)`, or with tensors of PyTorch
-            `(module, args)` or `(module, args, options)`.
+            `(module, args)` or `(module, args, options)`, or a `torch.export.ExportedProgram`.
         options: What the target itself cannot say.
     """
     options = options or CaptureOptions()
@@ -182,7 +182,7 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
     from meshcast.capture.exported import from_exported
     from meshcast.capture.files import from_bytes
     from meshcast.capture.jax_function import capture, from_lowered
-    from meshcast.capture.pytorch import capture_torch, holds_torch
+    from meshcast.capture.pytorch import capture_torch, holds_torch, of_exported_program
 
     if isinstance(made, Program):
         return _without_dims(made, options, where=where)
@@ -192,6 +192,7 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
         return from_exported(made, name=name, dims=options.dims)
     if hasattr(made, "compiler_ir"):
         return _without_dims(from_lowered(made, name=name or "program"), options, where=where)
+    made = of_exported_program(made)
     said = f"{name}() returned" if name else "cannot predict"
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not callable(made[0]):
         raise UsageError(f"{said} {_described(made)}", where=where, fix=_RETURNS)

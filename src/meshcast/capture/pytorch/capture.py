@@ -33,6 +33,7 @@ def capture_torch(
     require_torch()
     from meshcast.capture.pytorch.environment import quiet
     from meshcast.capture.pytorch.mistakes import explained
+    from meshcast.capture.pytorch.reductions import widen_reduced_products
     from meshcast.capture.pytorch.tracing import Tracing
 
     label = str(name or getattr(module, "__name__", type(module).__name__))
@@ -50,6 +51,8 @@ def capture_torch(
             lowered = lowered_module(function, arguments, platform=platform, options=jit_options)
     except Exception as error:  # the user's own module raised while being traced
         raise explained(error, label, module) from error
+    if tracing.reduces_wider:
+        widen_reduced_products(lowered)
     bring_over_shardings(lowered, where=label)
     note = f" ({tracing.attention.note})" if tracing.attention.note else ""
     return from_module(lowered, name=label, source=f"torch:{label}{note}")

@@ -66,6 +66,11 @@ class Tracing:
             floating_dtype(options.autocast, where=label)
             self._autocast = getattr(torch, options.autocast) if isinstance(options.autocast, str) else options.autocast
 
+    @property
+    def reduces_wider(self) -> bool:
+        """Whether gradients are reduced in another dtype than weights are used in."""
+        return any(used is not None and used != reduced for used, reduced in self._precisions.values())
+
     def program(self) -> Parts:
         """The function to trace, its abstract arguments, and options of `jax.jit`."""
         trained = {k: p for k, p in self.parameters.items() if p.requires_grad} if self.options.train else {}

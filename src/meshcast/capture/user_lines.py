@@ -14,6 +14,7 @@ from types import FrameType
 from meshcast.errors import InputError, MeshcastError, UnsupportedError
 
 _FRAMEWORKS = ("torch", "torchax", "jax", "jaxlib", "meshcast")
+_LONGEST = 400  # characters of another's message
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -88,7 +89,8 @@ def raised(error: BaseException, what: str, *, where: str) -> MeshcastError:
         what: What could not be done: `cannot be imported`, `f() raised`.
         where: What to name where no line of the user's is on the error's way.
     """
-    said = f"{what}: {type(error).__name__}: {error}"
+    first = str(error).strip().partition("\n")[0][:_LONGEST]
+    said = f"{what}: {type(error).__name__}: {first}"
     place = user_line(error) or where
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ("torch", "torchax"):
         from meshcast.capture.pytorch.library import INSTALL

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from meshcast.capture.pytorch.stand_ins import standing_in
 from meshcast.errors import UsageError
 
 _LOWER = (torch.bfloat16, torch.float16)
@@ -23,8 +24,6 @@ _REGIONS = "_regions_while_traced"
 @contextmanager
 def autocast_as_written(environment: Any) -> Iterator[None]:
     """While a module is traced: see above."""
-    kind = torch.amp.autocast_mode.autocast
-    before = {name: getattr(kind, name) for name in ("__init__", "__enter__", "__exit__")}
 
     def begin(
         self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
@@ -37,9 +36,12 @@ def autocast_as_written(environment: Any) -> Iterator[None]:
         setattr(self, _REGIONS, [])
 
     def enter(self: Any) -> Any:
-        if not self._enabled and not hasattr(self, _REGIONS) and not torch.amp.is_autocast_available(self.device):
-            raise _switched_off(self.device)
-        if not self._enabled and not hasattr(self, _REGIONS) and self.device == "cuda" and not torch.cuda.is_available():
+        if (
+            not self._enabled
+            and not hasattr(self, _REGIONS)
+            and self.device == "cuda"
+            and not torch.cuda.is_available()
+        ):
             raise _switched_off(self.device)
         region = ExitStack()
         region.enter_context(environment.override_property(autocast_dtype=self.fast_dtype if self._enabled else None))
@@ -50,13 +52,8 @@ def autocast_as_written(environment: Any) -> Iterator[None]:
         getattr(self, _REGIONS).pop().close()
         return False
 
-    for name, method in (("__init__", begin), ("__enter__", enter), ("__exit__", leave)):
-        setattr(kind, name, method)
-    try:
+    with standing_in(torch.amp.autocast_mode.autocast, __init__=begin, __enter__=enter, __exit__=leave):
         yield
-    finally:
-        for name, method in before.items():
-            setattr(kind, name, method)
 
 
 def _switched_off(device: str) -> UsageError:

@@ -36,7 +36,13 @@ class _NamedDispatch(XLADispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         ours = any(isinstance(each, (Tensor, View)) for each in pytree.tree_leaves((args, kwargs)))
-        if ours and getattr(func, "namespace", "aten") not in ("aten", "prim", "_c10d_functional", "torchvision", "xla"):
+        if ours and getattr(func, "namespace", "aten") not in (
+            "aten",
+            "prim",
+            "_c10d_functional",
+            "torchvision",
+            "xla",
+        ):
             raise OperatorNotFound(f"Operator with name {func.name()} has no lowering")
         return super().__torch_dispatch__(func, types, args, kwargs)
 
@@ -92,7 +98,7 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
         if value.device.type == "meta" or type(value).__name__ == "FakeTensor":
             raise UsageError(
                 f"a tensor of shape {tuple(value.shape)} without values is neither an argument, a parameter nor a buffer",
-                fix="register it with register_buffer, or make it inside forward()",
+                fix="register it with register_buffer, make it inside forward(), or let the function refer to its module itself",
             )
         with mode_utils.no_dispatch(), torch._C.DisableTorchFunction():
             return value.item() if value.dim() == 0 else jnp.asarray(self.t2j_copy(value.detach()))

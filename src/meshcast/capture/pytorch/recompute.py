@@ -75,10 +75,11 @@ def recomputed(module: Any, policies: Mapping[str, Any], gather: Gather) -> Iter
         each.forward = _recomputed_forward(each, name, policies[name], gather, called)
     try:
         yield
-        if chosen and not called:
+        asked = [name for name, policy in policies.items() if policy is not _all_but_gathered]
+        if asked and not called.intersection(asked):
             raise UsageError(
-                f"{', '.join(list(chosen)[:3])}: never called as modules, so nothing is recomputed or gathered there",
-                where="remat or fully_shard",
+                f"{', '.join(asked[:3])}: never called as modules, so nothing is recomputed there",
+                where="remat",
                 fix="name submodules that are called: members of a ModuleDict or ModuleList, not the container",
             )
     finally:
@@ -87,9 +88,7 @@ def recomputed(module: Any, policies: Mapping[str, Any], gather: Gather) -> Iter
             del each.forward
 
 
-def _recomputed_forward(
-    module: Any, name: str, policy: Any, gather: Gather, called: set[str]
-) -> Callable[..., Any]:
+def _recomputed_forward(module: Any, name: str, policy: Any, gather: Gather, called: set[str]) -> Callable[..., Any]:
     forward = module.forward
 
     def with_gathered(*args: Any, **kwargs: Any) -> Any:

@@ -6,6 +6,7 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ from meshcast.capture.pytorch.layout import Layout
 from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.pytorch.parallel import gathered, hooks_as_constraints
 from meshcast.capture.pytorch.recompute import recomputed, units
+from meshcast.capture.pytorch.steps import HeldModules, with_held_modules
 from meshcast.capture.pytorch.training import optimizer_of, train_step
 from meshcast.capture.pytorch.wrappers import unwrapped_module
 from meshcast.errors import UsageError
@@ -39,6 +41,8 @@ class Tracing:
     """One capture: what is passed in, what is fixed, and the function between."""
 
     def __init__(self, module: Any, args: tuple[Any, ...], options: TorchOptions, *, label: str, platform: str) -> None:
+        if not isinstance(module, torch.nn.Module):
+            module, options = with_held_modules(module, options, where=label)
         module, options = unwrapped_module(module, options, where=label)
         self.module = module if isinstance(module, torch.nn.Module) else None
         self.function = module
@@ -73,7 +77,7 @@ class Tracing:
 
     def program(self) -> Parts:
         """The function to trace, its abstract arguments, and options of `jax.jit`."""
-        trained = {k: p for k, p in self.parameters.items() if p.requires_grad} if self.options.train else {}
+        trained = {k: p for k, p in self.parameters.items() if self._is_trained(p)}
         params = {name: self._struct(name, p) for name, p in self.parameters.items()}
         buffers = {name: self._struct(name, b) for name, b in self.buffers.items()}
         batch = {
@@ -98,8 +102,16 @@ class Tracing:
         arguments = (params, changing, buffers, batch)
         return forward, arguments, self._jit_options(donate=(1,), results=(None, changing))
 
+    def _is_trained(self, parameter: Any) -> bool:
+        if not self.options.train or not parameter.requires_grad:
+            return False
+        return not isinstance(self.module, HeldModules) or id(parameter) in self.module.trained()
+
     def _training(self, trained: Any, frozen: Any, changing: Any, buffers: Any, batch: Any) -> Parts:
-        optimizer = optimizer_of(self.options, where=self.label)
+        options = self.options
+        if isinstance(self.module, HeldModules):
+            options = replace(options, clip_grad_norm=self.module.clip)
+        optimizer = optimizer_of(options, where=self.label)
         state = optimizer.state(trained)
 
         def loss(params: Any, frozen: Any, held: Any, batch: Any) -> tuple[Any, Any]:
@@ -163,7 +175,7 @@ class Tracing:
 
     def _overwritten(self, params: Any, buffers: Any, batch: Any) -> list[str]:
         """Names of the buffers that a call assigns to: running statistics, caches."""
-        if not buffers:
+        if not buffers and not isinstance(self.module, HeldModules):  # a step says by a call what it does to gradients
             return []
         found: list[str] = []
 

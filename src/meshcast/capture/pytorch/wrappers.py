@@ -13,6 +13,7 @@ import torch
 
 from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.pytorch.placements import axis_names, is_distributed
+from meshcast.capture.pytorch.steps import replicas
 from meshcast.errors import UnsupportedError, UsageError
 
 _REPLICAS = "dp"
@@ -24,12 +25,16 @@ def unwrapped_module(module: Any, options: TorchOptions, *, where: str) -> tuple
     if isinstance(module, torch.nn.parallel.DistributedDataParallel):
         options = _replicated(module, options, where=where)
         module = module.module
+    for wrapper in replicas(module):
+        options = _replicated(wrapper, options, where=where)
     if isinstance(module, torch.jit.ScriptFunction):
         raise _no_script(where)
     for name, each in module.named_modules() if isinstance(module, torch.nn.Module) else ():
         place = f"{where}: submodule {name}" if name else where
         if isinstance(each, torch.jit.ScriptModule):
             raise _no_script(place)
+        if each in replicas(module):
+            continue
         if isinstance(each, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)) or _is_fsdp1(each):
             raise UnsupportedError(f"{type(each).__name__} is not read here", where=place, fix=_PLAIN)
     return module, options

@@ -179,7 +179,9 @@ def test_embedding_bags_compute_what_torch_computes(mode: str, padding: int | No
 
 def test_embedding_bags_train() -> None:
     with torch.device("meta"):
-        module = torch.nn.EmbeddingBag(1000, 8, mode="sum")
+        module = torch.nn.Sequential(torch.nn.EmbeddingBag(1000, 8, mode="sum", sparse=True))
         indices = torch.empty(32, 10, dtype=torch.long)
     program = meshcast.capture_torch(module, (indices,), {"train": True, "loss": lambda y: y.sum()})
     assert "stablehlo.scatter" in program.text
+    prediction = meshcast.predict(program, on="h200", fidelity="analytical")
+    assert any("sparse embeddings (0) are dense here" in warning for warning in prediction.warnings)

@@ -38,6 +38,7 @@ class Program:
     source: str
     sha256: str
     partitioned: bool = False
+    warnings: tuple[str, ...] = ()  # where the program is not quite what was captured
 
     @property
     def devices(self) -> int:

@@ -118,7 +118,7 @@ class _Reader:
             mesh=program.mesh,
             source=program.source,
             sha256=program.sha256,
-            warnings=tuple(self._warnings),
+            warnings=(*program.warnings, *self._warnings),
             scheduled=self._scheduled,
             on_chip=frozenset(self._on_chip),
         )

@@ -14,8 +14,13 @@ from meshcast.capture.mlir import ir
 _MOVES = ("stablehlo.transpose", "stablehlo.reshape")
 
 
-def widen_reduced_products(module: Any) -> None:
-    """Rewrites the module in place: a product that is only cast and then pinned to a sharding has the cast's dtype."""
+def widen_reduced_products(module: Any) -> int:
+    """Rewrites the module in place: a product that is only cast and then pinned to a sharding has the cast's dtype.
+
+    Returns:
+        How many other matrices (gradients of embeddings) are widened and pinned, and so are summed before.
+    """
+    others = 0
     pinned: list[Any] = []
 
     def collect(operation: Any) -> Any:
@@ -26,8 +31,11 @@ def widen_reduced_products(module: Any) -> None:
     module.operation.walk(collect)
     for constraint in pinned:
         cast = _producer(constraint.operands[0])
-        chain = _chain(cast.operands[0]) if cast is not None and cast.name == "stablehlo.convert" else []
+        if cast is None or cast.name != "stablehlo.convert" or not _widens(cast):
+            continue
+        chain = _chain(cast.operands[0])
         if not chain:
+            others += ir.RankedTensorType(cast.results[0].type).rank > 1
             continue
         element = ir.RankedTensorType(cast.results[0].type).element_type
         for operation in chain:
@@ -36,6 +44,17 @@ def widen_reduced_products(module: Any) -> None:
             result.set_type(ir.RankedTensorType.get(shape.shape, element, shape.encoding, loc=operation.location))
         cast.results[0].replace_all_uses_with(cast.operands[0])
         cast.erase()
+    return others
+
+
+def _widens(cast: Any) -> bool:
+    before, after = (ir.RankedTensorType(value.type).element_type for value in (cast.operands[0], cast.results[0]))
+    floats = isinstance(before, ir.FloatType) and isinstance(after, ir.FloatType)
+    return bool(floats and _bits(before) < _bits(after))
+
+
+def _bits(kind: Any) -> int:
+    return int(kind.width)
 
 
 def _chain(value: Any) -> list[Any]:

@@ -5,7 +5,7 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,19 @@ class Tracing:
     def reduces_wider(self) -> bool:
         """Whether gradients are reduced in another dtype than weights are used in."""
         return any(used is not None and used != reduced for used, reduced in self._precisions.values())
+
+    def warnings(self) -> Iterator[str]:
+        """Where the program is not quite what the module says."""
+        sparse = (
+            [name for name, each in self.module.named_modules() if getattr(each, "sparse", False)]
+            if self.module is not None
+            else []
+        )
+        if self.options.train and sparse:
+            yield (
+                f"gradients of sparse embeddings ({', '.join(sparse[:3])}) are dense here: the optimizer's update reads and "
+                "writes whole tables"
+            )
 
     def program(self) -> Parts:
         """The function to trace, its abstract arguments, and options of `jax.jit`."""

@@ -16,7 +16,7 @@ test: $(VENV)/.test-ready $(VENV)/.scalesim-ready
 # Tests that need the extra "torch" (2 GB with what torch brings along), which `make test` skips where it is absent.
 test-torch: $(VENV)/.test-ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements-test.lock -e '.[torch]'
-	$(BIN)/python -m pytest tests/capture/test_pytorch.py tests/capture/test_pytorch_parallel.py tests/capture/test_pytorch_absent.py
+	$(BIN)/python -m pytest tests/capture/test_pytorch*.py
 
 setup: $(VENV)/.ready
 

@@ -79,6 +79,12 @@ def train() -> tuple[nn.Module, tuple[Tensor], dict[str, object]]:
     return gpt2_small(), (tokens(),), options
 
 
+def train_plain() -> tuple[nn.Module, tuple[Tensor], dict[str, object]]:
+    """The same step with attention as two products around a softmax, as the zoo's `gpt2-small` has it."""
+    module, args, options = train()
+    return module, args, {**options, "attention": "math"}
+
+
 def tensor_parallel() -> tuple[nn.Module, tuple[Tensor], dict[str, object]]:
     """The same over eight GPUs: two replicas, each over four, as Megatron splits a block."""
     module, args, options = train()

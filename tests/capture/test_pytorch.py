@@ -125,9 +125,8 @@ def captured() -> dict[str, meshcast.Program]:
         import resnet
     finally:
         sys.path.remove(str(EXAMPLES))
-    module, args, options = gpt.train()
     return {
-        "gpt2-small": meshcast.capture_torch(module, args, {**options, "attention": "math"}),
+        "gpt2-small": meshcast.capture_torch(*gpt.train_plain()),
         "resnet50": meshcast.capture_torch(*resnet.train()),
     }
 
@@ -260,9 +259,19 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a size": (lambda y: y[y > 0], UnsupportedError, "depends on the values"),
     "backward": (lambda y: y.sum().backward(), UsageError, "backward"),
     "a hidden tensor": (lambda y: y + HIDDEN, UsageError, "neither an argument, a parameter nor a buffer"),
-    "shapes": (lambda y: torch.cat([y, y[:, :3]]), InputError, "while tracing"),
+    "shapes": (lambda y: torch.cat([y, y[:, :3]]), InputError, "cat: "),
+    "a product's shapes": (lambda y: y @ y, InputError, r"matmul.*\[4, 8\] X \[4, 8\]"),
+    "a layer's shapes": (lambda y: NARROW(y), InputError, r"linear: .*\[4, 8\] X \[6, 6\]"),
+    "a custom operator": (lambda y: torch.ops.meshcast_test.twice(y), UnsupportedError, "meshcast_test::twice"),
+    "another tracer": (lambda y: torch.cond(y.sum() > 0, torch.neg, torch.abs, (y,)), UnsupportedError, "cond"),
 }
 HIDDEN = torch.empty(8, device="meta")
+NARROW = torch.nn.Linear(6, 6)
+
+
+@torch.library.custom_op("meshcast_test::twice", mutates_args=())
+def _twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -277,6 +286,13 @@ def test_mistakes_name_the_line(case: str) -> None:
         meshcast.capture_torch(Broken(), (torch.empty(4, 8, device="meta"),))
     line = body.__code__.co_firstlineno
     assert f"{Path(__file__).name}:{line}" in str(caught.value)
+
+
+def test_a_mistake_between_layers_names_the_layer() -> None:
+    with torch.device("meta"):
+        module, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(4, 4)), torch.empty(2, 8)
+    with pytest.raises(InputError, match=r"submodule 1 \(Linear\(in_features=4"):
+        meshcast.capture_torch(module, (x,))
 
 
 def test_doubles_are_refused() -> None:

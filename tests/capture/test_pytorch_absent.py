@@ -33,6 +33,19 @@ def test_missing_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "meshcast[torch]" in str(caught.value.fix)
 
 
+@pytest.mark.parametrize("place", ["at the top", "inside"])
+def test_a_file_that_imports_missing_torch_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    top, inside = ("import torch", "pass") if place == "at the top" else ("", "import torch")
+    (tmp_path / "model.py").write_text(f"{top}\ndef train():\n    {inside}\n")
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    with pytest.raises(UnsupportedError, match="torch") as caught:
+        meshcast.load(f"{tmp_path / 'model.py'}:train")
+    assert f"model.py:{1 if top else 3} (import torch)" in str(caught.value)
+    assert "meshcast[torch]" in str(caught.value.fix)
+
+
 def test_nothing_holds_torch_where_it_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert not library.holds_torch((1, {"a": object()}))
@@ -43,6 +56,7 @@ def test_nothing_holds_torch_where_it_is_not_imported(monkeypatch: pytest.Monkey
     [
         ({"optimiser": "adamw"}, "no option 'optimiser'"),
         ({"train": True, "optimizer": "lion"}, "no optimizer 'lion'"),
+        ({"train": "yes"}, "train is True or False"),
         ({"remat": "layers.*"}, "remat is for training"),
         ({"attention": "fast"}, "attention is one of auto, flash, math"),
         ({"compute_dtype": "bfloat16", "autocast": "bfloat16"}, "two ways to say one thing"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import meshcast
-from meshcast.errors import InfeasibleError, UsageError
+from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 
 torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchax") is None:
@@ -109,6 +109,66 @@ def test_fsdp_gathers_weights_and_scatters_gradients(world: Any) -> None:
     # Four weights; those that the backward pass reads again are gathered again where they were freed.
     assert counts[False][("all_gather", "fsdp")] == 4
     assert counts[True][("all_gather", "fsdp")] > 4
+
+
+@pytest.mark.parametrize(("reduce", "scattered"), [(None, 2), ("float32", 4)])
+def test_fsdp_runs_in_the_precision_of_its_policy(world: Any, reduce: str | None, scattered: int) -> None:
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16, reduce_dtype=reduce and getattr(torch, reduce), output_dtype=torch.float32
+    )
+    module, args = layers()
+    mesh = world(fsdp=16)
+    for layer in (*module, module):
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    options = {"train": True, "loss": lambda y: y.square().mean(), "optimizer": "sgd"}
+    workload = meshcast.read_workload(meshcast.partition_program(meshcast.capture_torch(module, args, options)))
+    assert set(workload.totals.matrix_flops) == {"bf16"}
+    widths = {kind: {c.payload_bytes // (4 * DIM * DIM) for c in seen} for kind, seen in by_kind(workload).items()}
+    # Weights of 4 DIM^2 elements are gathered whole; gradients are scattered from as many.
+    assert widths["all_gather"] == {2}
+    assert widths["reduce_scatter"] == {scattered}
+
+
+def by_kind(workload: Any) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for collective, _ in workload.collectives():
+        found.setdefault(collective.kind, []).append(collective)
+    return found
+
+
+def test_distributed_data_parallel_is_data_parallel(world: Any) -> None:
+    train = {"train": True, "loss": lambda y: y.square().mean(), "optimizer": "sgd"}
+    module, x = torch.nn.Sequential(Mlp(), Mlp()), torch.empty(32, 16, DIM, device="meta")
+    wrapped = torch.nn.parallel.DistributedDataParallel(module)
+    expected = collectives(module, (x,), mesh={"dp": 16}, **train)
+    assert expected == collectives(wrapped, (x,), **train)
+    assert set(expected) == {("all_reduce", "dp")}
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x: Any) -> None:
+        wrapped(x).square().mean().backward()
+        optimizer.step()
+
+    assert collectives(step, (x,)) == expected
+    with pytest.raises(UsageError, match="a mesh of 8 devices for DistributedDataParallel over 16"):
+        meshcast.capture_torch(wrapped, (x,), {"mesh": {"dp": 8}})
+    with pytest.raises(UnsupportedError, match="submodule 0: DistributedDataParallel is not read here"):
+        meshcast.capture_torch(torch.nn.Sequential(wrapped), (x,))
+
+
+def test_collectives_by_hand_are_refused(world: Any) -> None:
+    class Reduced(Mlp):
+        def forward(self, x: Any) -> Any:
+            y = super().forward(x)
+            torch.distributed.all_reduce(y)
+            return y
+
+    with torch.device("meta"):
+        module, x = Reduced(), torch.empty(32, DIM)
+    with pytest.raises(UnsupportedError, match="c10d::allreduce_ was called by hand"):
+        meshcast.capture_torch(module, (x,))
 
 
 def test_fsdp_over_tensor_parallel_layers(world: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from meshcast.capture import load
+from meshcast.errors import InputError
 from meshcast.pipeline import predict
 
 STEP = """
@@ -126,3 +128,19 @@ def test_nothing_that_user_code_writes_reaches_stdout(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["target"]["name"] == "step"
     assert all(word in done.stderr for word in ("one", "two", "three", "four"))
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "said"),
+    [
+        ("SIZE = 1\nSIZE = undefined\ndef build(): pass\n", 2, "NameError: name 'undefined'"),
+        ("import json\ndef build():\n    return json.loads('{')\n", 3, "build() failed: JSONDecodeError"),
+        ("def build():\n    raise RuntimeError('mine')\n", 2, "build() failed: RuntimeError: mine"),
+        ("def build(:\n    pass\n", 1, "SyntaxError"),
+    ],
+)
+def test_what_the_users_code_raises_has_its_line(tmp_path: Path, code: str, line: int, said: str) -> None:
+    (tmp_path / "step.py").write_text(code)
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        load(f"{tmp_path / 'step.py'}:build")
+    assert str(caught.value.where).startswith(f"{tmp_path / 'step.py'}:{line} (")

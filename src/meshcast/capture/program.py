@@ -38,7 +38,7 @@ class Program:
     source: str
     sha256: str
     partitioned: bool = False
-    notes: tuple[str, ...] = ()  # what the program leaves out of what it was made from
+    notes: tuple[str, ...] = ()  # where the program is not quite what it was made from
 
     @property
     def devices(self) -> int:

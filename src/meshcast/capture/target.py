@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshcast.capture.program import Program
 from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
+from meshcast.capture.user_lines import raised
 from meshcast.errors import InputError, MeshcastError, UsageError
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 _RETURNS = (
-    "a function without arguments returns a Program, a Lowered, an Exported, (fn, args) or (fn, args, options), where "
-    "fn may be a PyTorch module"
+    "a function without arguments returns a Program, a Lowered, an Exported, an ExportedProgram of PyTorch, (fn, args) or "
+    "(fn, args, options), where fn may be a PyTorch module"
 )
 
 
@@ -42,7 +43,7 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
     Args:
         target: What the command line takes, as text or path; or an object: a `Program`, a `jax.stages.Lowered`, a
             `jax.export.Exported` or its bytes, `(fn, args)` or `(fn, args, jit_options)`, or with tensors of PyTorch
-            `(module, args)` or `(module, args, options)`.
+            `(module, args)` or `(module, args, options)`, or a `torch.export.ExportedProgram`.
         options: What the target itself cannot say.
     """
     options = options or CaptureOptions()
@@ -172,7 +173,7 @@ def _from_function(head: str, function: str, text: str, options: CaptureOptions)
         except MeshcastError:
             raise
         except (Exception, SystemExit) as error:
-            raise InputError(f"{function}() raised {type(error).__name__}: {error}", where=text) from error
+            raise raised(error, f"{function}() failed", where=text) from error
         return _from_object(made, options, name=function, where=text)
 
 
@@ -181,7 +182,7 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
     from meshcast.capture.exported import from_exported
     from meshcast.capture.files import from_bytes
     from meshcast.capture.jax_function import capture, from_lowered
-    from meshcast.capture.pytorch import capture_torch, holds_torch
+    from meshcast.capture.pytorch import capture_torch, holds_torch, of_exported_program
 
     if isinstance(made, Program):
         return _without_dims(made, options, where=where)
@@ -191,13 +192,16 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
         return from_exported(made, name=name, dims=options.dims)
     if hasattr(made, "compiler_ir"):
         return _without_dims(from_lowered(made, name=name or "program"), options, where=where)
+    made = of_exported_program(made)
     said = f"{name}() returned" if name else "cannot predict"
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not callable(made[0]):
         raise UsageError(f"{said} {_described(made)}", where=where, fix=_RETURNS)
     fn, args, jit_options = (*made, {}) if len(made) == 2 else made
-    if not isinstance(args, (tuple, list)) or not isinstance(jit_options, Mapping):
-        kinds = f"(fn, {_described(args)}, {_described(jit_options)})"
-        raise UsageError(f"{said} {kinds}", where=where, fix="args is a tuple of pytrees of shapes, options a dict")
+    if not isinstance(args, (tuple, list)):
+        fix = "write (fn, (x,)) for one argument: args is a tuple of pytrees of shapes or tensors"
+        raise UsageError(f"{said} arguments as {_described(args)}, not as a tuple", where=where, fix=fix)
+    if not isinstance(jit_options, Mapping):
+        raise UsageError(f"{said} options as {_described(jit_options)}, not as a dict", where=where, fix=_RETURNS)
     if holds_torch(fn) or holds_torch((args, jit_options.get("kwargs"))):
         program = capture_torch(fn, args, jit_options, name=name, platform=options.platform)
     else:

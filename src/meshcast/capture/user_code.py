@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from meshcast.capture.user_lines import raised
 from meshcast.errors import InputError, MeshcastError, UsageError, nearest
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -78,7 +79,7 @@ def import_function(head: str, function: str, target: str) -> Callable[..., Any]
     except MeshcastError:
         raise
     except (Exception, SystemExit) as error:  # the user's module may raise anything while it is imported
-        raise InputError(f"cannot be imported: {type(error).__name__}: {error}", where=head) from error
+        raise raised(error, "cannot be imported", where=head) from error
     found = getattr(module, function, None)
     if not callable(found):
         names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]

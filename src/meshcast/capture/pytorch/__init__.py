@@ -6,4 +6,5 @@ differentiates it. Nothing here imports torch until a PyTorch object is captured
 
 from meshcast.capture.pytorch.capture import capture_torch as capture_torch
 from meshcast.capture.pytorch.library import holds_torch as holds_torch
+from meshcast.capture.pytorch.library import of_exported_program as of_exported_program
 from meshcast.capture.pytorch.options import TorchOptions as TorchOptions

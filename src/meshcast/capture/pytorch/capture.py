@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from meshcast.capture.annotations import bring_over_shardings
@@ -33,6 +34,7 @@ def capture_torch(
     require_torch()
     from meshcast.capture.pytorch.environment import quiet
     from meshcast.capture.pytorch.mistakes import explained
+    from meshcast.capture.pytorch.reductions import widen_reduced_products
     from meshcast.capture.pytorch.tracing import Tracing
 
     label = str(name or getattr(module, "__name__", type(module).__name__))
@@ -49,7 +51,12 @@ def capture_torch(
         with quiet():
             lowered = lowered_module(function, arguments, platform=platform, options=jit_options)
     except Exception as error:  # the user's own module raised while being traced
-        raise explained(error, label) from error
+        raise explained(error, label, module) from error
+    warnings = list(tracing.warnings())
+    if tracing.reduces_wider and (narrow := widen_reduced_products(lowered)):
+        warnings.append(
+            f"{narrow} gradients that are no products are reduced in FSDP's param_dtype, not in its reduce_dtype"
+        )
     bring_over_shardings(lowered, where=label)
     note = f" ({tracing.attention.note})" if tracing.attention.note else ""
-    return from_module(lowered, name=label, source=f"torch:{label}{note}")
+    return replace(from_module(lowered, name=label, source=f"torch:{label}{note}"), notes=tuple(warnings))

@@ -16,21 +16,60 @@ import torch
 from torch.utils import _mode_utils as mode_utils
 from torch.utils import _pytree as pytree
 from torchax.ops.mappings import TORCH_DTYPE_TO_JAX
-from torchax.tensor import Environment, Tensor
+from torchax.tensor import Environment, OperatorNotFound, Tensor, XLADispatchMode
 from torchax.view import View
 
+from meshcast.capture.pytorch.autocast import autocast_as_written
 from meshcast.capture.pytorch.channels_last import images_last
 from meshcast.capture.pytorch.library import named_dimensions_absent
+from meshcast.capture.pytorch.mistakes import DATA_DEPENDENT, OperandError
 from meshcast.capture.pytorch.operators import autocast_operands, register
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 
 # Without 64-bit mode JAX's integers have 32 bits; torch counts and indexes with 64.
 _NARROW = {torch.int64: torch.int32, torch.uint64: torch.uint32}
 _WIDE_FLOATS = (torch.float64, torch.complex128)
 
 
+class _NamedDispatch(XLADispatchMode):  # type: ignore[misc]
+    """torchax's mode, which names operators of other libraries (custom ones, collectives) instead of running them."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        ours = any(isinstance(each, (Tensor, View)) for each in pytree.tree_leaves((args, kwargs)))
+        if ours and getattr(func, "namespace", "aten") not in (
+            "aten",
+            "prim",
+            "_c10d_functional",
+            "torchvision",
+            "xla",
+        ):
+            raise OperatorNotFound(f"Operator with name {func.name()} has no lowering")
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def _refused_by_torch(func: Any, args: Any, kwargs: Any) -> str | None:
+    """What torch itself says to such operands, tried on the meta device; None where it takes them."""
+
+    def without_values(tensor: Any) -> Any:
+        return torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device="meta")
+
+    with mode_utils.no_dispatch(), torch._C.DisableTorchFunction(), torch.device("meta"):
+        args, kwargs = pytree.tree_map_only(torch.Tensor, without_values, (args, kwargs))
+        try:
+            func(*args, **kwargs)
+        except NotImplementedError:
+            return None  # no kernel for the meta device: nothing is known of the operands
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            return str(error).split("\n")[0]
+    return None
+
+
 class TracingEnvironment(Environment):  # type: ignore[misc]
     """torchax's environment, in which tensors with values that a module holds on to are constants of the program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._dispatch_mode = _NamedDispatch(self)
 
     def t2j_iso(self, torchtensors: Any) -> Any:
         """The JAX arrays of torchax tensors; other tensors become constants."""
@@ -41,8 +80,17 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
         if self.param.autocast_dtype is not None:
             with self:
                 args, kwargs = autocast_operands(func, args, kwargs or {}, self.param.autocast_dtype)
-        image = images_last(func, args, kwargs or {})
-        return super().dispatch(func, types, args, kwargs) if image is None else image
+        try:
+            image = images_last(func, args, kwargs or {})
+            return super().dispatch(func, types, args, kwargs) if image is None else image
+        except (MeshcastError, OperatorNotFound, OperandError):
+            raise
+        except Exception as error:  # JAX's words for what may be the user's mistake
+            needs_values = type(error).__name__ in DATA_DEPENDENT
+            said = None if needs_values else _refused_by_torch(func, args, kwargs or {})
+            if said is None:
+                raise
+            raise OperandError(f"{getattr(func, '__name__', func)}: {said}") from error
 
     def _as_array(self, value: Any) -> Any:
         if isinstance(value, (Tensor, View)):
@@ -50,7 +98,7 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
         if value.device.type == "meta" or type(value).__name__ == "FakeTensor":
             raise UsageError(
                 f"a tensor of shape {tuple(value.shape)} without values is neither an argument, a parameter nor a buffer",
-                fix="register it with register_buffer, or make it inside forward()",
+                fix="register it with register_buffer, make it inside forward(), or let the function refer to its module itself",
             )
         with mode_utils.no_dispatch(), torch._C.DisableTorchFunction():
             return value.item() if value.dim() == 0 else jnp.asarray(self.t2j_copy(value.detach()))
@@ -72,6 +120,7 @@ def tracing(environment: Any, *, autocast: Any = None) -> Iterator[None]:
         quiet(),
         environment.override_property(autocast_dtype=autocast, prng=environment.prng_key),
         environment,
+        autocast_as_written(environment),
         torch.device("jax"),
     ):
         yield

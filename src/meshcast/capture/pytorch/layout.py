@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.capture.pytorch import fsdp
 from meshcast.capture.pytorch.options import TorchOptions, names
 from meshcast.capture.pytorch.placements import (
     Placement,
@@ -122,14 +123,5 @@ def _batch_axes(
         return tuple(axis for axis in axes if axis in names(options.batch_axes))
     split = {axis for specs in (parameters, inputs) for spec in specs.values() for dim in spec for axis in dim}
     stated = {axis for spec in inputs.values() for first in spec[:1] for axis in first}
-    batch = (set(axes) - split) | set(_fsdp_axes(module)) | stated
+    batch = (set(axes) - split) | set(fsdp.axes(module)) | stated
     return tuple(axis for axis in axes if axis in batch)
-
-
-def _fsdp_axes(module: Any) -> Iterator[str]:
-    """Axes of the meshes that `fully_shard` was given."""
-    for each in module.modules() if module is not None else ():
-        state = each._get_fsdp_state() if hasattr(each, "_get_fsdp_state") else None
-        group = getattr(state, "_fsdp_param_group", None)
-        if group is not None:
-            yield from axis_names(group.mesh_info.mesh)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from meshcast.errors import UnsupportedError
+from meshcast.errors import UnsupportedError, UsageError
 
 EXTRA = "torch"
 INSTALL = f"pip install 'meshcast[{EXTRA}]'"
@@ -25,6 +25,19 @@ def holds_torch(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(holds_torch, value.values()))
     return isinstance(value, (tuple, list)) and any(map(holds_torch, value))
+
+
+def of_exported_program(value: Any) -> Any:
+    """`(module, args, options)` of a `torch.export.ExportedProgram` that has its example inputs; else the value itself."""
+    exported = getattr(sys.modules.get("torch.export"), "ExportedProgram", None)
+    if exported is None or not isinstance(value, exported):
+        return value
+    if value.example_inputs is None:
+        raise UsageError(
+            "the ExportedProgram has no example inputs", where="torch", fix="return (program.module(), args) instead"
+        )
+    args, kwargs = value.example_inputs
+    return value.module(), tuple(args), {"kwargs": dict(kwargs)} if kwargs else {}
 
 
 def require_torch() -> None:

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 import traceback
-from pathlib import Path
+from typing import Any
 
+from meshcast.capture.user_lines import called_by_user, user_line
 from meshcast.errors import InfeasibleError, InputError, MeshcastError, UnsupportedError, UsageError
 
-_LIBRARIES = ("torch", "torchax", "jax", "jaxlib", "meshcast", "numpy")
 _OPERATOR = re.compile(r"Operator with name (\S+) has no lowering")
+_COLLECTIVES = ("c10d::", "_c10d_functional::")
+_OTHER_TRACERS = ("torch._dynamo", "torch._higher_order_ops", "torch.nn.attention.flex_attention")
 
 
-def user_line(error: BaseException) -> str | None:
-    """The innermost `file:line (code)` of the error's way that lies outside the libraries."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not _in_library(frame.filename):
-            code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-            return f"{frame.filename}:{frame.lineno}" + (f" ({code})" if code else "")
-    return None
+class OperandError(Exception):
+    """Operands that an operator does not take, in PyTorch's own words; no TypeError, which `@` and `+` swallow."""
 
 
-def _in_library(filename: str) -> bool:
-    parts = Path(filename).parts
-    if filename.startswith("<"):
-        return True
-    for folder in ("site-packages", "dist-packages", "src"):
-        if folder in parts:
-            after = parts[len(parts) - parts[::-1].index(folder) :]
-            if after and after[0].removesuffix(".py") in _LIBRARIES:
-                return True
-    return False
-
-
-def explained(error: Exception, label: str) -> MeshcastError:
-    """The error as one of ours, with the user's line; errors of ours get their place."""
+def explained(error: Exception, label: str, module: Any = None) -> MeshcastError:
+    """The error as one of ours, with the user's line, or the submodule where no line is the user's."""
     line = user_line(error)
-    where = line or label
+    where = line or _submodule(error, label, module)
     if isinstance(error, MeshcastError):
         if error.where is None:
             return type(error)(error.message, where=where, fix=error.fix)
@@ -46,12 +30,17 @@ def explained(error: Exception, label: str) -> MeshcastError:
     first = text.split("\n")[0][:400]
     operator = _OPERATOR.search(text)
     if operator:
+        return _no_lowering(operator[1], where)
+    called = called_by_user(error)
+    if called and called.startswith(_OTHER_TRACERS):
         return UnsupportedError(
-            f"the operator {operator[1]} cannot be lowered to StableHLO",
+            f"{called} runs under a tracer of its own, which cannot be lowered to StableHLO",
             where=where,
-            fix="write it with other operators, or capture the module without this part",
+            fix="write it with plain operators (torch.where, scaled_dot_product_attention, a loop), or leave it out",
         )
-    if kind in _DATA_DEPENDENT:
+    if isinstance(error, OperandError):
+        return InputError(first, where=where, fix="give example inputs of the shapes and dtypes that the module takes")
+    if kind in DATA_DEPENDENT:
         return UnsupportedError(
             f"what runs, or a shape, depends on the values of tensors: {first}",
             where=where,
@@ -76,7 +65,29 @@ def explained(error: Exception, label: str) -> MeshcastError:
     return InputError(said, where=where, fix="make the module run on its example inputs first")
 
 
-_DATA_DEPENDENT = frozenset(
+def _no_lowering(operator: str, where: str) -> UnsupportedError:
+    if operator.startswith(_COLLECTIVES):
+        return UnsupportedError(
+            f"the collective {operator} was called by hand: the module sees the tensors of all devices together",
+            where=where,
+            fix="leave it out: collectives come from placements (mesh and plan, DTensors, parallelize_module, fully_shard)",
+        )
+    return UnsupportedError(
+        f"the operator {operator} cannot be lowered to StableHLO",
+        where=where,
+        fix="write it with other operators, or capture the module without this part",
+    )
+
+
+def _submodule(error: Exception, label: str, module: Any) -> str:
+    """The innermost submodule that ran, by its name in the whole."""
+    known = {id(each): name for name, each in module.named_modules()} if hasattr(module, "named_modules") else {}
+    ran = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = next((each for each in reversed(ran) if known.get(id(each))), None)
+    return label if found is None else f"{label}: submodule {known[id(found)]} ({found})"
+
+
+DATA_DEPENDENT = frozenset(
     {
         "ConcretizationTypeError",
         "TracerBoolConversionError",

@@ -6,6 +6,7 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 - `batch_norm`: see `normalisation`; torchax's way takes two passes and widens what follows.
 - `cross_entropy` of class numbers: the label's logit is picked by comparison, not by a gather, whose gradient is a scatter into
   an array of all logits; over a split vocabulary it stays local up to a reduction.
+- `embedding_bag`: see `embedding_bags`; torchax's way reads the offsets' values.
 - `scaled_dot_product_attention`: a fused call or plain products, see `attention`.
 """
 
@@ -21,6 +22,7 @@ from torchax.amp import CastPolicy, execute_policy
 from torchax.ops.ops_registry import Operator
 from torchax.tensor import OperatorNotFound, Tensor
 
+from meshcast.capture.pytorch.embedding_bags import embedding_bag
 from meshcast.capture.pytorch.normalisation import batch_norm
 
 _MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
@@ -56,6 +58,7 @@ def register(environment: Any, attention: Callable[..., Any]) -> None:
         _put(environment, matmul, jnp.matmul, on_arrays=True)
     _put(environment, torch.nn.functional.batch_norm, _batch_norm, on_arrays=False)
     _put(environment, torch.nn.functional.cross_entropy, _cross_entropy, on_arrays=False)
+    _put(environment, torch.nn.functional.embedding_bag, embedding_bag, on_arrays=True)
     _put(environment, torch.nn.functional.scaled_dot_product_attention, attention, on_arrays=True)
     _put(environment, torch.ops.aten.scaled_dot_product_attention, attention, on_arrays=True)
 

@@ -55,6 +55,9 @@ class TorchOptions:
         for name, choices in (("remat_policy", get_args(Remat)), ("attention", get_args(AttentionKind))):
             if getattr(self, name) not in choices:
                 raise UsageError(f"{name} is one of {', '.join(choices)}, not {getattr(self, name)!r}", where="options")
+        for name in ("train", "donate"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"{name} is True or False, not {getattr(self, name)!r}", where="options")
         if isinstance(self.optimizer, str) and self.optimizer not in OPTIMIZERS:
             raise UsageError(
                 f"no optimizer {self.optimizer!r} here", where="options", fix=nearest(self.optimizer, OPTIMIZERS)

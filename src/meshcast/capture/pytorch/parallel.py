@@ -18,24 +18,39 @@ import torch
 from torchax.tensor import Tensor
 from torchax.view import View
 
+from meshcast.capture.pytorch.fsdp import activations_cast
 from meshcast.capture.pytorch.placements import Placement, Spec, axis_names, spec_of_placements
 
 _FSDP = "torch.distributed.fsdp"
 
 
-def gathered(placement: Placement, value: Any, spec: Spec) -> Any:
-    """A parameter as it is used: whole along the batch axes, its gradient split as the parameter is stored."""
+def gathered(placement: Placement, value: Any, spec: Spec, *, used: Any = None, reduced: Any = None) -> Any:
+    """A parameter as it is used: whole along the batch axes, its gradient split as the parameter is stored.
+
+    Args:
+        placement: The mesh, and the axes that split a batch.
+        value: The parameter as it is stored.
+        spec: Where it lies.
+        used: The dtype that it is gathered and used in; its own by default.
+        reduced: The dtype that its gradient is reduced in; that of its use by default.
+    """
+    used, stored = used or value.dtype, value.dtype
     split = {axis for axes in spec for axis in axes} & set(placement.batch_axes)
     if not split:
-        return value
-    used = tuple(tuple(axis for axis in axes if axis not in split) for axes in spec)
-    whole = jax.custom_vjp(lambda value: placement.constrain(value, used))
-    whole.defvjp(
-        lambda value: (placement.constrain(value, used), None),
-        lambda _, gradient: (placement.constrain(gradient, spec),),
-    )
-    # Pinned as stored first: a recomputed gather reads the parameter behind a barrier, and propagation would gather before it.
-    return whole(placement.constrain(value, spec))
+        return value.astype(used)
+    whole_spec = tuple(tuple(axis for axis in axes if axis not in split) for axes in spec)
+
+    def gather(value: Any) -> Any:
+        # Pinned as stored first: a recomputed gather reads the parameter behind a barrier, and propagation would gather
+        # before it.
+        return placement.constrain(placement.constrain(value.astype(used), spec), whole_spec)
+
+    def scatter(gradient: Any) -> Any:
+        return placement.constrain(gradient.astype(reduced or used), spec).astype(stored)
+
+    whole = jax.custom_vjp(gather)
+    whole.defvjp(lambda value: (gather(value), None), lambda _, gradient: (scatter(gradient),))
+    return whole(value)
 
 
 @contextmanager
@@ -50,6 +65,7 @@ def hooks_as_constraints(module: Any, placement: Placement, examples: int) -> It
     with ExitStack() as stack:
         if module is not None:
             stack.enter_context(_without_fsdp_hooks(module))
+            stack.enter_context(activations_cast(module))
         if placement.mesh is not None:
             stack.enter_context(_shards_are_global(placement, examples))
             if placement.batch_axes and examples:

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torchax.tensor import Tensor
 from torchax.view import View
 
+from meshcast.capture.pytorch.fsdp import frees_weights
 from meshcast.capture.pytorch.options import TorchOptions, names
 from meshcast.errors import UsageError, nearest
 
@@ -52,39 +53,46 @@ def units(module: Any, options: TorchOptions) -> dict[str, Any]:
             continue
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
             found[name] = _POLICIES[options.remat_policy]
-        elif _frees_weights(module.get_submodule(name)):
+        elif frees_weights(module.get_submodule(name)):
             found[name] = _all_but_gathered
     return found
 
 
-def _frees_weights(module: Any) -> bool:
-    state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
-    group = getattr(state, "_fsdp_param_group", None)
-    return group is not None and group.post_forward_mesh_info is not None
-
-
 @contextmanager
 def recomputed(module: Any, policies: Mapping[str, Any], gather: Gather) -> Iterator[None]:
-    """While the module is traced: the named submodules, and what it runs under `torch.utils.checkpoint`, are recomputed."""
+    """While the module is traced: the named submodules, and what it runs under `torch.utils.checkpoint`, are recomputed.
+
+    Raises:
+        UsageError: None of the submodules was called, as is the case for a `ModuleDict` whose members are.
+    """
+    called: set[str] = set()
     chosen = {name: module.get_submodule(name) for name in policies}
     # torch keeps the function that `checkpoint` really runs in this attribute, whoever imported `checkpoint` by name.
     inner = torch.utils.checkpoint.checkpoint.__wrapped__
     before = getattr(inner, "__dynamo_disable", None)
     setattr(inner, "__dynamo_disable", _user_checkpoint(module))  # a class would mangle the name written out
     for name, each in chosen.items():
-        each.forward = _recomputed_forward(each, name, policies[name], gather)
+        each.forward = _recomputed_forward(each, name, policies[name], gather, called)
     try:
         yield
+        asked = [name for name, policy in policies.items() if policy is not _all_but_gathered]
+        if asked and not called.intersection(asked):
+            raise UsageError(
+                f"{', '.join(asked[:3])}: never called as modules, so nothing is recomputed there",
+                where="remat",
+                fix="name submodules that are called: members of a ModuleDict or ModuleList, not the container",
+            )
     finally:
         setattr(inner, "__dynamo_disable", before)
         for each in chosen.values():
             del each.forward
 
 
-def _recomputed_forward(module: Any, name: str, policy: Any, gather: Gather) -> Callable[..., Any]:
+def _recomputed_forward(module: Any, name: str, policy: Any, gather: Gather, called: set[str]) -> Callable[..., Any]:
     forward = module.forward
 
     def with_gathered(*args: Any, **kwargs: Any) -> Any:
+        called.add(name)
         held = [(f"{name}.{key}", tensor, tensor._elem) for key, tensor in module.named_parameters()]
         for key, tensor, stored in held:
             tensor._elem = gather(key, stored)

@@ -5,7 +5,8 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -23,11 +24,14 @@ from meshcast.capture.pytorch.environment import (
     unwrapped,
     wrapped,
 )
+from meshcast.capture.pytorch.fsdp import precisions
 from meshcast.capture.pytorch.layout import Layout
 from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.pytorch.parallel import gathered, hooks_as_constraints
 from meshcast.capture.pytorch.recompute import recomputed, units
+from meshcast.capture.pytorch.steps import HeldModules, with_held_modules
 from meshcast.capture.pytorch.training import optimizer_of, train_step
+from meshcast.capture.pytorch.wrappers import unwrapped_module
 from meshcast.errors import UsageError
 
 Parts = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -37,6 +41,9 @@ class Tracing:
     """One capture: what is passed in, what is fixed, and the function between."""
 
     def __init__(self, module: Any, args: tuple[Any, ...], options: TorchOptions, *, label: str, platform: str) -> None:
+        if not isinstance(module, torch.nn.Module):
+            module, options = with_held_modules(module, options, where=label)
+        module, options = unwrapped_module(module, options, where=label)
         self.module = module if isinstance(module, torch.nn.Module) else None
         self.function = module
         self.options = options
@@ -54,14 +61,36 @@ class Tracing:
         self.attention = Attention(options.attention, platform)
         self.environment = make_environment(self.attention)
         self.compute = None if options.compute_dtype is None else floating_dtype(options.compute_dtype, where=label)
+        self._precisions = {
+            name: tuple(dtype and array_dtype(dtype, where=name) for dtype in (each.used, each.reduced))
+            for name, each in precisions(self.module).items()
+        }
         self._autocast = None
         if options.autocast is not None:
             floating_dtype(options.autocast, where=label)
             self._autocast = getattr(torch, options.autocast) if isinstance(options.autocast, str) else options.autocast
 
+    @property
+    def reduces_wider(self) -> bool:
+        """Whether gradients are reduced in another dtype than weights are used in."""
+        return any(used is not None and used != reduced for used, reduced in self._precisions.values())
+
+    def warnings(self) -> Iterator[str]:
+        """Where the program is not quite what the module says."""
+        sparse = (
+            [name for name, each in self.module.named_modules() if getattr(each, "sparse", False)]
+            if self.module is not None
+            else []
+        )
+        if self.options.train and sparse:
+            yield (
+                f"gradients of sparse embeddings ({', '.join(sparse[:3])}) are dense here: the optimizer's update reads and "
+                "writes whole tables"
+            )
+
     def program(self) -> Parts:
         """The function to trace, its abstract arguments, and options of `jax.jit`."""
-        trained = {k: p for k, p in self.parameters.items() if p.requires_grad} if self.options.train else {}
+        trained = {k: p for k, p in self.parameters.items() if self._is_trained(p)}
         params = {name: self._struct(name, p) for name, p in self.parameters.items()}
         buffers = {name: self._struct(name, b) for name, b in self.buffers.items()}
         batch = {
@@ -86,8 +115,16 @@ class Tracing:
         arguments = (params, changing, buffers, batch)
         return forward, arguments, self._jit_options(donate=(1,), results=(None, changing))
 
+    def _is_trained(self, parameter: Any) -> bool:
+        if not self.options.train or not parameter.requires_grad:
+            return False
+        return not isinstance(self.module, HeldModules) or id(parameter) in self.module.trained()
+
     def _training(self, trained: Any, frozen: Any, changing: Any, buffers: Any, batch: Any) -> Parts:
-        optimizer = optimizer_of(self.options, where=self.label)
+        options = self.options
+        if isinstance(self.module, HeldModules):
+            options = replace(options, clip_grad_norm=self.module.clip)
+        optimizer = optimizer_of(options, where=self.label)
         state = optimizer.state(trained)
 
         def loss(params: Any, frozen: Any, held: Any, batch: Any) -> tuple[Any, Any]:
@@ -125,7 +162,11 @@ class Tracing:
         return value if inside else self._gathered(name, value)
 
     def _gathered(self, name: str, value: Any) -> Any:
-        return gathered(self.layout.placement, value, self.layout.parameters.get(name, ()))
+        used, reduced = self._precisions.get(name, (None, None))
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            used = reduced = None
+        spec = self.layout.parameters.get(name, ())
+        return gathered(self.layout.placement, value, spec, used=used, reduced=reduced)
 
     def _cast(self, value: Any) -> Any:
         floating = self.compute is not None and jnp.issubdtype(value.dtype, jnp.floating)
@@ -147,7 +188,7 @@ class Tracing:
 
     def _overwritten(self, params: Any, buffers: Any, batch: Any) -> list[str]:
         """Names of the buffers that a call assigns to: running statistics, caches."""
-        if not buffers:
+        if not buffers and not isinstance(self.module, HeldModules):  # a step says by a call what it does to gradients
             return []
         found: list[str] = []
 

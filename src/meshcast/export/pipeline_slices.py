@@ -273,6 +273,11 @@ class _Drawn:
                 held -= total_bytes(part.saved) + (total_bytes(part.weight_saved) if schedule.split else 0)
             live.append((end, held))
             working.append((end, 0.0))
+        updating = max((part.working_bytes.get("update", 0) for part in mine), default=0)
+        update_s = sum(self._update_s(schedule.position(stage, chunk)) for chunk in range(schedule.chunks))
+        for at, used in ((timed.end - update_s, updating), (timed.end, 0)):
+            live.append((at, held))
+            working.append((at, float(used)))
         constant = {
             "parameters": sum(part.parameter_bytes for part in mine),
             "gradients": sum(part.gradient_bytes for part in mine),

@@ -28,7 +28,8 @@ from meshcast.simulate.timeline import COMMUNICATION, COPY, Repeat, Span, Timeli
 from meshcast.units import format_bytes
 from meshcast.workload.graph import Collective
 
-MOST_UNROLLED = 100_000  # slices of all kinds of ranks, up to which loops are unrolled unless told otherwise
+# Slices of all kinds of ranks, some 30 MB of Perfetto, up to which loops are unrolled unless told otherwise.
+MOST_UNROLLED = 200_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,14 +54,16 @@ class ProgramSlices:
     unroll: bool
     _described: dict[int, Description] = field(default_factory=dict)  # by the identity of kernels: the run holds them
     _arrows: dict[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    _length: float | None = None
 
     def slices(self, arrows: Arrows, start: float = 0.0) -> Iterator[Slice]:
         """All of them, for a step that starts then.
 
         What ends behind the step is the pause behind its last kernel, which nobody waits for.
         """
-        end = start + self.run.timeline.duration
-        yield from self._block(self.run.timeline, start, end, 1, 1.0, arrows)
+        if self._length is None:  # the step's without what it waits for the host
+            self._length = self.run.simulator.duration(self.run.kernels, self.run.network)
+        yield from self._block(self.run.timeline, start, start + self._length, 1, 1.0, arrows)
 
     def count(self) -> int:
         """How many there are."""

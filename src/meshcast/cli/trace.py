@@ -20,7 +20,7 @@ def trace_command(
         typer.Option(
             "--format",
             help="perfetto: a timeline for ui.perfetto.dev; kineto: JSON as PyTorch's profiler writes it, a file a rank; "
-            "chakra: an execution trace a rank, PREFIX.RANK.et.",
+            "chakra: an execution trace a rank, PREFIX.RANK.et; stablehlo: the program itself, FILE.mlir.",
         ),
     ],
     on: flags.On = "h100-sxm",

@@ -7,7 +7,7 @@ the flags of `meshcast trace` beyond the common ones that it heeds. Flags that a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,14 @@ from meshcast.export.perfetto import load_builder, write_perfetto
 from meshcast.export.pipelines import pipeline_trace
 from meshcast.export.programs import program_trace
 from meshcast.export.slices import JobTimeline
+from meshcast.export.stablehlo import SUFFIXES, program_text
 from meshcast.export.timelines import drawn_ranks, job_timeline, rank_name, said_about
 from meshcast.export.whole_files import check_place, whole_file
+from meshcast.hardware import resolve
 from meshcast.options import Options
-from meshcast.pipeline import assembled_pipeline, prepare, resolved
+from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
 from meshcast.pipelined import is_pipeline
-from meshcast.units import format_bytes
+from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]
 
@@ -188,6 +190,39 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     return _drawn(job, request, "kineto", len(ranks), sizes, slices=slices)
 
 
+def write_stablehlo(request: TraceRequest, said: Said) -> Written:
+    """The program itself, with what is predicted for it before and after."""
+    check_place(request.out)
+    if not request.out.name.endswith(SUFFIXES):
+        raise UsageError(f"{request.out.name} is no StableHLO", where="-o", fix="let it end in .mlir or .mlir.gz")
+    target, options = resolved(request.target, request.options)
+    program, mesh = captured(target, options, resolve(options.on).device)
+    if mesh is not None:
+        raise UsageError(
+            f"the program is written for the mesh {program.mesh}: another one is chosen where it is predicted",
+            where="--mesh", fix="leave it out",
+        )  # fmt: skip
+    text = program_text(program, anonymise=request.anonymise)
+    with whole_file(request.out) as out:
+        out.write(text.encode())
+    # What a target is made with is in the file now.
+    beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
+    before, after = (predict(each, on).step_time_s for each, on in ((target, options), (request.out, beyond)))
+    change = abs(after / before - 1) if before and after else None
+    shown = "does not fit into memory, before and after" if change is None else f"{format_time(before or 0.0)}"
+    lines = [f"{request.out}, {format_bytes(request.out.stat().st_size)}: {program.devices} devices"]
+    if request.anonymise:
+        changed = "" if change is None else f", changed by {change:.2g}"
+        lines.append(f"names, places in the source and constants are left out; the predicted step: {shown}{changed}")
+    return Written(
+        lines=tuple(lines),
+        summary={
+            "format": "stablehlo", "files": [str(request.out)], "bytes": request.out.stat().st_size, "devices": program.devices,
+            "step_time_s": before, "step_time_after_s": after, "anonymous": request.anonymise,
+        },
+    )  # fmt: skip
+
+
 TIMELINE = frozenset({"ranks", "unroll", "anonymise", "coarsen"})
 FORMATS: Mapping[str, TraceFormat] = {
     "chakra": TraceFormat(
@@ -200,6 +235,10 @@ FORMATS: Mapping[str, TraceFormat] = {
     "kineto": TraceFormat(
         what="Chrome's JSON with PyTorch's fields, FILE.json or FILE.json.gz, a file a rank", write=write_kineto_files,
         heeds=TIMELINE,
+    ),
+    "stablehlo": TraceFormat(
+        what="the program itself, FILE.mlir or FILE.mlir.gz; for --anonymise", write=write_stablehlo,
+        heeds=frozenset({"anonymise"}),
     ),
 }  # fmt: skip
 

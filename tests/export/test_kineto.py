@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.export import kineto
 from meshcast.export.formats import TraceRequest, write_trace
+from meshcast.export.slices import COPY_TRACK, Description, Slice, laned
 from meshcast.export.timelines import job_timeline
 from meshcast.options import Options
 from meshcast.pipeline import prepare, resolved
@@ -140,8 +141,31 @@ def test_folding_keeps_times(tmp_path: Path) -> None:
     assert seconds[0] == pytest.approx(seconds[1])
 
 
+def test_copies_and_what_lies_beside_them(tmp_path: Path) -> None:
+    """A scheduled program of the TPU compiler's, with copies that run beside compute."""
+    program = Path(__file__).parents[1] / "fixtures" / "tpu_chain.hlo"
+    write_trace("kineto", TraceRequest(target=program, options=Options(on="tpu-v6e"), out=tmp_path / "step.json"))
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    (copy,) = [event for event in events if event.get("cat") == "gpu_memcpy"]
+    assert copy["name"].startswith("Memcpy")
+    assert copy["args"]["stream"] != kineto.COMPUTE_STREAM
+
+
+def test_copies_at_once_have_tracks_of_their_own() -> None:
+    what = Description(name="copy", category="copy")
+    spans = [(0.0, 3.0), (1.0, 2.0), (2.0, 4.0), (2.5, 3.0), (4.0, 5.0)]
+    found = laned(Slice(what=what, track=COPY_TRACK, start=start, end=end) for start, end in spans)
+    assert [each.track for each in found] == ["copies", "copies 2", "copies 2", "copies 3", "copies"]
+
+
+def test_traces_are_not_drawn(tmp_path: Path) -> None:
+    (tmp_path / "job.0.et").write_bytes(b"")
+    with pytest.raises(UnsupportedError, match="a trace is not drawn"):
+        job_timeline(tmp_path / "job.0.et", Options(on="dgx-h100"))
+
+
 def test_names_that_are_taken_for_something_else() -> None:
-    assert kineto._name("gemm:roadmap") == "gemm:road_map".replace("road_map", "roa" + "d_ma" + "p")
+    assert kineto._name("gemm:roadmap") == "gemm:road_map"
     for name in ("nccl_like", "my_Memcpy", "roadmap", "hipster", "gradSync"):
         changed = kineto._name(name)
         assert not kineto.MISTAKEN.search(changed), changed

@@ -25,6 +25,7 @@ from meshcast.export.slices import (
     Level,
     RankTimeline,
     Slice,
+    laned,
     use_levels,
 )
 from meshcast.workload.graph import DTYPE_BITS
@@ -111,9 +112,7 @@ class _Events:
 
     def all(self, name: str, kind: RankTimeline) -> Iterator[dict[str, Any]]:
         """Every event of a rank."""
-        slices = sorted(
-            (each for each in kind.slices(self.rank) if each.what.category not in MARKS), key=lambda each: each.start
-        )
+        slices = laned(each for each in kind.slices(self.rank) if each.what.category not in MARKS)
         for label, value in (("process_name", name), ("process_labels", str(self.job.facts.get("device", "")))):
             yield {"name": label, "ph": "M", "pid": self.rank, "tid": 0, "ts": 0, "args": {_ARGUMENT[label]: value}}
         for number, each in enumerate(slices, start=1):

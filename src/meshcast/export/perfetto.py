@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from meshcast.errors import UnsupportedError
-from meshcast.export.slices import JobTimeline, Level, RankTimeline, Slice, use_levels
+from meshcast.export.slices import JobTimeline, Level, RankTimeline, Slice, laned, use_levels
 from meshcast.export.timelines import rank_name
 
 SEQUENCE = 1  # of packets that share their interned names: all of ours
@@ -80,7 +80,7 @@ class _Written:
         packet.track_descriptor.process.process_name = name
         self.builder.write_packet(packet)
         tracks: dict[str, list[Slice]] = {}
-        for each in kind.slices(rank):
+        for each in laned(kind.slices(rank)):
             tracks.setdefault(each.track, []).append(each)
         for number, (track, slices) in enumerate(sorted(tracks.items(), key=lambda item: _first(item[0])), start=1):
             self._thread(process, number, rank, track)
@@ -102,7 +102,7 @@ class _Written:
     def _track(self, track: int, slices: list[Slice], rank: int, drawn: set[int]) -> None:
         """Slices of one track, which follow each other or lie in each other; those a nanosecond apart follow."""
         open_ends: list[int] = []
-        for each in sorted(slices, key=lambda one: (one.start, -one.end)):
+        for each in slices:
             start = _nanoseconds(each.start)
             while open_ends and open_ends[-1] <= start + 1:
                 self._end(track, min(start, open_ends.pop()))

@@ -7,7 +7,7 @@ of a loop, tasks of a pipeline) have tracks of their own, so that what runs on a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshcast.export.job_groups import Ints
@@ -147,6 +147,19 @@ class JobTimeline:
     facts: Mapping[str, Fact]
     slices: int
     folded: bool
+
+
+def laned(slices: Iterable[Slice]) -> list[Slice]:
+    """Slices in order of their starts, with copies that are under way at once on tracks of their own."""
+    ends: list[float] = []
+    found: list[Slice] = []
+    for each in sorted(slices, key=lambda one: (one.start, -one.end)):
+        if each.track == COPY_TRACK:
+            lane = next((lane for lane, end in enumerate(ends) if end <= each.start), len(ends))
+            ends[lane : lane + 1] = [each.end]
+            each = replace(each, track=f"{COPY_TRACK} {lane + 1}") if lane else each
+        found.append(each)
+    return found
 
 
 def summed(name: str, unit: str, spans: Iterable[tuple[float, float, float]], base: float = 0.0) -> Level:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.export.anonymous import anonymous_timeline
 from meshcast.export.chakra import parse_ranges, ranges
 from meshcast.export.pipeline_slices import pipeline_timeline
@@ -15,6 +15,7 @@ from meshcast.export.slices import JobTimeline, RankTimeline
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, prepare, resolved
 from meshcast.pipelined import is_pipeline
+from meshcast.traced import names_traces
 from meshcast.units import format_bytes
 
 ALL = "all"
@@ -32,7 +33,15 @@ def job_timeline(
         unroll: Whether every turn of a loop is drawn; None for as long as that are not too many.
         anonymise: Whether names and places in the source are left out.
         coarseness: Share by which work and bytes may be off; 0 leaves them.
+
+    Raises:
+        UnsupportedError: It is a trace itself.
     """
+    if isinstance(target, (str, Path)) and names_traces(target):
+        raise UnsupportedError(
+            "a trace is not drawn: it says what is done, and for a part of it when", where=str(target),
+            fix="name the program that it is of, or predict it",
+        )  # fmt: skip
     target, options = resolved(target, options)
     if is_pipeline(target):
         job = pipeline_timeline(*assembled_pipeline(target, options), unroll)

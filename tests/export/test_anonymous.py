@@ -22,7 +22,7 @@ from meshcast.options import Options
 # Every name in it is the user's own; strange ones, so that they do not come up by chance.
 SOURCE = """
 import jax, jax.numpy as jnp
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
 
 def wombat_attention(bandicoot, echidna):
@@ -38,7 +38,7 @@ def cassowary_step(wallaby, dingo):
 
 
 def tawny_frogmouth():
-    quokka = AbstractMesh((2, 2), ("goanna", "taipan"))
+    quokka = AbstractMesh((2, 2), ("goanna", "taipan"), axis_types=(AxisType.Auto,) * 2)
     def thylacine(shape, *budgerigar):
         return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(quokka, P(*budgerigar)))
     wallaby = {"kookaburra": thylacine((64, 128), None, "taipan"), "platypus": thylacine((128, 64), "taipan", None)}

@@ -22,7 +22,7 @@ from meshcast.export.pipelines import pipeline_trace
 from meshcast.export.programs import program_trace
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
-from meshcast.export.timelines import drawn_ranks, job_timeline, rank_name, said_about
+from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
 from meshcast.export.whole_files import check_place, whole_file
 from meshcast.hardware import resolve
 from meshcast.options import Options
@@ -105,7 +105,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
     """Chakra execution traces, a file a rank."""
     wanted = ChakraFiles(
         prefix=request.out, generation=request.schema, dedup=request.dedup,  # type: ignore[arg-type]  # checked below
-        ranks=None if request.ranks is None else parse_ranges(request.ranks),
+        ranks=None if request.ranks in (None, ALL) else parse_ranges(request.ranks),
     )  # fmt: skip
     coarseness = request.coarseness
     job = job_trace(request)
@@ -161,13 +161,17 @@ def _drawn(
     )  # fmt: skip
 
 
+def _announced(job: JobTimeline, ranks: int, out: Path) -> str:
+    return f"writing {ranks:,} rank{'s' if ranks != 1 else ''} of some {job.slices // len(job.kinds):,} slices to {out}"
+
+
 def write_perfetto_file(request: TraceRequest, said: Said) -> Written:
     """A Perfetto trace: one file."""
     check_place(request.out)
     load_builder()
     job = _timeline(request)
     ranks = drawn_ranks(job, request.ranks)
-    said(f"writing {len(ranks):,} ranks with {job.slices // len(job.kinds):,} slices each to {request.out}")
+    said(_announced(job, len(ranks), request.out))
     with whole_file(request.out) as out:
         counts = write_perfetto(job, ranks, request.ranks, out)
     return _drawn(job, request, "perfetto", len(ranks), {request.out: request.out.stat().st_size}, **counts)
@@ -179,7 +183,7 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     check_name(request.out)
     job = _timeline(request)
     ranks = drawn_ranks(job, request.ranks)
-    said(f"writing {len(ranks):,} ranks with {job.slices // len(job.kinds):,} slices each to {request.out}")
+    said(_announced(job, len(ranks), request.out))
     sizes: dict[Path, int] = {}
     slices = 0
     for rank, kind in ranks:

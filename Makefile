@@ -4,14 +4,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PLUGIN := $(VENV)/sample-plugin
 SCALESIM := $(abspath $(VENV))/scalesim
+HTA := $(abspath $(VENV))/hta
 
 .PHONY: demo test setup lint bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --mesh fsdp=8,tensor=8 --set batch=64 --set seq=4096
 
-test: $(VENV)/.test-ready $(VENV)/.scalesim-ready
-	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python $(BIN)/python -m pytest
+test: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready
+	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python $(BIN)/python -m pytest
 
 # Tests that need the extra "torch" (2 GB with what torch brings along), which `make test` skips where it is absent.
 test-torch: $(VENV)/.test-ready
@@ -40,6 +41,12 @@ $(VENV)/.scalesim-ready: src/meshcast/simulators/scalesim.lock
 	{ $(PYTHON) -m venv $(SCALESIM) && \
 	  $(SCALESIM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r $< && \
 	  touch $@; } || echo "SCALE-Sim could not be installed: tests against it will be skipped"
+
+# Holistic Trace Analysis, which our Kineto files are checked with, without the notebooks that it brings along.
+$(VENV)/.hta-ready: tests/export/hta.lock $(VENV)/.ready
+	{ $(PYTHON) -m venv $(HTA) && \
+	  $(HTA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r $< && \
+	  touch $@; } || echo "Holistic Trace Analysis could not be installed: tests against it will be skipped"
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check src tests examples benchmarks

@@ -1,4 +1,4 @@
-"""`meshcast trace TARGET --on X --format chakra -o PREFIX`."""
+"""`meshcast trace TARGET --on X --format perfetto|kineto|chakra -o OUT`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,24 @@ from meshcast.cli.patience import patience
 def trace_command(
     context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PREFIX", help="A file, or the prefix of one a rank.")],
-    form: Annotated[str, typer.Option("--format", help="chakra: an execution trace a rank, PREFIX.RANK.et.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="A file, or the prefix of one a rank.")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="perfetto: a timeline for ui.perfetto.dev; kineto: JSON as PyTorch's profiler writes it, a file a rank; "
+            "chakra: an execution trace a rank, PREFIX.RANK.et; stablehlo: the program itself, FILE.mlir.",
+        ),
+    ],
     on: flags.On = "h100-sxm",
-    ranks: Annotated[str | None, typer.Option("--ranks", metavar="0-7,16", help="Some ranks alone.")] = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option("--ranks", metavar="0-7,16", help="Some ranks alone, or all; timelines have one of each kind."),
+    ] = None,
     unroll: Annotated[
-        bool, typer.Option("--unroll", help="Every turn of a loop; else one turn stands for all of them.")
-    ] = False,
+        bool | None,
+        typer.Option("--unroll/--no-unroll", help="Every turn of a loop, or one that stands for all of them."),
+    ] = None,
     dedup: Annotated[
         bool, typer.Option("--dedup", help="One file for ranks that are equal, and a manifest that says which are.")
     ] = False,
@@ -28,6 +39,12 @@ def trace_command(
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Name what every node reads and writes, with its bytes.")
     ] = True,
+    anonymise: Annotated[
+        bool, typer.Option("--anonymise", help="Leave out names, places in the source and constants of the program.")
+    ] = False,
+    coarsen: Annotated[
+        str | None, typer.Option("--coarsen", metavar="5%", help="With --anonymise: sizes to the nearest step of 5 %.")
+    ] = None,
     devices: flags.Devices = None,
     mesh: flags.MeshText = None,
     plan: flags.PlanText = None,
@@ -62,7 +79,16 @@ def trace_command(
         scheduler=scheduler, channels=channels, contention=contention, overlap=overlap, plan=plan,
     )  # fmt: skip
     request = TraceRequest(
-        target=target, options=options, out=out, ranks=ranks, unroll=unroll, dedup=dedup, schema=schema, memory=memory
+        target=target,
+        options=options,
+        out=out,
+        ranks=ranks,
+        unroll=unroll,
+        dedup=dedup,
+        schema=schema,
+        memory=memory,
+        anonymise=anonymise,
+        coarsen=coarsen,
     )
     with patience(f"tracing {target}"):
         written = write_trace(form, request, lambda line: typer.echo(line, err=True))

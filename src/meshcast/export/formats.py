@@ -7,20 +7,28 @@ the flags of `meshcast trace` beyond the common ones that it heeds. Flags that a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from meshcast.errors import UsageError
+from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.chakra import ChakraFiles, parse_ranges, planned, write
 from meshcast.export.flattening import Detail
 from meshcast.export.job import JobTrace
+from meshcast.export.kineto import check_name, rank_path, write_kineto
+from meshcast.export.perfetto import load_builder, write_perfetto
 from meshcast.export.pipelines import pipeline_trace
 from meshcast.export.programs import program_trace
+from meshcast.export.slices import JobTimeline
+from meshcast.export.stablehlo import SUFFIXES, program_text
+from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
+from meshcast.export.whole_files import check_place, whole_file
+from meshcast.hardware import resolve
 from meshcast.options import Options
-from meshcast.pipeline import assembled_pipeline, prepare, resolved
+from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
 from meshcast.pipelined import is_pipeline
-from meshcast.units import format_bytes
+from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]
 
@@ -33,21 +41,38 @@ class TraceRequest:
         target: Whatever `predict` takes.
         options: Everything else that the prediction depends on.
         out: A file, or the prefix of several.
-        ranks: Which ranks, as `0-7,16`; None for all.
-        unroll: Whether every turn of a loop is written out.
+        ranks: Which ranks, as `0-7,16`; None for all, in timelines for one of each kind.
+        unroll: Whether every turn of a loop is written out; None as the format does it.
         dedup: Whether equal ranks have one file.
         schema: Of Chakra: `current` or `v0.0.4`.
         memory: Whether nodes name what they read and write.
+        anonymise: Whether all names of the program are left out.
+        coarsen: How coarse sizes are made of an anonymous trace, as `5%`; None leaves them.
     """
 
     target: Any
     options: Options
     out: Path
     ranks: str | None = None
-    unroll: bool = False
+    unroll: bool | None = None
     dedup: bool = False
     schema: str = "current"
     memory: bool = True
+    anonymise: bool = False
+    coarsen: str | None = None
+
+    @property
+    def coarseness(self) -> float:
+        """The share by which sizes may be off; 0 for none.
+
+        Raises:
+            UsageError: It is no share, or names would be left in.
+        """
+        if self.coarsen is None:
+            return 0.0
+        if not self.anonymise:
+            raise UsageError("sizes are coarsened of anonymous traces alone", where="--coarsen", fix="add --anonymise")
+        return parse_coarseness(self.coarsen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +94,7 @@ class TraceFormat:
 
 def job_trace(request: TraceRequest) -> JobTrace:
     """What every rank of a target does."""
-    detail = Detail(unroll=request.unroll, memory=request.memory)
+    detail = Detail(unroll=bool(request.unroll), memory=request.memory)
     target, options = resolved(request.target, request.options)
     if is_pipeline(target):
         return pipeline_trace(*assembled_pipeline(target, options), detail)
@@ -80,9 +105,12 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
     """Chakra execution traces, a file a rank."""
     wanted = ChakraFiles(
         prefix=request.out, generation=request.schema, dedup=request.dedup,  # type: ignore[arg-type]  # checked below
-        ranks=None if request.ranks is None else parse_ranges(request.ranks),
+        ranks=None if request.ranks in (None, ALL) else parse_ranges(request.ranks),
     )  # fmt: skip
+    coarseness = request.coarseness
     job = job_trace(request)
+    if request.anonymise:
+        job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
     nodes = sum(len(each.body) for each in job.classes)
     said(f"writing {len(what.files):,} files, {format_bytes(what.size)} in all, to {request.out}.RANK.et")
@@ -92,19 +120,129 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
             f"{len(what.files):,} files of {job.ranks:,} ranks, {format_bytes(what.size)}: {len(job.classes)} kinds of rank "
             f"with {nodes:,} nodes, {len(job.groups.members):,} groups",
             "ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in files.items() if flag != "manifest"),
+            *_anonymous_lines(request, coarseness),
         ),
         summary={
             "format": "chakra", "ranks": job.ranks, "files": len(what.files), "bytes": what.size, "nodes": nodes,
             "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": job.step_s,
             "prefix": str(request.out), "comm_groups": str(wanted.groups), "manifest": str(wanted.manifest),
+            "anonymous": request.anonymise, "step_changed_at_most": bound(coarseness),
         },
     )  # fmt: skip
 
 
+def _anonymous_lines(request: TraceRequest, changed: float) -> tuple[str, ...]:
+    if not request.anonymise:
+        return ()
+    said = f"by at most {bound(changed):.2%}, as every duration is" if changed else "not at all"
+    return (f"names, places in the source and constants are left out; replaying it changes the predicted step {said}",)
+
+
+def _timeline(request: TraceRequest) -> JobTimeline:
+    return job_timeline(
+        request.target,
+        request.options,
+        unroll=request.unroll,
+        anonymise=request.anonymise,
+        coarseness=request.coarseness,
+    )
+
+
+def _drawn(
+    job: JobTimeline, request: TraceRequest, form: str, ranks: int, sizes: dict[Path, int], **more: int
+) -> Written:
+    lines = (*said_about(job, ranks, request.ranks, sizes), *_anonymous_lines(request, 0.0))
+    return Written(
+        lines=lines,
+        summary={
+            "format": form, "ranks": job.ranks, "ranks_drawn": ranks, "kinds": len(job.kinds), "files": list(map(str, sizes)),
+            "bytes": sum(sizes.values()), "folded": job.folded, "step_time_s": job.step_s, "anonymous": request.anonymise, **more,
+        },
+    )  # fmt: skip
+
+
+def _announced(job: JobTimeline, ranks: int, out: Path) -> str:
+    return f"writing {ranks:,} rank{'s' if ranks != 1 else ''} of some {job.slices // len(job.kinds):,} slices to {out}"
+
+
+def write_perfetto_file(request: TraceRequest, said: Said) -> Written:
+    """A Perfetto trace: one file."""
+    check_place(request.out)
+    load_builder()
+    job = _timeline(request)
+    ranks = drawn_ranks(job, request.ranks)
+    said(_announced(job, len(ranks), request.out))
+    with whole_file(request.out) as out:
+        counts = write_perfetto(job, ranks, request.ranks, out)
+    return _drawn(job, request, "perfetto", len(ranks), {request.out: request.out.stat().st_size}, **counts)
+
+
+def write_kineto_files(request: TraceRequest, said: Said) -> Written:
+    """Kineto's JSON, a file a rank."""
+    check_place(request.out)
+    check_name(request.out)
+    job = _timeline(request)
+    ranks = drawn_ranks(job, request.ranks)
+    said(_announced(job, len(ranks), request.out))
+    sizes: dict[Path, int] = {}
+    slices = 0
+    for rank, kind in ranks:
+        path = rank_path(request.out, rank, len(ranks))
+        with whole_file(path) as out:
+            slices += write_kineto(job, rank, rank_name(rank, kind, request.ranks), kind, out)
+        sizes[path] = path.stat().st_size
+    return _drawn(job, request, "kineto", len(ranks), sizes, slices=slices)
+
+
+def write_stablehlo(request: TraceRequest, said: Said) -> Written:
+    """The program itself, with what is predicted for it before and after."""
+    check_place(request.out)
+    if not request.out.name.endswith(SUFFIXES):
+        raise UsageError(f"{request.out.name} is no StableHLO", where="-o", fix="let it end in .mlir or .mlir.gz")
+    target, options = resolved(request.target, request.options)
+    program, mesh = captured(target, options, resolve(options.on).device)
+    if mesh is not None:
+        raise UsageError(
+            f"the program is written for the mesh {program.mesh}: another one is chosen where it is predicted",
+            where="--mesh", fix="leave it out",
+        )  # fmt: skip
+    text = program_text(program, anonymise=request.anonymise)
+    with whole_file(request.out) as out:
+        out.write(text.encode())
+    # What a target is made with is in the file now.
+    beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
+    before, after = (predict(each, on).step_time_s for each, on in ((target, options), (request.out, beyond)))
+    change = abs(after / before - 1) if before and after else None
+    shown = "does not fit into memory, before and after" if change is None else f"{format_time(before or 0.0)}"
+    lines = [f"{request.out}, {format_bytes(request.out.stat().st_size)}: {program.devices} devices"]
+    if request.anonymise:
+        changed = "" if change is None else f", changed by {change:.2g}"
+        lines.append(f"names, places in the source and constants are left out; the predicted step: {shown}{changed}")
+    return Written(
+        lines=tuple(lines),
+        summary={
+            "format": "stablehlo", "files": [str(request.out)], "bytes": request.out.stat().st_size, "devices": program.devices,
+            "step_time_s": before, "step_time_after_s": after, "anonymous": request.anonymise,
+        },
+    )  # fmt: skip
+
+
+TIMELINE = frozenset({"ranks", "unroll", "anonymise", "coarsen"})
 FORMATS: Mapping[str, TraceFormat] = {
     "chakra": TraceFormat(
         what="Chakra execution traces, PREFIX.RANK.et (docs/traces.md)", write=write_chakra,
-        heeds=frozenset({"ranks", "unroll", "dedup", "schema", "memory"}),
+        heeds=frozenset({"ranks", "unroll", "dedup", "schema", "memory", "anonymise", "coarsen"}),
+    ),
+    "perfetto": TraceFormat(
+        what="a Perfetto trace, FILE.pftrace or FILE.pftrace.gz, for ui.perfetto.dev", write=write_perfetto_file, heeds=TIMELINE,
+    ),
+    "kineto": TraceFormat(
+        what="Chrome's JSON with PyTorch's fields, FILE.json or FILE.json.gz, a file a rank", write=write_kineto_files,
+        heeds=TIMELINE,
+    ),
+    "stablehlo": TraceFormat(
+        what="the program itself, FILE.mlir or FILE.mlir.gz; for --anonymise", write=write_stablehlo,
+        heeds=frozenset({"anonymise"}),
     ),
 }  # fmt: skip
 
@@ -118,7 +256,7 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
     if name not in FORMATS:
         raise UsageError(f"no format {name!r}", where="--format", fix="one of " + ", ".join(FORMATS))
     default = TraceRequest(target=None, options=request.options, out=request.out)
-    for flag in ("ranks", "unroll", "dedup", "schema", "memory"):
+    for flag in ("ranks", "unroll", "dedup", "schema", "memory", "anonymise", "coarsen"):
         if flag not in FORMATS[name].heeds and getattr(request, flag) != getattr(default, flag):
             raise UsageError(f"format {name} knows no {flag}", where=f"--{flag}", fix="leave it out")
     return FORMATS[name].write(request, said)

@@ -19,7 +19,7 @@ within the step that runs them; of several branches one runs, so they take the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshcast.hardware import Device
@@ -51,6 +51,27 @@ def lifetimes(
         device: Whose libraries' scratch is counted; without it, none is.
     """
     return _Lifetimes(tensors, aliases, device).program(schedule)
+
+
+def moments(schedule: Schedule) -> Iterator[tuple[int, Kernel]]:
+    """Every kernel with the moment at which `lifetimes` has it run."""
+    yield from _moments(schedule, 0)
+
+
+def _moments(schedule: Schedule, now: int) -> Generator[tuple[int, Kernel], None, int]:
+    """The kernels of a block that begins behind moment `now`; returns the moment at which it has ended."""
+    for step in schedule.steps:
+        now += 1
+        if isinstance(step, LoopStep):
+            now = yield from _moments(step.body, now)
+        elif isinstance(step, BranchStep):
+            entered, ends = now, [now]
+            for body in step.bodies:
+                ends.append((yield from _moments(body, entered)))
+            now = max(ends)
+        else:
+            yield now, step
+    return now + 1
 
 
 class _Lifetimes:

@@ -8,12 +8,14 @@ which values share a buffer.
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from meshcast.display import Rows, shown
 from meshcast.hardware import Device
 from meshcast.lower.kernel import LoweredProgram
-from meshcast.simulate.buffers import Buffer, lifetimes
+from meshcast.simulate.buffers import Buffer, lifetimes, moments
 from meshcast.units import format_bytes
 from meshcast.workload.graph import Tensor
 
@@ -96,15 +98,17 @@ def _outside_outputs(buffers: list[Buffer]) -> list[Buffer]:
 
 def _live_at_once(buffers: list[Buffer]) -> int:
     """Most bytes taken at any moment."""
+    return max(_live(buffers)[1], default=0)
+
+
+def _live(buffers: list[Buffer]) -> tuple[list[int], list[int]]:
+    """Moments at which the bytes taken change, and how many there are from then on."""
     changes: dict[int, int] = {}
     for buffer in buffers:
         changes[buffer.start] = changes.get(buffer.start, 0) + buffer.size
         changes[buffer.end + 1] = changes.get(buffer.end + 1, 0) - buffer.size
-    current = best = 0
-    for moment in sorted(changes):
-        current += changes[moment]
-        best = max(best, current)
-    return best
+    order = sorted(changes)
+    return order, list(itertools.accumulate(changes[moment] for moment in order))
 
 
 def _aliases(lowered: LoweredProgram) -> dict[int, int]:
@@ -129,3 +133,20 @@ def _aliases(lowered: LoweredProgram) -> dict[int, int]:
         if free.get(tensors[donor]):
             pairs[free[tensors[donor]].pop()] = donor
     return pairs
+
+
+def memory_by_kernel(lowered: LoweredProgram, device: Device) -> dict[int, int] | None:
+    """Bytes of temporaries that live while a kernel runs, by the kernel's identity.
+
+    A kernel that stands at several places has the most of them. None where a compiler has assigned all temporaries to one
+    allocation, which is there for the whole step.
+    """
+    if lowered.memory is not None:
+        return None
+    by_value = {lowered.schedule.outputs[position]: value for position, value in _aliases(lowered).items()}
+    order, live = _live(_outside_outputs(lifetimes(lowered.schedule, lowered.tensors, by_value, device)))
+    found: dict[int, int] = {}
+    for moment, kernel in moments(lowered.schedule):
+        at = bisect_right(order, moment) - 1
+        found[id(kernel)] = max(found.get(id(kernel), 0), live[at] if at >= 0 else 0)
+    return found

@@ -268,3 +268,9 @@ _BUILT_IN: Mapping[str, Rule] = {
     "__cudnn$conv*": cudnn_convolution,
     **SOLVERS,
 }
+
+
+def is_library_target(target: str) -> bool:
+    """Whether a custom call is one of a library or of the compiler itself, not a kernel that a user wrote."""
+    rule = _match(_BUILT_IN, target)
+    return rule is not None and rule not in (_kernel, _host_call)

@@ -1,0 +1,224 @@
+"""Perfetto traces, read back as protobuf: slices, counters and arrows against the prediction."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast import predict
+from meshcast.errors import UnsupportedError
+from meshcast.export import timelines
+from meshcast.export.formats import TraceRequest, write_trace
+from meshcast.export.slices import summed
+from meshcast.options import Options
+from meshcast.results import Prediction
+
+SETTINGS = {"batch": "8", "seq": "64", "layers": "4"}
+PLANS = ["fsdp=4,tp=2", "pp=2,dp=2,tp=2", "pp=2,dp=2,zero=1", "pp=2,vp=2,dp=2"]
+
+
+def written(out: Path, plan: str, **request: Any) -> Any:
+    options = Options(on="dgx-h100", plan=plan, settings=SETTINGS)
+    return write_trace("perfetto", TraceRequest(target="llama3-tiny", options=options, out=out, **request))
+
+
+# A schedule that splits the backward pass, without a barrier between steps; written as a file.
+ZERO_BUBBLE = Path(__file__).parents[2] / "examples" / "pipeline" / "tiny_zero_bubble.toml"
+
+
+class Opened:
+    """A trace as a viewer has it: tracks with slices (start, end, name, facts), counters, arrows."""
+
+    def __init__(self, path: Path) -> None:
+        messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+        data = path.read_bytes()
+        trace = messages.Trace.FromString(gzip.decompress(data) if path.suffix == ".gz" else data)
+        event_type = messages.TrackEvent
+        self.processes: dict[int, str] = {}
+        self.tracks: dict[int, tuple[int, str]] = {}
+        self.slices: dict[int, list[tuple[int, int, str, dict[str, Any]]]] = defaultdict(list)
+        self.values: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        self.begins: dict[int, list[int]] = defaultdict(list)  # tracks at which an arrow starts
+        self.ends: dict[int, list[int]] = defaultdict(list)
+        names: dict[str, dict[int, str]] = defaultdict(dict)
+        stacks: dict[int, list[tuple[int, str, dict[str, Any]]]] = defaultdict(list)
+        for packet in trace.packet:
+            for what in ("event_names", "debug_annotation_names"):
+                names[what] |= {entry.iid: entry.name for entry in getattr(packet.interned_data, what)}
+            for entry in packet.interned_data.debug_annotation_string_values:
+                names["values"][entry.iid] = entry.str.decode()
+            if packet.HasField("track_descriptor"):
+                track = packet.track_descriptor
+                if track.HasField("process"):
+                    self.processes[track.uuid] = track.process.process_name
+                else:
+                    self.tracks[track.uuid] = track.parent_uuid, track.name or track.thread.thread_name
+            if not packet.HasField("track_event"):
+                continue
+            event = packet.track_event
+            assert event.track_uuid in self.tracks
+            if event.type == event_type.TYPE_SLICE_BEGIN:
+                facts = {
+                    names["debug_annotation_names"][each.name_iid]: names["values"][each.string_value_iid]
+                    if each.HasField("string_value_iid")
+                    else each.int_value or each.double_value
+                    for each in event.debug_annotations
+                }
+                stacks[event.track_uuid].append((packet.timestamp, names["event_names"][event.name_iid], facts))
+                for flow in event.flow_ids:
+                    self.begins[flow].append(event.track_uuid)
+                for flow in event.terminating_flow_ids:
+                    self.ends[flow].append(event.track_uuid)
+            elif event.type == event_type.TYPE_SLICE_END:
+                start, name, facts = stacks[event.track_uuid].pop()
+                self.slices[event.track_uuid].append((start, packet.timestamp, name, facts))
+            else:
+                assert event.type == event_type.TYPE_COUNTER
+                value = event.double_counter_value or float(event.counter_value)
+                self.values[event.track_uuid].append((packet.timestamp, value))
+        assert not any(stacks.values())
+
+    def named(self, name: str) -> list[int]:
+        return [uuid for uuid, (_, track) in self.tracks.items() if track == name]
+
+    def integral(self, name: str) -> float:
+        """Of a counter over time, on average over processes."""
+        found = [self.values[uuid] for uuid in self.named(name)]
+        return sum(
+            value * (after - at) * 1e-9 for values in found for (at, value), (after, _) in itertools.pairwise(values)
+        ) / len(self.processes)  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_timeline_adds_up_to_the_prediction(tmp_path: Path, plan: str) -> None:
+    pytest.importorskip("perfetto")
+    summary = written(tmp_path / "step.pftrace", plan).summary
+    opened = Opened(tmp_path / "step.pftrace")
+    found = predict("llama3-tiny", on="dgx-h100", plan=plan, settings=SETTINGS)
+    adds_up(opened, found)
+    assert summary["kinds"] == len(opened.processes)
+    last = max(end for slices in opened.slices.values() for _, end, _, _ in slices)
+    assert last == pytest.approx((found.step_time_s or 0.0) * 1e9, abs=2)
+
+
+def test_a_pipeline_of_a_file_adds_up(tmp_path: Path) -> None:
+    pytest.importorskip("perfetto")
+    options = Options(on="dgx-h100")
+    write_trace(
+        "perfetto", TraceRequest(target=ZERO_BUBBLE, options=options, out=tmp_path / "step.pftrace", unroll=False)
+    )
+    opened = Opened(tmp_path / "step.pftrace")
+    # Stages start one after the other, and their steps are counted from their own starts: here they idle until then.
+    adds_up(opened, predict(ZERO_BUBBLE, options), rel=4e-3)
+    names = {name.split()[0] for uuid in opened.named("tasks") for _, _, name, _ in opened.slices[uuid]}
+    assert names == {"forward", "backward", "weight", "update"}
+
+
+def adds_up(opened: Opened, found: Prediction, rel: float = 1e-3) -> None:
+    assert found.step_time_s is not None
+    stages = 1 if found.pipeline is None else len(found.pipeline.stages)
+    assert len(set(opened.processes.values())) == stages
+    # Joules and bytes of counters are those of the prediction, and memory peaks where it does.
+    assert opened.integral("power") == pytest.approx(found.energy_j, rel=rel)
+    assert max(value for uuid in opened.named("memory") for _, value in opened.values[uuid]) == found.memory.peak
+    assert found.communication is not None
+    for link in found.communication.links:
+        if link.bytes_sent:
+            assert opened.integral(f"sent over {link.level}") == pytest.approx(link.bytes_sent, rel=1e-3)
+    # Busy time of the compute stream is what the breakdown says.
+    busy = (
+        sum(end - start for uuid in opened.named("compute") for start, end, _, _ in opened.slices[uuid]) * 1e-9 / stages
+    )
+    parts = found.breakdown
+    assert parts is not None
+    assert busy == pytest.approx(parts.compute + parts.memory + parts.overhead, rel=1e-3)
+    for uuid in opened.named("compute"):
+        slices = sorted(opened.slices[uuid])
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(slices))
+        assert {"flops", "bytes", "bound", "origin", "estimator", "source"} <= {
+            fact for each in slices for fact in each[3]
+        }
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_arrows_have_two_ends(tmp_path: Path, plan: str) -> None:
+    pytest.importorskip("perfetto")
+    written(tmp_path / "step.pftrace.gz", plan)
+    opened = Opened(tmp_path / "step.pftrace.gz")
+    assert opened.begins
+    assert set(opened.begins) == set(opened.ends)
+    assert all(len(each) == 1 for each in (*opened.begins.values(), *opened.ends.values()))
+    kinds = {
+        (opened.tracks[opened.begins[flow][0]][1].split()[0], opened.tracks[opened.ends[flow][0]][1].split()[0])
+        for flow in opened.begins
+    }
+    assert kinds <= {("compute", "channel"), ("to", "from")}
+    if plan.startswith("pp"):
+        messages = [flow for flow in opened.begins if opened.tracks[opened.begins[flow][0]][1].startswith("to")]
+        # Forward and backward of 8 sequences between neighbours, in microbatches of their own.
+        assert len(messages) > 0
+        for flow in messages:
+            sender, receiver = (opened.tracks[ends[flow][0]] for ends in (opened.begins, opened.ends))
+            assert sender[0] != receiver[0]
+
+
+def test_ranks_can_be_chosen(tmp_path: Path) -> None:
+    pytest.importorskip("perfetto")
+    written(tmp_path / "some.pftrace", "pp=2,dp=2,tp=2", ranks="0,3,5")
+    opened = Opened(tmp_path / "some.pftrace")
+    assert list(opened.processes.values()) == ["rank 0 (stage 0)", "rank 3 (stage 0)", "rank 5 (stage 1)"]
+    # The other ends of their messages are ranks 4, 7 and 1: no arrow leads nowhere.
+    assert set(opened.begins) == set(opened.ends)
+    written(tmp_path / "all.pftrace", "pp=2,dp=2,tp=2", ranks="all")
+    assert len(Opened(tmp_path / "all.pftrace").processes) == 8
+
+
+def test_large_files_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("perfetto")
+    monkeypatch.setattr(timelines, "LARGEST_FILE", 1000)
+    lines = " ".join(written(tmp_path / "step.pftrace", "fsdp=4", ranks="all").lines)
+    assert "fewer ranks (--ranks), or folded loops (--no-unroll), or a compressed file" in lines
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("perfetto")
+    monkeypatch.setattr("meshcast.export.perfetto.use_levels", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        written(tmp_path / "step.pftrace", "fsdp=2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "perfetto.trace_builder.proto_builder", None)
+    with pytest.raises(UnsupportedError, match="cannot be imported"):
+        written(tmp_path / "step.pftrace", "fsdp=2")
+
+
+def test_levels_by_hand() -> None:
+    level = summed("power", "W", [(0.0, 2.0, 10.0), (1.0, 3.0, 5.0), (5.0, 6.0, 1.0), (7.0, 7.0, 9.0)], base=100.0)
+    assert level.steps == ((0.0, 110.0), (1.0, 115.0), (2.0, 105.0), (3.0, 100.0), (5.0, 101.0), (6.0, 100.0))
+    assert summed("power", "W", [], base=7.0).steps == ((0.0, 7.0),)
+
+
+def test_perfettos_own_processor(tmp_path: Path) -> None:
+    """Queries with SQL, where Perfetto's trace_processor_shell is on the PATH."""
+    binary = shutil.which("trace_processor_shell")
+    if binary is None:
+        pytest.skip("trace_processor_shell is not on the PATH")
+    processor = pytest.importorskip("perfetto.trace_processor")
+    summary = written(tmp_path / "step.pftrace", "pp=2,dp=2,tp=2").summary
+    config = processor.TraceProcessorConfig(bin_path=binary)
+    with processor.TraceProcessor(trace=str(tmp_path / "step.pftrace"), config=config) as opened:
+        (row,) = opened.query("select count(*) as n, max(ts + dur) as last from slice")
+        assert row.n == summary["slices"]
+        assert row.last == pytest.approx(summary["step_time_s"] * 1e9, abs=2)
+        (row,) = opened.query("select count(*) as n from flow")
+        assert row.n == summary["arrows"]
+        (row,) = opened.query("select count(*) as n from stats where severity = 'error' and value > 0")
+        assert row.n == 0

@@ -78,6 +78,7 @@ class _Lowering:
         self._tensors = values.tensors
         self._fuse = fuse
         self._gpu = gpu
+        self._eager = gpu and eager  # a framework runs its products one by one
         self._rules = (EAGER if eager else GPU) if gpu else TPU
         self._free_values: dict[int, set[int]] = {}  # by the block's id: blocks live as long as their workload
         self._undone = False
@@ -123,7 +124,9 @@ class _Lowering:
             steps = without_allocations(steps, frozenset(outputs))
         if self._fuse:
             held = frozenset(block.inputs).union(outputs)
-            steps = merge_siblings(steps, self._tensors, into_products=not self._gpu)
+            steps = merge_siblings(
+                steps, self._tensors, into_products=not self._gpu, passing_on=not self._eager
+            )
             steps = order_for_memory(steps, self._tensors, held)
         return Schedule(inputs=block.inputs, outputs=outputs, steps=tuple(steps))
 
@@ -165,7 +168,8 @@ class _Lowering:
         """The ops that XLA:GPU's passes leave, before fusion."""
         convolutions = ConvolutionRewriter(self._values)
         made: list[Op] = []
-        for op in merge_products(scatter_into_addends(ops, kept, self._buffer), self._values, self._buffer):
+        added = scatter_into_addends(ops, kept, self._buffer)
+        for op in added if self._eager else merge_products(added, self._values, self._buffer):
             kind = op.cost.kind
             if kind is OpKind.REDUCE:
                 made += split_reduction(op, self._values)

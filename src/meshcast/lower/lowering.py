@@ -15,6 +15,7 @@ from meshcast.lower.libraries import with_attention
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.narrow_operands import with_both_orders
+from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.recency import with_recency
@@ -169,19 +170,21 @@ class _Lowering:
         convolutions = ConvolutionRewriter(self._values)
         made: list[Op] = []
         added = scatter_into_addends(ops, kept, self._buffer)
-        for op in added if self._eager else merge_products(added, self._values, self._buffer):
+        stored = stored_weights(ops, self._tensors, self._buffer)
+        for op in added if self._eager else merge_products(added, self._values, self._buffer, apart=stored.keys()):
             kind = op.cost.kind
             if kind is OpKind.REDUCE:
                 made += split_reduction(op, self._values)
             elif kind is OpKind.CONVOLUTION:
                 made += convolutions.rewrite(op)
             elif kind is OpKind.GEMM:
-                made.append(with_swapped_operands(op, self._transposed))
+                made.append(with_weights_as_stored(with_swapped_operands(op, self._transposed), stored, self._buffer))
             else:
                 convolutions.note(op)
                 made.append(op)
-        # Only these leave ops without readers: reversed filters, zeros and their scatters, transposes that are undone.
-        changed = self._undone or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
+        # Only these leave ops without readers: reversed filters, zeros and their scatters, transposes that are undone, and
+        # weights that products widen themselves.
+        changed = self._undone or stored or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
         return _without_unread(made, kept, self._buffer, self._free) if changed else made
 
     def _overwrites(

@@ -108,6 +108,7 @@ class Gemm:
     rhs_contracting_minor: bool
     precision: str = "DEFAULT"  # DEFAULT | HIGH | HIGHEST, or a dot algorithm's name
     groups: int = 1  # grouped GEMM (chlo.ragged_dot): groups that share out the ragged dimension
+    stored_dtype: str = ""  # of weights that the product itself widens to its operands' type
 
     @property
     def row_bytes(self) -> tuple[float, float, float]:

@@ -24,12 +24,14 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
     if is_summed(shape):
         return _multiply_and_reduce(kernel, shape, machine)
     element = element_bytes(shape.lhs_dtype)
+    # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
+    loaded = min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element
     product = Product(
         batch=shape.batch,
         m=shape.m / max(1, shape.groups) if shape.groups > 1 else shape.m,
         n=shape.n,
         k=shape.k,
-        width=element,
+        width=loaded,
         read=kernel.read_bytes,
         written=kernel.written_bytes,
         recency=kernel.recency,

@@ -52,6 +52,11 @@ def predict_serving(target: Any, options: Options, predict: Predict) -> Predicti
     return _both(builder, options, predict) if mode == SERVE else None
 
 
+def serves(target: Any, options: Options) -> bool:
+    """Whether a target is asked for both passes at once."""
+    return options.settings.get("mode") == SERVE and model_named(target) is not None
+
+
 def model_named(target: Any) -> Builder | None:
     """The model of the zoo, or of a Hugging Face configuration, that a target names."""
     if not isinstance(target, (str, Path)):

@@ -42,6 +42,12 @@ class Builder:
 
     def _function(self, mode: str) -> Callable[..., Program]:
         """What builds the program; this is what imports jax."""
+        if mode == "serve" and {"prefill", "decode"} <= set(self.modes):
+            raise UsageError(
+                "mode serve is two programs, and one is asked for here",
+                where="--set",
+                fix="mode=prefill or mode=decode; predict and compare take mode=serve",
+            )
         if mode not in self.modes:
             raise UsageError(
                 f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.modes)

@@ -11,7 +11,7 @@ from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
-from meshcast.lower.libraries import with_attention
+from meshcast.lower.libraries import with_libraries
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.narrow_operands import with_both_orders
@@ -65,7 +65,8 @@ def lower(
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
     if backend == "xla-gpu":
-        schedule = with_attention(with_both_orders(schedule, values), attention)
+        schedule = with_both_orders(schedule, values)
+        schedule = with_libraries(schedule, attention=attention, padded=fusion == "compiler")
         schedule = with_separate_layers(schedule, values.tensors) if layers == "separate" else schedule
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":

@@ -12,7 +12,7 @@ from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.lower.products import is_summed
-from meshcast.workload.graph import Gemm, Reduction, element_bytes
+from meshcast.workload.graph import ALIGNMENT, Gemm, Reduction, element_bytes
 
 
 def gemm(kernel: Kernel, machine: Machine) -> Work:
@@ -50,6 +50,8 @@ def _aligned(shape: Gemm, machine: Machine) -> float:
     p = machine.parameters
     if min(shape.m, shape.n) == 1:
         return 1.0
+    if not shape.padded:  # cuBLAS picks kernels by the alignment of its least aligned rows
+        return 1.0 if shape.alignment >= ALIGNMENT else p.unpadded if shape.alignment >= 4 else p.unpadded_odd
     if not shape.reads_aligned:
         return p.misaligned
     return 1.0 if shape.writes_aligned else p.misaligned_output

@@ -126,9 +126,7 @@ class _Lowering:
             steps = without_allocations(steps, frozenset(outputs))
         if self._fuse:
             held = frozenset(block.inputs).union(outputs)
-            steps = merge_siblings(
-                steps, self._tensors, into_products=not self._gpu, passing_on=not self._eager
-            )
+            steps = merge_siblings(steps, self._tensors, into_products=not self._gpu, passing_on=not self._eager)
             steps = order_for_memory(steps, self._tensors, held)
         return Schedule(inputs=block.inputs, outputs=outputs, steps=tuple(steps))
 

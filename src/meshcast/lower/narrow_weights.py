@@ -4,8 +4,8 @@
 
 A product of few rows takes as long as its weights take to arrive, so nobody writes the widened ones to memory: kernels for
 such weights (Marlin, Frantar 2024, arXiv:2408.11743; AWQ's; CUTLASS' mixed inputs) widen each tile in registers, and XLA's Triton
-GEMM fusions take conversions and the arithmetic on them in as a prologue (`gemm_fusion`). The product then reads the weights as they
-are stored, and scales as small as they are.
+GEMM fusions take conversions and the arithmetic on them in as a prologue (`gemm_fusion`). The product then reads the weights
+as they are stored, and scales as small as they are.
 
 Every tile of rows widens all weights again: Marlin gains what the bytes promise up to 16 or 32 rows and little beyond a few times
 that. With more than `MAX_ROWS` rows the weights are widened once, by a kernel of their own, and the product is cuBLAS'.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from meshcast.capture.target import setting_value
 from meshcast.models import Builder

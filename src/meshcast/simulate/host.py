@@ -9,8 +9,8 @@ Runs are issued back to back and the device works behind the host, so a step tak
          + iteration for each turn of a loop.
 
 Frameworks that run op by op have no graphs (`graphs` is False): every kernel is a launch, and every launch is `loose`. With
-PyTorch the host runs ahead across steps, so that `max(device, host)` holds there too: ResNet-50 of batch 64 trains in 28.8 ms where
-the device is busy for 27.5 ms and the same launches take 25 ms at batch 1 (`data/measured/h200-torch`).
+PyTorch the host runs ahead across steps, so that `max(device, host)` holds there too: ResNet-50 of batch 64 trains in 28.8 ms
+where the device is busy for 27.5 ms and the same launches take 25 ms at batch 1 (`data/measured/h200-torch`).
 
 XLA makes a CUDA graph of every run of at least `MIN_GRAPH` neighbouring commands; cuDNN convolutions and loops end such a
 run (`--xla_gpu_graph_min_graph_size`, `--xla_gpu_enable_command_buffer`). The costs were measured on a server with an

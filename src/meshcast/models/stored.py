@@ -1,8 +1,8 @@
 """What a decoder that answers is called with: weights, in fewer bits where asked for, and a cache.
 
 Weights in fewer bits (`weight_dtype`) are the matrices of its layers: what GPTQ, AWQ and checkpoints in fp8 store so. Embedding,
-head, norms and biases stay in `param_dtype`, and so do activations and the cache: each weight is widened where it is used. Scales,
-a number of 16 bits for 128 weights or fewer bytes still, are left out: 3 % of weights of 4 bits, 1.6 % of those of 8.
+head, norms and biases stay in `param_dtype`, and so do activations and the cache: each weight is widened where it is used.
+Scales, 16 bits for 128 weights or more, are left out: 3 % of the bytes of weights of 4 bits, 1.6 % of those of 8.
 """
 
 from __future__ import annotations

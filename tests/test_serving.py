@@ -93,3 +93,61 @@ def test_what_is_refused(
 ) -> None:
     with pytest.raises(error, match=said):
         meshcast.predict(model, on="dgx-h100", plan=plan, settings=settings)
+
+
+@pytest.mark.parametrize(("model", "has_cache"), [("mamba-tiny", True), ("t5-tiny", True)])
+def test_models_without_a_context_serve_too(model: str, has_cache: bool) -> None:
+    """A state of one size has no length, an encoder's input and its answers have two."""
+    short = meshcast.predict(model, on="h100-sxm", settings=REQUEST)
+    long = meshcast.predict(model, on="h100-sxm", settings={**REQUEST, "prompt": "256"})
+    assert short.serving is not None
+    assert long.serving is not None
+    assert short.serving.cache_bytes > 0 if has_cache else not short.serving.cache_bytes
+    grows = long.serving.cache_bytes > short.serving.cache_bytes
+    assert grows == model.startswith("t5")
+
+
+def test_prompts_attend_by_fused_kernels_where_asked_for() -> None:
+    settings = {**REQUEST, "prompt": "1024"}
+    plain = meshcast.predict(TINY, on="h100-sxm", settings=settings, lowering="modelled")
+    by_plan = meshcast.predict(TINY, on="h100-sxm", plan="attention=flash", settings=settings, lowering="modelled")
+    stack = meshcast.Options(on="h100-sxm", settings=settings, lowering="modelled", attention="flash")
+    by_stack = meshcast.predict(TINY, stack)
+    assert plain.serving is not None
+    assert by_plan.serving is not None
+    assert by_stack.serving is not None
+    assert by_plan.serving.ttft_s == by_stack.serving.ttft_s
+    assert by_plan.serving.ttft_s != plain.serving.ttft_s
+    assert by_plan.serving.tpot_s == plain.serving.tpot_s == by_stack.serving.tpot_s
+
+
+def test_weights_in_fewer_bits_take_less_room_and_less_time_to_read() -> None:
+    asked = {"mode": "decode", "layers": "2", "batch": "8", "context": "256", "scan": "false"}
+    steps = {
+        name: meshcast.predict("llama3-8b", on="h200", settings={**asked, "weight_dtype": name}, lowering="modelled")
+        for name in ("none", "int8", "int4")
+    }
+    times = [step.step_time_s for step in steps.values()]
+    assert all(times)
+    assert times == sorted(times, reverse=True)  # type: ignore[type-var]
+    held = {name: step.memory.by_role["parameter"] for name, step in steps.items()}
+    matrices = 2 * (4096 * (4096 + 1024 + 1024) + 4096 * 4096 + 3 * 4096 * 14336)
+    assert held["none"] - held["int8"] == matrices
+    assert held["int8"] - held["int4"] == matrices // 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("param_dtype", "int4"), ("weight_dtype", "int3")])
+def test_types_that_are_none(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}={value}"):
+        meshcast.predict(TINY, on="h200", settings={"mode": "decode", name: value})
+
+
+def test_served_models_are_compared_by_what_users_notice() -> None:
+    found = meshcast.compare(TINY, on=["h200", "h100-sxm"], fidelities=["roofline"], settings=REQUEST)
+    alone = meshcast.predict(TINY, on="h200", fidelity="roofline", settings=REQUEST)
+    assert alone.serving is not None
+    row = next(row for row in found.table() if row["on"] == "h200")
+    assert (row["ttft_s"], row["tpot_s"]) == (alone.serving.ttft_s, alone.serving.tpot_s)
+    assert "first token" in str(found)
+    with pytest.raises(UsageError, match="two programs"):
+        meshcast.prepare(TINY, meshcast.Options(on="h200", settings=REQUEST))

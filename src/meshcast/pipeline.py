@@ -39,10 +39,11 @@ from meshcast.pipelined import (
     run_pipeline,
 )
 from meshcast.pipelined.step import StepParts
-from meshcast.plans import Plan, check_device, plan_target, with_fused_attention
+from meshcast.plans import Plan, check_device, model_of, plan_target, with_fused_attention
+from meshcast.plans.attending import unfused_note, with_fused_setting
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
-from meshcast.serving import predict_serving
+from meshcast.serving import model_named, predict_serving
 from meshcast.simulate.pipelines import PipelineRun
 from meshcast.traced import find_traces, names_traces, predict_traces
 from meshcast.workload import ReadOptions, Workload, read_workload
@@ -96,17 +97,23 @@ def _predict_traces(target: str | Path, options: Options) -> Prediction:
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:
     """A target and its options with the plan carried out, which makes a program or a pipeline of them."""
     if options.plan is None:
-        return target, options
+        builder = model_named(target) if options.attention == "flash" else None
+        if builder is None:
+            return target, options
+        platform = platform_of(resolve(options.on).device)
+        return target, replace(options, settings=with_fused_setting(builder, options.settings, platform))
     if options.mesh is not None:
         raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
     plan, device = Plan.parse(str(options.plan)), resolve(options.on).device
     check_device(plan, device)
     if options.attention == "flash":
-        plan = with_fused_attention(plan, target, options.settings, options.context_attention, platform_of(device))
+        plan = with_fused_attention(
+            plan, model_of(target), options.settings, options.context_attention, platform_of(device)
+        )
     planned = plan_target(
         target, plan, settings=options.settings, devices=options.devices, platform=platform_of(device)
     )
-    return planned, replace(options, plan=None, settings={})
+    return planned, replace(options, plan=None, settings={}, attention="plain")
 
 
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
@@ -184,8 +191,11 @@ def check_settings(options: Options) -> None:
 
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
-    target, options = resolved(target, options)
     cluster = resolve(options.on)
+    unused = ""
+    if options.attention == "flash" and options.plan is None:
+        unused = unfused_note(model_named(target), options.settings, platform_of(cluster.device))
+    target, options = resolved(target, options)
     estimators, told = chosen_estimators(options, cluster.device)
     check_settings(options)
     lowered = lowered_program(target, options, cluster.device)
@@ -197,7 +207,7 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
         devices=devices,
         estimators=estimators,
         options=options,
-        notes=(*told, *notes),
+        notes=(*told, *notes, *((unused,) if unused else ())),
     )
 
 

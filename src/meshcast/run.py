@@ -218,7 +218,8 @@ class Run:
     def _pauses(self) -> float:
         if not self.host:
             return 0.0
-        return loose_launches(self.lowered.schedule) * LOOSE_GAP * self.device.launch_latency_s
+        graphs = self.options.host_costs is None or self.options.host_costs.graphs
+        return loose_launches(self.lowered.schedule, graphs=graphs) * LOOSE_GAP * self.device.launch_latency_s
 
     @cached_property
     def host(self) -> float:

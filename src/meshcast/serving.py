@@ -24,6 +24,7 @@ from meshcast.results.serving import Serving
 SERVE = "serve"
 PROMPT, OUTPUT = 1024, 128
 _OWN = ("mode", "prompt", "output")
+_LENGTHS = ("seq", "context", "target")
 Predict = Callable[[Options], Prediction]
 
 
@@ -49,6 +50,11 @@ def predict_serving(target: Any, options: Options, predict: Predict) -> Predicti
         prediction = predict(options)
         return replace(prediction, serving=_noticed(builder, mode, options.settings, prediction))
     return _both(builder, options, predict) if mode == SERVE else None
+
+
+def serves(target: Any, options: Options) -> bool:
+    """Whether a target is asked for both passes at once."""
+    return options.settings.get("mode") == SERVE and model_named(target) is not None
 
 
 def model_named(target: Any) -> Builder | None:
@@ -80,16 +86,17 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         has = ", ".join(builder.modes)
         raise UsageError(f"{builder.name} does not answer token by token", where="--set", fix=f"its modes are {has}")
     prompt, output = _length(options.settings, "prompt", PROMPT), _length(options.settings, "output", OUTPUT)
-    if clash := next((name for name in ("seq", "context") if name in options.settings), None):
+    if clash := next((name for name in _LENGTHS if name in options.settings), None):
         raise UsageError(
             f"{clash} follows from prompt and output in mode {SERVE}", where="--set", fix="set prompt and output"
         )
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
     if hasattr(builder.config, "scan"):
         common.setdefault("scan", "false")
-    context = str(prompt + output)
-    first = predict(replace(options, settings={**common, "mode": "prefill", "seq": str(prompt), "context": context}))
-    step = predict(replace(options, settings={**common, "mode": "decode", "context": context}))
+    first, step = (
+        predict(replace(options, settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}))
+        for mode in ("prefill", "decode")
+    )
     larger = max(first, step, key=lambda each: each.memory.peak)
     answer = replace(
         step,
@@ -110,6 +117,24 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         tpot_s=step.step_time_s,
     )
     return replace(answer, serving=noticed)
+
+
+def _lengths(builder: Builder, mode: str, prompt: int, output: int) -> dict[str, str]:
+    """A request's lengths as a mode of the model calls them.
+
+    A decoder's cache has room for `context` positions, prompt and answer. An encoder's input is `seq` in both modes, its
+    answers are `target` positions of their own (T5). A state of one size has no length at all (Mamba).
+    """
+    lengths = {"seq": prompt, "context": prompt + output, "target": output}
+    known = builder.overrides(mode)
+    return {"mode": mode} | {name: str(length) for name, length in lengths.items() if name in known}
+
+
+def _known(settings: Mapping[str, str], builder: Builder, mode: str) -> dict[str, str]:
+    """The settings of one of the two modes, less those that only the other one has: how prompts attend."""
+    other = builder.overrides({"prefill": "decode", "decode": "prefill"}[mode])
+    known = builder.overrides(mode)
+    return {name: text for name, text in settings.items() if name in known or name not in other}
 
 
 def _length(settings: Mapping[str, str], name: str, default: int) -> int:

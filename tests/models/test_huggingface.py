@@ -164,13 +164,20 @@ def test_layers_are_local_as_the_file_says() -> None:
         builder_of(text | {"layer_types": 3}, name="x", where="x")
 
 
-def test_weights_in_fewer_bits_are_told() -> None:
-    awq = values("Llama-3.1-8B", quantization_config={"quant_method": "awq", "bits": 4})
-    (note,) = builder_of(awq, name="x", where="x").notes
-    assert "(awq, 4 bits) is not modelled" in note
-    assert "param_dtype=float8_e4m3fn" in note
-    assert "(mxfp4, 4 bits)" in read_builder(FOLDER / "gpt-oss-20b.json").notes[0]
+def test_weights_in_fewer_bits_are_read_so_in_inference() -> None:
+    awq = builder_of(
+        values("Llama-3.1-8B", quantization_config={"quant_method": "awq", "bits": 4}), name="x", where="x"
+    )
+    assert "(awq, 4 bits)" in awq.notes[0]
+    assert awq.overrides("decode")["weight_dtype"] == "int4"
+    assert "weight_dtype" not in awq.overrides("train")
+    fp8 = builder_of(values("Llama-3.1-8B", quantization_config={"quant_method": "fp8"}), name="x", where="x")
+    assert fp8.overrides("prefill")["weight_dtype"] == "float8_e4m3fn"
+    assert read_builder(FOLDER / "gpt-oss-20b.json").overrides("decode")["weight_dtype"] == "int4"  # mxfp4
     assert not read_builder(FOLDER / "Llama-3.1-8B.json").notes
+    gpt = builder_of(values("gpt2", quantization_config={"quant_method": "awq", "bits": 4}), name="x", where="x")
+    assert "(awq, 4 bits) is not modelled" in gpt.notes[0]
+    assert not gpt.presets
 
 
 def test_biases_of_llama() -> None:

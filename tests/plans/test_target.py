@@ -11,7 +11,7 @@ from meshcast.capture.program import Program
 from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
 from meshcast.pipeline import Options, predict, prepare
 from meshcast.pipelined import Pipeline
-from meshcast.plans import Plan, plan_target, with_fused_attention
+from meshcast.plans import Plan, model_of, plan_target, with_fused_attention
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_a_stack_brings_its_attention_where_there_is_one(
     model: str, plan: str, platform: str, expected: str | None
 ) -> None:
     """Capped scores and fp32 have no kernel on GPUs, convolutions no attention; what a plan says stays."""
-    assert with_fused_attention(Plan.parse(plan), model, {}, "ring", platform).attention == expected
+    assert with_fused_attention(Plan.parse(plan), model_of(model), {}, "ring", platform).attention == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from meshcast import Options, predict, prepare
@@ -65,6 +67,13 @@ def test_launches_outside_of_graphs() -> None:
     assert loose(LoopStep(label="while", body=body(5), trips=10, reads=(), writes=())) == 0
     assert loose(branch(2, 4, 6)) == 4
     assert loose(*kernels(4), branch(1), *kernels(4)) == 4 + 1 + 4  # a branch ends a graph
+
+
+def test_without_graphs_every_kernel_is_a_launch() -> None:
+    steps = (*kernels(6), *kernels(1, KernelKind.CONVOLUTION))
+    schedule = Schedule(inputs=(), outputs=(), steps=steps)
+    assert _issued(schedule, replace(COSTS, graphs=False)) == 6 * 5.0 + 25.0
+    assert loose_launches(schedule, graphs=False) == 7
 
 
 def chain(count: int) -> str:

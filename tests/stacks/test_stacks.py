@@ -103,6 +103,38 @@ def test_a_slow_host_bounds_small_programs() -> None:
     assert slow.step_time_s > quick.step_time_s
 
 
+def test_a_stack_without_graphs_pays_its_launch_cost_for_every_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "slow.toml"
+    text = OWN.replace('base = "xla"', 'base = "megatron"').replace("20 us", "600 us")
+    path.write_text(text)
+    asked = Options(on="h100-sxm", host="on")
+    usual = predict("gpt2-tiny", asked.with_stack(load_stack("megatron"))).step_time_s
+    slow = predict("gpt2-tiny", asked.with_stack(load_stack(path)))
+    assert slow.step_time_s
+    assert usual
+    assert slow.step_time_s > 20 * usual
+    assert slow.step_time_s >= slow.kernels * 500e-6
+
+
+def test_costs_of_graphs_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    graph = 'graphs = false\ngraph_kernel = { value = "1 us", source = "assumption", note = "why" }\n'
+    path.write_text(OWN + graph)
+    with pytest.raises(InputError, match="no CUDA graphs"):
+        load_stack(path)
+
+
+def test_eager_frameworks_are_bound_by_their_host_at_small_batches() -> None:
+    """Measured on an H200 (data/measured/h200-torch): 25.9 ms for ResNet-50, one image, in 923 launches."""
+    asked = Options(on="h200", settings={"batch": "1"})
+    eager = predict("resnet18", asked.with_stack(load_stack("pytorch-ddp")))
+    compiled = predict("resnet18", asked.with_stack(load_stack("xla")))
+    assert eager.step_time_s
+    assert compiled.step_time_s
+    assert eager.step_time_s > compiled.step_time_s
+    assert eager.step_time_s == pytest.approx(25e-6 * eager.kernels, rel=0.05)
+
+
 def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
     """A scheduler that is written, though it is the default, is not the stack's."""
 

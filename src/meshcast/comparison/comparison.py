@@ -113,6 +113,7 @@ class Comparison:
     def _row(self, cell: Cell) -> dict[str, Any]:
         finest = self.finest(cell.ask.target, cell.ask.on)
         memory = (cell.prediction or {}).get("memory_bytes") or {}
+        served = (cell.prediction or {}).get("serving") or {}
         low, high = cell.interval_s or (None, None)
         return {
             "target": cell.ask.target,
@@ -131,6 +132,8 @@ class Comparison:
             "memory_capacity_bytes": memory.get("capacity"),
             "energy_j": (cell.prediction or {}).get("energy_j"),
             "mfu": (cell.prediction or {}).get("mfu"),
+            "ttft_s": served.get("ttft_s"),
+            "tpot_s": served.get("tpot_s"),
             "reason": cell.reason or None,
         }
 

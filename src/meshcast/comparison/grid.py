@@ -23,6 +23,7 @@ from meshcast.options import Options
 from meshcast.pipeline import captured, check_settings, platform_of, predict, resolved
 from meshcast.pipelined import Pipeline, is_pipeline
 from meshcast.results import Prediction
+from meshcast.serving import serves
 
 ALL = "all"
 Target = str | Path | Program
@@ -142,6 +143,8 @@ def answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) ->
 def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None) -> Cell:
     try:
         options = replace(grid.options, on=ask.on, fidelity=ask.fidelity)
+        if serves(grid.targets[ask.target], options):  # two programs, each of which a plan would share out
+            return _asked(ask, grid.targets[ask.target], options)
         target, options = resolved(grid.targets[ask.target], options)
         if is_pipeline(
             target

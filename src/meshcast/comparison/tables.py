@@ -35,6 +35,7 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     """What there is to say, the most important first."""
     return [
         *(section for target in comparison.targets for section in time_sections(comparison, target)),
+        *(section for target in comparison.targets for section in serving_sections(comparison, target)),
         *agreement_sections(comparison),
         *swap_sections(comparison),
         *order_sections(comparison),
@@ -67,6 +68,23 @@ def time_sections(comparison: Comparison, target: str) -> list[Section]:
         for on, cells in table.items()
     ]
     return [Section(title=title, columns=columns("on", *both), rows=rows, note=note)]
+
+
+def serving_sections(comparison: Comparison, target: str) -> list[Section]:
+    """What users of a served model notice, by device and fidelity; nothing of targets that do not serve."""
+    rows = []
+    for on in comparison.on:
+        for fidelity in comparison.fidelities:
+            cell = comparison.cell(target, on, fidelity)
+            served = cell.prediction.get("serving") if cell is not None and cell.prediction is not None else None
+            if cell is not None and cell.status == "answered" and served is not None:
+                times = [served[name] for name in ("ttft_s", "tpot_s", "request_s")]
+                shown = ["" if seconds is None else format_time(seconds) for seconds in times]
+                rate = served["tokens_per_s"]
+                rows.append((on, fidelity, *shown, "" if rate is None else f"{rate:,.0f}"))
+    heads = columns("on", "fidelity", ">first token", ">per output token", ">whole requests", ">tokens/s")
+    note = "the step time above is that of one output token"
+    return [Section(title=f"{target}: serving", columns=heads, rows=rows, note=note)] if rows else []
 
 
 def _time(cell: Cell | None) -> str:

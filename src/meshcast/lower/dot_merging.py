@@ -18,18 +18,23 @@ from meshcast.workload.graph import Cost, Gemm, Op, OpKind
 SMALL_BYTES = 32 << 20
 
 
-def merge_products(ops: Sequence[Op], values: Values, buffer: Mapping[int, int]) -> Sequence[Op]:
+def merge_products(
+    ops: Sequence[Op], values: Values, buffer: Mapping[int, int], apart: Set[int] = frozenset()
+) -> Sequence[Op]:
     """The ops with every group of mergeable products replaced by a join, one product and slices.
 
     Args:
         ops: Live ops of a block in order.
         values: Types, to which new values are added.
         buffer: What a view's value shows.
+        apart: Operands whose products are left alone: what they are made of is not joined.
     """
     groups: dict[object, list[int]] = {}
     for index, op in enumerate(ops):
         shape = op.cost.geometry
         if op.cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or shape.groups > 1 or len(op.operands) != 2:
+            continue
+        if apart and any(buffer.get(value, value) in apart for value in op.operands):
             continue
         for side in (0, 1):
             shared = buffer.get(op.operands[side], op.operands[side])

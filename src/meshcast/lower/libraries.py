@@ -1,23 +1,34 @@
-"""Kernels that a framework takes from another library than the compiler does."""
+"""Kernels that a framework takes from another library than the compiler does, or otherwise than it does."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, LoopStep, Schedule, Step
-from meshcast.workload.graph import Attention, AttentionLibrary
+from meshcast.workload.graph import Attention, AttentionLibrary, Gemm
 
 
-def with_attention(schedule: Schedule, library: AttentionLibrary) -> Schedule:
-    """The schedule with every fused attention call by a library's kernels; inner blocks are looked through too."""
-    return replace(schedule, steps=tuple(_replaced(step, library) for step in schedule.steps))
+def with_libraries(schedule: Schedule, *, attention: AttentionLibrary, padded: bool) -> Schedule:
+    """The schedule with every fused attention call and every product by a library's kernels, in inner blocks too.
+
+    Args:
+        schedule: Of a block.
+        attention: Whose fused attention runs.
+        padded: Whether rows of products are padded to whole vectors where that is faster. XLA and Inductor do that; eager
+            PyTorch hands cuBLAS what it has.
+    """
+    steps = tuple(_replaced(step, attention=attention, padded=padded) for step in schedule.steps)
+    return replace(schedule, steps=steps)
 
 
-def _replaced(step: Step, library: AttentionLibrary) -> Step:
+def _replaced(step: Step, *, attention: AttentionLibrary, padded: bool) -> Step:
     if isinstance(step, LoopStep):
-        return replace(step, body=with_attention(step.body, library))
+        return replace(step, body=with_libraries(step.body, attention=attention, padded=padded))
     if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(with_attention(body, library) for body in step.bodies))
+        bodies = tuple(with_libraries(body, attention=attention, padded=padded) for body in step.bodies)
+        return replace(step, bodies=bodies)
     if isinstance(step.geometry, Attention):
-        return replace(step, geometry=replace(step.geometry, library=library))
+        return replace(step, geometry=replace(step.geometry, library=attention))
+    if isinstance(step.geometry, Gemm) and step.geometry.padded != padded:
+        return replace(step, geometry=replace(step.geometry, padded=padded))
     return step

@@ -11,10 +11,11 @@ from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
-from meshcast.lower.libraries import with_attention
+from meshcast.lower.libraries import with_libraries
 from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.narrow_operands import with_both_orders
+from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.recency import with_recency
@@ -64,7 +65,8 @@ def lower(
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
     if backend == "xla-gpu":
-        schedule = with_attention(with_both_orders(schedule, values), attention)
+        schedule = with_both_orders(schedule, values)
+        schedule = with_libraries(schedule, attention=attention, padded=fusion == "compiler")
         schedule = with_separate_layers(schedule, values.tensors) if layers == "separate" else schedule
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":
@@ -78,6 +80,7 @@ class _Lowering:
         self._tensors = values.tensors
         self._fuse = fuse
         self._gpu = gpu
+        self._eager = gpu and eager  # a framework runs its products one by one
         self._rules = (EAGER if eager else GPU) if gpu else TPU
         self._free_values: dict[int, set[int]] = {}  # by the block's id: blocks live as long as their workload
         self._undone = False
@@ -123,7 +126,7 @@ class _Lowering:
             steps = without_allocations(steps, frozenset(outputs))
         if self._fuse:
             held = frozenset(block.inputs).union(outputs)
-            steps = merge_siblings(steps, self._tensors, into_products=not self._gpu)
+            steps = merge_siblings(steps, self._tensors, into_products=not self._gpu, passing_on=not self._eager)
             steps = order_for_memory(steps, self._tensors, held)
         return Schedule(inputs=block.inputs, outputs=outputs, steps=tuple(steps))
 
@@ -165,19 +168,22 @@ class _Lowering:
         """The ops that XLA:GPU's passes leave, before fusion."""
         convolutions = ConvolutionRewriter(self._values)
         made: list[Op] = []
-        for op in merge_products(scatter_into_addends(ops, kept, self._buffer), self._values, self._buffer):
+        added = scatter_into_addends(ops, kept, self._buffer)
+        stored = stored_weights(ops, self._tensors, self._buffer)
+        for op in added if self._eager else merge_products(added, self._values, self._buffer, apart=stored.keys()):
             kind = op.cost.kind
             if kind is OpKind.REDUCE:
                 made += split_reduction(op, self._values)
             elif kind is OpKind.CONVOLUTION:
                 made += convolutions.rewrite(op)
             elif kind is OpKind.GEMM:
-                made.append(with_swapped_operands(op, self._transposed))
+                made.append(with_weights_as_stored(with_swapped_operands(op, self._transposed), stored, self._buffer))
             else:
                 convolutions.note(op)
                 made.append(op)
-        # Only these leave ops without readers: reversed filters, zeros and their scatters, transposes that are undone.
-        changed = self._undone or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
+        # Only these leave ops without readers: reversed filters, zeros and their scatters, transposes that are undone, and
+        # weights that products widen themselves.
+        changed = self._undone or stored or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
         return _without_unread(made, kept, self._buffer, self._free) if changed else made
 
     def _overwrites(

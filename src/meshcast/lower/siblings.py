@@ -22,13 +22,25 @@ _MERGED_KINDS = frozenset({KernelKind.LOOP_FUSION, KernelKind.REDUCTION})
 _PRODUCTS = frozenset({KernelKind.GEMM, KernelKind.CONVOLUTION})
 
 
-def merge_siblings(steps: Sequence[Step], tensors: Sequence[Tensor], *, into_products: bool = False) -> list[Step]:
-    """The same steps, with siblings merged; `into_products`: also into the product whose result they read."""
-    return _Merging(steps, tensors, _PRODUCTS if into_products else frozenset()).result()
+def merge_siblings(
+    steps: Sequence[Step], tensors: Sequence[Tensor], *, into_products: bool = False, passing_on: bool = True
+) -> list[Step]:
+    """The same steps, with siblings merged.
+
+    Args:
+        steps: Of a block, in order.
+        tensors: Types of all values.
+        into_products: Merge also into the product whose result they read.
+        passing_on: Merge also into the kernel whose result they read.
+    """
+    return _Merging(steps, tensors, _PRODUCTS if into_products else frozenset(), passing_on=passing_on).result()
 
 
 class _Merging:
-    def __init__(self, steps: Sequence[Step], tensors: Sequence[Tensor], hosts: frozenset[KernelKind]) -> None:
+    def __init__(
+        self, steps: Sequence[Step], tensors: Sequence[Tensor], hosts: frozenset[KernelKind], *, passing_on: bool
+    ) -> None:
+        self._passing_on = passing_on
         self._hosts = hosts  # kinds that take others in and are never taken in
         self._steps: list[Step | None] = list(steps)
         self._tensors = tensors
@@ -49,7 +61,7 @@ class _Merging:
                     assert isinstance(first, Kernel)
                     self._steps[place], self._steps[position] = merged(first, step), None
                 self._spaces[place] = space
-                for value in (*(() if only_host else step.reads), *step.writes):
+                for value in (*(() if only_host else step.reads), *(step.writes if self._passing_on else ())):
                     if self._tensors[value].elements == space:
                         self._touching.setdefault(value, []).append(place)
             for value in step.writes:
@@ -88,4 +100,7 @@ class _Merging:
         if len(host.reads) + len(host.writes) + len(kernel.reads) + len(kernel.writes) > MAX_VALUES:
             return False
         # What the host itself writes is at hand only element by element, not once reduced.
-        return all(at < position or (at == position and self._tensors[value].elements == space) for at, value in made)
+        return all(
+            at < position or (self._passing_on and at == position and self._tensors[value].elements == space)
+            for at, value in made
+        )

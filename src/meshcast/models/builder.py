@@ -38,9 +38,16 @@ class Builder:
     modes: tuple[str, ...]
     mode: str = "train"
     notes: tuple[str, ...] = ()
+    presets: tuple[tuple[str, Any], ...] = ()  # defaults of its own, in modes that have such a setting
 
     def _function(self, mode: str) -> Callable[..., Program]:
         """What builds the program; this is what imports jax."""
+        if mode == "serve" and {"prefill", "decode"} <= set(self.modes):
+            raise UsageError(
+                "mode serve is two programs, and one is asked for here",
+                where="--set",
+                fix="mode=prefill or mode=decode; predict and compare take mode=serve",
+            )
         if mode not in self.modes:
             raise UsageError(
                 f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.modes)
@@ -57,7 +64,8 @@ class Builder:
             if name not in ("config", "mesh")
         }
         fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(self.config)}
-        return {"mode": mode or self.mode} | keywords | fields
+        presets = {name: value for name, value in self.presets if name in keywords}
+        return {"mode": mode or self.mode} | keywords | presets | fields
 
     def configured(self, **overrides: Any) -> Any:
         """The configuration with some of its fields overridden."""
@@ -72,7 +80,7 @@ class Builder:
         # A size that its class, or a keyword that the function, has as zero is a part that may be left out.
         optional = {field.name for field in dataclasses.fields(self.config) if field.default == 0}
         optional |= {name for name, default in accepted.items() if default == 0 and default is not False}
-        settings = {}
+        settings = {name: value for name, value in self.presets if name in accepted}
         for name, value in overrides.items():
             if name not in accepted:
                 raise self._unknown(name, mode, accepted)

@@ -26,6 +26,7 @@ from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.sections import Sections
 from meshcast.models.shapes.decoder import Config, Stack
 from meshcast.models.sharding import Layout, Weight
+from meshcast.models.stored import cache_structs, stored_params, widened
 
 
 def layout_of(
@@ -188,7 +189,7 @@ def _layers(
         caches = list(caches)
         for slot, (w, window) in enumerate(zip(layers, windows, strict=True)):
             x, caches[slot], loss = layer(
-                x, layout.gather(w, tree), place, caches[slot],
+                x, widened(layout.gather(w, tree), x.dtype), place, caches[slot],
                 config=config, layout=layout, window=window, sparse=is_routed,
             )  # fmt: skip
             losses += [] if loss is None else [loss]
@@ -204,21 +205,6 @@ def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: La
     x = layout.whole(normalised(x, params, "norm", config.norm))
     logits = layout.constrain(jnp.einsum(equation, x, table), BATCH, "context", "tensor")
     return soft_cap(logits, config.logit_cap)
-
-
-def cache_structs(config: Config, layout: Layout, batch: int, context: int, dtype: DTypeLike) -> dict[str, Any]:
-    """The abstract cache of every stack; a local layer keeps no more than its window."""
-    found: dict[str, Any] = {}
-    for stack in config.stacks():
-        found[stack.name] = []
-        for window in stack.windows:
-            length = min(window or context, context)
-            if config.latent_rank:
-                entries = latent_attention.cache_shapes(config, batch, length)
-            else:
-                entries = grouped_query.cache_shapes(config, layout, batch, length)
-            found[stack.name].append({name: e.struct(stack.count, layout, dtype) for name, e in entries.items()})
-    return found
 
 
 def train_step(
@@ -306,10 +292,10 @@ def _serving(config: Config) -> Config:
     return replace(config, balance=0.0)
 
 
-def _params(config: Config, layout: Layout, dtype: DTypeLike) -> Any:
+def _params(config: Config, layout: Layout, dtype: DTypeLike, narrow: str = "") -> Any:
     if not config.latent_rank:
         grouped_query.key_copies(config, layout)  # names the heads that the mesh does not divide
-    return layout.params(weights(config), dtype)
+    return stored_params(weights(config), config, layout, dtype, narrow)
 
 
 def forward(
@@ -343,7 +329,9 @@ def prefill(
     seq: int = 2048,
     context: int | None = None,
     sequence_parallel: bool = False,
+    attention: Kind = "plain",
     param_dtype: DTypeLike = "bfloat16",
+    weight_dtype: str = "",
 ) -> Program:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place.
 
@@ -353,7 +341,7 @@ def prefill(
     if length < seq:
         raise UsageError(f"a prompt of seq={seq} does not fit context={length}", where="--set", fix=f"context={seq}")
     config = _serving(config)
-    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel)
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention)
 
     def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
         x, cache, _ = hidden(params, batch["tokens"], jnp.arange(seq), cache, config=config, layout=layout)
@@ -361,7 +349,7 @@ def prefill(
 
     cache = cache_structs(config, layout, batch, length, param_dtype)
     data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH, None)}
-    return _cached_program(prefill, config, layout, cache, data, batch, param_dtype)
+    return _cached_program(prefill, _params(config, layout, param_dtype, weight_dtype), layout, cache, data)
 
 
 def decode_step(
@@ -371,6 +359,7 @@ def decode_step(
     batch: int = 8,
     context: int = 2048,
     param_dtype: DTypeLike = "bfloat16",
+    weight_dtype: str = "",
 ) -> Program:
     """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`, the cache updated in place."""
     config = _serving(config)
@@ -383,7 +372,7 @@ def decode_step(
 
     cache = cache_structs(config, layout, batch, context, param_dtype)
     data = {"tokens": layout.struct((batch,), jnp.int32, BATCH), "position": layout.struct((), jnp.int32)}
-    return _cached_program(decode_step, config, layout, cache, data, batch, param_dtype)
+    return _cached_program(decode_step, _params(config, layout, param_dtype, weight_dtype), layout, cache, data)
 
 
 def _sampled(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
@@ -391,9 +380,6 @@ def _sampled(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.A
     return jnp.argmax(project_out(x, params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
 
 
-def _cached_program(
-    function: Any, config: Config, layout: Layout, cache: Any, data: Any, batch: int, dtype: DTypeLike
-) -> Program:
-    tokens = layout.struct((batch,), jnp.int32, BATCH)
-    args = (_params(config, layout, dtype), cache, data)
-    return function, args, jit_options(layout, donate=(1,), results=(cache, tokens))
+def _cached_program(function: Any, params: Any, layout: Layout, cache: Any, data: Any) -> Program:
+    tokens = layout.struct(data["tokens"].shape[:1], jnp.int32, BATCH)
+    return function, (params, cache, data), jit_options(layout, donate=(1,), results=(cache, tokens))

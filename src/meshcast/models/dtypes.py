@@ -13,10 +13,20 @@ NAMES = {
 }
 """Types that a model's numbers may have, and their short names."""
 _COMPUTED = ("float32", "bfloat16", "float16")
+_NARROW = {"int4": ("i4",), "int8": ("i8",), "float8_e4m3fn": NAMES["float8_e4m3fn"]}
+"""Types of weights that are widened where they are used."""
 
 
 def dtype_named(setting: str, text: object) -> str:
     """The full name of a type; eight bits are for storing, as products that scale them are a setting of their own."""
+    if setting == "weight_dtype":
+        return _narrow_named(text)
+    if any(text == full or text in short for full, short in _NARROW.items() if full not in NAMES):
+        raise UsageError(
+            f"{setting}={text}: only weights are in so few bits",
+            where="--set",
+            fix=f"weight_dtype={text} in modes prefill, decode and serve of a decoder",
+        )
     name = next((full for full, short in NAMES.items() if text == full or text in short), None)
     known = [name for name in NAMES if setting != "compute_dtype" or name in _COMPUTED]
     if name in known:
@@ -29,3 +39,17 @@ def dtype_named(setting: str, text: object) -> str:
         where="--set",
         fix=f"products=fp8 where the model has that setting, with {setting} one of {spelled}",
     )
+
+
+def _narrow_named(text: object) -> str:
+    """The full name of a type of weights; empty for `none`, which has them in the type of everything else."""
+    if text in (None, "none", ""):
+        return ""
+    name = next((full for full, short in _NARROW.items() if text == full or text in short), None)
+    if name is None:
+        raise UsageError(
+            f"weight_dtype={text} is no type of weights that are widened where they are used",
+            where="--set",
+            fix="one of int4, int8, fp8, none",
+        )
+    return name

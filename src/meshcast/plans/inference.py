@@ -17,6 +17,7 @@ from meshcast.plans.settings import check
 _FLAG = "--plan"
 # What shares out a program that does not train; the rest of a plan is about gradients, stages and what is saved.
 _SHARES = ("dp", "fsdp", "tp", "sp", "ep")
+_ATTENTIONS = (None, "plain", "flash")
 
 
 @lru_cache(maxsize=16)
@@ -31,6 +32,8 @@ def inference_program(
     """
     default = Plan()
     for field in fields(Plan):
+        if field.name == "attention" and plan.attention in _ATTENTIONS:
+            continue
         if field.name not in _SHARES and getattr(plan, field.name) != getattr(default, field.name):
             raise UnsupportedError(
                 f"{field.name.replace('_', '-')} is for training, and this is {builder.name} in mode {mode}",
@@ -45,6 +48,14 @@ def inference_program(
             f"sp=1 splits positions, and {builder.name} in mode {mode} does not", where=_FLAG, fix="leave sp out"
         )
     check(plan, builder, chosen)
-    shared = {"sequence_parallel": True} if plan.sp else {}
+    if plan.attention == "flash" and "attention" not in known and mode != "decode":
+        raise UnsupportedError(
+            f"attention=flash, and {builder.name} in mode {mode} has no fused attention",
+            where=_FLAG,
+            fix="use attention=plain",
+        )
+    shared: dict[str, Any] = {"sequence_parallel": True} if plan.sp else {}
+    if plan.attention is not None and "attention" in known:  # single positions attend to the cache by products
+        shared["attention"] = plan.attention
     fn, args, options = builder(plan.mesh, mode=mode, **chosen, **shared)
     return capture(fn, *args, name=builder.name, platform=platform, options=options)

@@ -17,13 +17,13 @@ from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, neare
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
 from meshcast.pipelined import Pipeline
+from meshcast.plans.attending import FUSED_PLATFORMS
 from meshcast.plans.inference import inference_program
-from meshcast.plans.plan import Attention, Plan
+from meshcast.plans.plan import Plan
 from meshcast.plans.settings import check_devices, near_divisors, step_settings
 from meshcast.plans.stages import build_pipeline
 
 _FLAG = "--plan"
-FUSED_PLATFORMS = ("cuda", "rocm", "tpu")  # whose fused kernels `models.fused` calls
 # How a layout says that an axis does not divide something, and what plans call its axes.
 _UNDIVIDED = re.compile(r": (?P<count>\d+) is not divisible by (?P<axis>[a-z]+)=(?P<degree>\d+)$")
 _KEYS = {"data": "dp", "fsdp": "fsdp", "expert": "ep", "context": "cp", "tensor": "tp"}
@@ -83,31 +83,6 @@ def _in_words_of_plans(error: InfeasibleError, builder: Builder) -> InfeasibleEr
         where=_FLAG,
         fix=f"use {key}={close}, or change the size",
     )
-
-
-def with_fused_attention(
-    plan: Plan, target: Any, settings: Mapping[str, str] | None, context: str, platform: str
-) -> Plan:
-    """The plan with the fused attention of a stack, if it does not say which and model and device have one.
-
-    Args:
-        plan: How the model is shared out.
-        target: The model.
-        settings: What `--set` says.
-        context: How keys reach devices that split a sequence: `ring` or `all-gather`.
-        platform: What programs are lowered for.
-    """
-    builder = model_of(target)
-    chosen = {name: setting_value(text) for name, text in (settings or {}).items()}
-    trains = chosen.pop("mode", builder.mode) == "train" and "attention" in builder.overrides("train")
-    if plan.attention is not None or platform not in FUSED_PLATFORMS or not trains:
-        return plan
-    config = builder.configured(**chosen)
-    in_half, cap = plan.precision in ("bf16", "fp8"), getattr(config, "attention_cap", 0.0)
-    if platform != "tpu" and (not in_half or cap):  # what GPUs' libraries do not have
-        return plan
-    ways: dict[str, Attention] = {"ring": "flash-ring", "all-gather": "flash-all-gather"}
-    return replace(plan, attention=ways[context] if plan.cp > 1 else "flash")
 
 
 def model_of(target: Any) -> Builder:

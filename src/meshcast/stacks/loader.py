@@ -61,6 +61,10 @@ def _read(path: Path) -> Stack:
     reader.text("kernels", "note")
     reader.text("defaults", "note", default="")
     host = {name: reader.optional("host", name, of=Dimension.TIME, may_be_zero=True) for name in _HOST}
+    graphs = reader.flag("host", "graphs", default=True)
+    for name in ("graph", "graph_kernel"):
+        if not graphs and host[name] is not None:
+            reader.reject(("host", name), f"host.{name} has no effect: host.graphs says that there are no CUDA graphs")
     stack = Stack(
         name=reader.text("name"),
         title=reader.text("title"),
@@ -89,7 +93,10 @@ def _read(path: Path) -> Stack:
             reader.choice("defaults", "context_attention", among=get_args(ContextAttention), default="ring"),
         ),
         batch_per_device=reader.flag("defaults", "batch_per_device"),
-        host=HostCosts(**{name: seconds for name, seconds in host.items() if seconds is not None}),
+        host=HostCosts(
+            graphs=graphs,
+            **{name: seconds for name, seconds in host.items() if seconds is not None},
+        ),
         notes=reader.text("notes", default=""),
         facts=reader.facts,
         sources=reader.sources(),

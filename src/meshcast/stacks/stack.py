@@ -71,6 +71,7 @@ class Stack:
 
     def summary_rows(self) -> Rows:
         """Its choices in a few lines."""
+        graph = f"{self.host.graph_kernel * 1e6:g} us in a CUDA graph" if self.host.graphs else "no CUDA graphs"
         return [
             ("stack", f"{self.name}: {self.title}"),
             ("fusion", self.fusion),
@@ -78,5 +79,5 @@ class Stack:
             ("attention", f"{self.attention}, by {self.attention_library} where fused"),
             ("layers", self.layers),
             ("scheduler", f"{self.scheduler}, channels {self.channels}, overlap {self.overlap or 'none'}"),
-            ("host", f"{self.host.launch * 1e6:g} us a launch, {self.host.graph_kernel * 1e6:g} us in a graph"),
+            ("host", f"{self.host.launch * 1e6:g} us a launch, {graph}"),
         ]

@@ -108,6 +108,8 @@ class Gemm:
     rhs_contracting_minor: bool
     precision: str = "DEFAULT"  # DEFAULT | HIGH | HIGHEST, or a dot algorithm's name
     groups: int = 1  # grouped GEMM (chlo.ragged_dot): groups that share out the ragged dimension
+    stored_dtype: str = ""  # of weights that the product itself widens to its operands' type
+    padded: bool = True  # whether rows that are not aligned are padded where that is faster
 
     @property
     def row_bytes(self) -> tuple[float, float, float]:
@@ -128,6 +130,11 @@ class Gemm:
     def writes_aligned(self) -> bool:
         """Whether rows of the result are aligned."""
         return not self.row_bytes[2] % ALIGNMENT
+
+    @property
+    def alignment(self) -> int:
+        """The largest power of two, up to `ALIGNMENT`, that the bytes of every row are a multiple of."""
+        return min(math.gcd(ALIGNMENT, int(row)) for row in self.row_bytes)
 
     @property
     def operand_bytes(self) -> float:

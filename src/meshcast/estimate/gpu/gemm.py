@@ -12,7 +12,7 @@ from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.lower.products import is_summed
-from meshcast.workload.graph import Gemm, Reduction, element_bytes
+from meshcast.workload.graph import ALIGNMENT, Gemm, Reduction, element_bytes
 
 
 def gemm(kernel: Kernel, machine: Machine) -> Work:
@@ -24,12 +24,14 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
     if is_summed(shape):
         return _multiply_and_reduce(kernel, shape, machine)
     element = element_bytes(shape.lhs_dtype)
+    # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
+    loaded = min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element
     product = Product(
         batch=shape.batch,
         m=shape.m / max(1, shape.groups) if shape.groups > 1 else shape.m,
         n=shape.n,
         k=shape.k,
-        width=element,
+        width=loaded,
         read=kernel.read_bytes,
         written=kernel.written_bytes,
         recency=kernel.recency,
@@ -48,6 +50,8 @@ def _aligned(shape: Gemm, machine: Machine) -> float:
     p = machine.parameters
     if min(shape.m, shape.n) == 1:
         return 1.0
+    if not shape.padded:  # cuBLAS picks kernels by the alignment of its least aligned rows
+        return 1.0 if shape.alignment >= ALIGNMENT else p.unpadded if shape.alignment >= 4 else p.unpadded_odd
     if not shape.reads_aligned:
         return p.misaligned
     return 1.0 if shape.writes_aligned else p.misaligned_output

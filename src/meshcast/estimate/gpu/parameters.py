@@ -59,6 +59,10 @@ class Parameters:
     gemm_stream: float = _about("bandwidth of a GEMM's operands relative to a plain stream", 0.92)
     misaligned: float = _about("share left of the rate when rows are not a multiple of 16 bytes", 0.33)
     misaligned_output: float = _about("the same for the result's rows", 0.65)
+    unpadded: float = _about(
+        "share left where a library runs rows as they are, and they are a multiple of 4 bytes", 0.29
+    )
+    unpadded_odd: float = _about("the same where rows are a multiple of 2 bytes only", 0.14)
     byte_direct: float = _about(
         "share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12
     )

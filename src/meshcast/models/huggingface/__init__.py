@@ -15,7 +15,7 @@ from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.models.builder import Builder
 from meshcast.models.families import FAMILIES
 from meshcast.models.huggingface.fields import Fields
-from meshcast.models.huggingface.quantisation import quantisation_notes
+from meshcast.models.huggingface.quantisation import quantisation
 from meshcast.models.huggingface.translations import TRANSLATIONS
 
 CONFIG_FILE = "config.json"
@@ -64,6 +64,7 @@ def builder_of(values: Any, *, name: str, where: str) -> Builder:
     except UsageError as error:  # sizes that do not go together: the file's fault, not the command's
         raise InputError(error.message, where=where, fix=error.fix) from None
     family = FAMILIES[module]
+    presets, notes = quantisation(values, module)
     return Builder(
         name=name,
         module=module,
@@ -71,7 +72,8 @@ def builder_of(values: Any, *, name: str, where: str) -> Builder:
         summary=f"{kind} of {where}",
         modes=family.modes,
         mode=family.modes[0],
-        notes=quantisation_notes(values),
+        notes=notes,
+        presets=presets,
     )
 
 

@@ -71,7 +71,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     neutral = {
         "accumulate": 1,
         "zero": 0,
-        "remat": REMAT["none"],
+        "remat": REMAT["none" if "products" in known else "autodiff"],
         "sequence_parallel": False,
         "attention": "plain",
         "products": "plain",

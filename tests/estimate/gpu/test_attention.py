@@ -71,7 +71,7 @@ def test_tiles_are_whole() -> None:
 
 
 def test_every_clear_is_a_launch() -> None:
-    """cuDNN's forward pass clears three times, for a single query once; its backward pass is eight launches."""
+    """A forward pass of cuDNN's clears three times, for a single query once; its backward pass is eight launches."""
     tiny = {"batch": 1, "heads": 1, "kv_heads": 1, "kv_len": 128, "head_dim": 64, "causal": False}
     device = load_device("h200")
     launch = shipped_calibration().parameters.launch_share * device.launch_latency_s

@@ -33,10 +33,9 @@ def _settings(model: str) -> dict[str, str]:
 
 
 @cache
-def total_flops(model: str, plan: str, window: int | None = None) -> float:
+def total_flops(model: str, plan: str, **settings: str) -> float:
     """Matrix FLOPs of a step on all devices."""
-    sizes = _settings(model) | ({} if window is None else {"window": str(window)})
-    planned = plan_target(model, Plan.parse(plan), settings=sizes)
+    planned = plan_target(model, Plan.parse(plan), settings={**_settings(model), **settings})
     if isinstance(planned, Program):
         return _matrix_flops(planned) * planned.devices
     assert isinstance(planned, Pipeline)
@@ -117,12 +116,11 @@ def test_recomputation_is_what_it_says() -> None:
 
 def test_every_second_product_is_computed_again() -> None:
     """`alternate`: keys, the attention's result and `up` of the seven products of a layer; in fp8 all that are needed."""
-    name = LLAMA[0]
-    kept, alternate = (total_flops(name, f"attention=flash,remat={remat}") for remat in ("products", "alternate"))
+    kept, alternate = (total_flops(LLAMA[0], f"attention=flash,remat={remat}") for remat in ("products", "alternate"))
     tokens, layers, dim, width = BATCH * SEQ, 4, 64, 8 * 16
     second = dim * 4 * 16 + width * dim + dim * 128
     assert alternate - kept == pytest.approx(2 * tokens * layers * second)
-    narrow = total_flops(name, "attention=flash,remat=alternate,precision=fp8")
+    narrow = total_flops(LLAMA[0], "attention=flash,remat=alternate,precision=fp8")
     needed = dim * width + 2 * dim * 4 * 16 + width * dim + 2 * dim * 128
     assert narrow - kept == pytest.approx(2 * tokens * layers * needed)
 
@@ -158,10 +156,10 @@ def test_a_tpu_computes_scores_in_both_backward_kernels() -> None:
 
 def test_windows_leave_pairs_out() -> None:
     """A query sees its window's keys; split over devices the same ones, and no branch is more than the busiest device's."""
-    whole, near = (total_flops(LLAMA[0], "attention=flash", window) for window in (None, 8))
+    whole, near = (total_flops(LLAMA[0], "attention=flash", **chosen) for chosen in ({}, {"window": "8"}))
     pairs, seen, width, layers = SEQ * (SEQ + 1) // 2, 8 * 9 // 2 + (SEQ - 8) * 8, 8 * 16, 4
     assert whole - near == pytest.approx(BATCH * layers * width * 14 * (pairs - seen))
-    split = total_flops(LLAMA[0], "cp=2,attention=flash", 8)
+    split = total_flops(LLAMA[0], "cp=2,attention=flash", window="8")
     assert near <= split <= near + BATCH * layers * width * 14 * 2 * 8 * 8
 
 

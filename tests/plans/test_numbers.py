@@ -23,7 +23,6 @@ MIXTRAL: tuple[str, dict[str, Any]] = (
 )
 CASES = [
     (*LLAMA, "tp=4,mbs=8"),
-    (*LLAMA, "tp=4,sp=1,mbs=8"),
     (*LLAMA, "dp=2,fsdp=2,tp=2,sp=1,mbs=2"),
     (*LLAMA, "cp=4,attention=ring,mbs=8"),
     (*LLAMA, "cp=4,mbs=8"),
@@ -31,8 +30,7 @@ CASES = [
     (*LLAMA, "tp=2,cp=4,attention=flash-ring,mbs=8"),
     (*WINDOW, "cp=2,attention=flash-all-gather,mbs=8"),
     (*LLAMA, "dp=2,cp=4,attention=flash,mbs=4,remat=full"),
-    (*GPT, "dp=4,mbs=1,remat=selective"),
-    (*GPT, "dp=4,zero=1,mbs=1"),
+    (*GPT, "dp=4,zero=1,mbs=1,remat=selective"),
     (*GPT, "dp=4,zero=2,mbs=1"),
     (*MIXTRAL, "ep=4,mbs=2"),
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
@@ -72,7 +71,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     neutral = {
         "accumulate": 1,
         "zero": 0,
-        "remat": _remat(replace(plan, remat="none"), builder, marks="products" in known),
+        "remat": REMAT["none" if "products" in known else "autodiff"],
         "sequence_parallel": False,
         "attention": "plain",
         "products": "plain",

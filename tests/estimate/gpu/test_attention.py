@@ -10,7 +10,7 @@ import pytest
 
 from meshcast.estimate.fitting import geomean_error
 from meshcast.estimate.gpu.estimator import GpuAnalytical
-from meshcast.estimate.gpu.fit import attention_calls, residual
+from meshcast.estimate.gpu.fit import attention_calls, attention_probes, residual
 from meshcast.estimate.gpu.parameters import shipped_calibration
 from meshcast.hardware import load_device
 from meshcast.profiles.calls import backward_kernel, read_calls
@@ -18,6 +18,7 @@ from meshcast.profiles.silicon_kernels import attention_kernel
 from meshcast.workload.graph import Attention
 
 MEASURED = Path(__file__).resolve().parents[3] / "data" / "measured" / "h200-torch" / "measurements.jsonl"
+PROFILE = MEASURED.parents[1] / "h200-profile" / "h200.profile.jsonl.gz"
 SHAPE = Attention(
     batch=2, heads=32, kv_heads=8, q_len=8192, kv_len=8192, head_dim=128, dtype="bf16", causal=True, backward=False
 )
@@ -61,6 +62,29 @@ def test_heads_are_padded() -> None:
 def test_few_tiles_wait_for_the_longest() -> None:
     """Eight heads are a quarter of the work of 32, and take more than a quarter of the time."""
     assert seconds(batch=1, heads=8) > 1.1 * seconds(batch=1, heads=32) / 4
+
+
+def test_tiles_are_whole() -> None:
+    """196 queries and keys fill two tiles, as 256 do."""
+    short, full = (seconds(batch=64, q_len=n, kv_len=n, causal=False) for n in (196, 256))
+    assert short == pytest.approx(full, rel=0.05)
+
+
+def test_every_clear_is_a_launch() -> None:
+    """A forward pass of cuDNN's clears three times, for a single query once; its backward pass is eight launches."""
+    tiny = {"batch": 1, "heads": 1, "kv_heads": 1, "kv_len": 128, "head_dim": 64, "causal": False}
+    device = load_device("h200")
+    launch = shipped_calibration().parameters.launch_share * device.launch_latency_s
+    assert 2 * launch < seconds(**tiny, q_len=1) < 3 * launch
+    assert 4 * launch < seconds(**tiny, q_len=128) < 8 * launch < seconds(**tiny, q_len=128, backward=True)
+
+
+def test_calls_in_probes() -> None:
+    probes = attention_probes(PROFILE)
+    parameters, device = shipped_calibration().parameters, load_device("h200")
+    held = [residual(probe, parameters, device) for probe in probes if not probe.fitted]
+    assert len(held) > 20
+    assert geomean_error(held) < 0.12
 
 
 def test_measured_calls_that_no_parameter_was_fitted_to() -> None:

@@ -1,9 +1,10 @@
 """Fused attention (flash): products at a share of peak, exponentials they do not hide, whole tiles along the diagonal.
 
-`t = launch + F pad waste / (share peak) + x exps waste / exp rate`. A tile of 128 queries passes over its keys and costs as
+`t = n launch + F pad waste / (share peak) + x exps waste / exp rate`. A tile of 128 queries passes over its keys and costs as
 much as `fill` keys besides, to load queries and write its result; under a causal mask it sees half of the keys, and the
-tiles on the diagonal are computed whole: `waste = 1 + fill / keys`, `1 + (128 + 2 fill) / keys` under the mask. Where there is
-a window its length stands for the keys. Heads are padded to the next width that there are kernels for.
+tiles on the diagonal are computed whole: `waste = 1 + fill / keys`, `1 + (128 + 2 fill) / keys` under the mask. Lengths that 128
+does not divide fill their last tile. Where there is a window its length stands for the keys. Heads are padded to the next
+width that there are kernels for.
 The SMs that finish first wait for a share of the longest tile, which
 under the mask is twice the mean one. After Dao, "FlashAttention-2" (2023) and Shah et al.,
 "FlashAttention-3" (2024).
@@ -51,12 +52,26 @@ def _shares(shape: Attention, machine: Machine) -> _Shares:
     return _Shares(products=p.flash_share, exponentials=p.flash_exp, passes=passes)
 
 
+def _launches(shape: Attention) -> int:
+    """What one call launches: cuDNN's kernels and clears as the profiler lists them, or FlashAttention-2's and one more."""
+    if shape.library == "flash-2":
+        return 2
+    if shape.backward:
+        return 8  # five clears, the products of results and gradients, the kernel, the conversion
+    return 4 if shape.q_len > 1 else 2  # three clears or one
+
+
 def _waste(shape: Attention, fill: float) -> float:
-    """Computed over useful pairs of a query and a key."""
+    """Computed over useful pairs of a query and a key: tiles are whole on both sides, and along the diagonal."""
     if shape.q_len == 1:
         return 1.0
     keys = min(shape.window, shape.kv_len) if shape.window else shape.kv_len
-    return 1 + ((TILE + 2 * fill) if shape.causal else fill) / keys
+    whole = _rounded(shape.q_len) / shape.q_len * _rounded(keys) / keys
+    return whole * (1 + ((TILE + 2 * fill) if shape.causal else fill) / keys)
+
+
+def _rounded(length: int) -> int:
+    return math.ceil(length / TILE) * TILE
 
 
 def attention(kernel: Kernel, machine: Machine) -> Work:
@@ -66,6 +81,7 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     p = machine.parameters
     assert isinstance(shape, Attention)
     reached = _shares(shape, machine)
+    launches = _launches(shape)
     waste = _waste(shape, p.flash_fill)
     width = _WIDTHS[shape.library]
     padded = math.ceil(shape.head_dim / width) * width / shape.head_dim
@@ -80,13 +96,13 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * element_bytes(shape.dtype)
     cleared = traffic(0, operand * reached.passes, machine)
     return Work(
-        time=2 * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,
+        time=launches * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,
         compute=compute,
         memory=moved.seconds + cleared.seconds,
         dram_bytes=moved.dram_bytes + cleared.dram_bytes,
         matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device),
         instructions=kernel.vector_flops,
-        formula="t = 2 launch + |max(last, mma + exp + tail last), mem|_p + clear",
+        formula="t = n launch + |max(last, mma + exp + tail last), mem|_p + clear",
         terms=(
             *machine.named(
                 ("FLOPs", "F", kernel.matrix_flops, "FLOP"),
@@ -95,13 +111,14 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
                 ("rate of the products", "P", peak, "FLOP/s"),
                 ("products", "mma = F pad waste/P", products, "s"),
                 ("exponentials that products do not hide", "exp", exponentials, "s"),
-                ("tiles of 128 queries", "n", tiles, ""),
+                ("tiles of 128 queries", "tiles", tiles, ""),
                 ("the longest tile on its SM", "last", longest, "s"),
                 ("share of it that others wait for", "tail", p.flash_tail, ""),
             ),
             *moved.terms,
             *machine.named(
                 ("clearing and converting operands", "clear", cleared.seconds, "s"),
+                ("kernels and clears that the call launches", "n", launches, ""),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", p.overlap, ""),
             ),

@@ -1,10 +1,11 @@
-"""Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR... --on h200 [--calls FILE] [--write FILE]`.
+"""Calibrates the GPU parameters: `python -m meshcast.estimate.gpu.fit DIR... --on h200 [--calls F] [--profile F] [--write F]`.
 
 Reads folders of measured programs (laid out as `groundtruth/h200`), fits on one half of its one-op programs (by a hash
 of their names), stage by stage, and reports the other half. Each stage moves a few parameters, one at a time by
 shrinking factors, to lower the mean `|log(predicted / measured)|` of its groups. Parameters that no stage names keep
 the value in `Parameters` and are marked as set by hand in the file; energy parameters are fitted to all one-op energy
-rows. `--calls` adds fused attention as other libraries run it (`profiles/calls.py`).
+rows. `--calls` adds fused attention as frameworks call it (`profiles/calls.py`), `--profile` as XLA does in the probes of a
+profile.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
 from meshcast.profiles.calls import read_calls
 from meshcast.profiles.halves import is_fitted
+from meshcast.profiles.profile import read_profile
 from meshcast.profiles.programs import read_measured_programs
 from meshcast.workload import ReadOptions, read_workload
 from meshcast.workload.graph import Attention, AttentionLibrary
@@ -149,6 +151,23 @@ def attention_calls(path: Path) -> list[Sample]:
     ]
 
 
+def attention_probes(path: Path) -> list[Sample]:
+    """The fused attention calls of a profile; none of a single query, whose keys are read at a pace no parameter here sets."""
+    return [
+        Sample(
+            id=probe,
+            group="attention probes",
+            kernels=(kernel,),
+            counts=(1,),
+            measured=seconds,
+            joules=None,
+            launched=(),
+        )
+        for kernel, seconds, probe in read_profile(path).timed_kernels()
+        if isinstance(kernel.geometry, Attention) and kernel.geometry.q_len > 1
+    ]
+
+
 def fit_flash(calls: Sequence[Sample], device: Device, start: Parameters) -> Parameters:
     """Fused attention, library by library; every call counts alike, and no share of peak exceeds one."""
     begun = {name: getattr(Parameters(), name) for _, names in FLASH for name in names}
@@ -252,6 +271,7 @@ def main() -> None:
     parser.add_argument("folders", metavar="DIR", type=Path, nargs="+")
     parser.add_argument("--on", default="h200")
     parser.add_argument("--calls", type=Path, help="measured calls of libraries besides")
+    parser.add_argument("--profile", type=Path, help="a profile of the device: its fused attention calls")
     parser.add_argument(
         "--write", type=Path, help="where to write the parameters, e.g. src/meshcast/estimate/data/gpu.toml"
     )
@@ -266,6 +286,7 @@ def main() -> None:
     device = resolve(given.on).device
     samples = [sample for folder in given.folders for sample in read_samples(folder, device)]
     others = attention_calls(given.calls) if given.calls else []
+    others += attention_probes(given.profile) if given.profile else []
     calls = [*library_attention(samples), *others]
     parameters = shipped_calibration().parameters
     if given.only and not given.report:

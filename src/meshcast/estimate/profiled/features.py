@@ -108,7 +108,7 @@ def _convolution(kernel: Kernel, device: Device) -> Place:
 def _attention(kernel: Kernel, device: Device) -> Place:
     a = kernel.geometry
     assert isinstance(a, Attention)
-    return f"attention {'backward' if a.backward else 'forward'}", (
+    return f"attention {a.library} {'backward' if a.backward else 'forward'}", (
         log2(a.batch),
         log2(a.heads),
         log2(a.heads / a.kv_heads),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from meshcast.estimate.profiled.interpolation import Family, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import Gemm, Geometry, Reduction
+from meshcast.profiles.calls import backward_kernel
+from meshcast.profiles.silicon_kernels import attention_kernel
+from meshcast.workload.graph import Attention, AttentionLibrary, Gemm, Geometry, Reduction
 
 SCHEMA = "meshcast.interpolator/1"
 _NUMBERS = tuple(f.name for f in fields(Family) if f.name not in ("places", "y", "doubt"))
@@ -151,6 +153,13 @@ def _sorts() -> list[Kernel]:
                     matrix_flops=2.0 * side**3 if kind is KernelKind.GEMM else 0.0,
                 )
             )
+        for library in get_args(AttentionLibrary):
+            heads = Attention(
+                batch=2, heads=16, kv_heads=16, q_len=side, kv_len=side, head_dim=128, dtype="bf16", causal=True,
+                backward=False, library=library,
+            )  # fmt: skip
+            forward = attention_kernel(heads)
+            found += [forward, backward_kernel(forward, heads)]
     return found
 
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.saving import ODD_PRODUCT, kept
+from meshcast.models.saving import KEPT, ODD_PRODUCT, kept
 from meshcast.models.sharding import Axes, Layout
 
 KINDS = ("plain", "fp8")
@@ -49,6 +49,7 @@ def products(
     over: Sequence[Axes],
     held: bool = False,
     number: int = 1,
+    name: str = KEPT,
 ) -> list[jax.Array]:
     """The products of one input with several weights.
 
@@ -63,14 +64,15 @@ def products(
         number: Which of its layer's products the first of them is, in order. `remat="alternate"` keeps the results of odd ones,
             and of none in fp8: what torchtitan's selective checkpointing by ops does, which lists the plain product and
             no other (`parallelize_llama.py` of December 2024).
+        name: Under which the input is kept (`models/saving.py`).
     """
     if layout.products not in KINDS:
         raise UsageError(
             f"products in {layout.products!r} are not known", where="--set", fix="one of " + ", ".join(KINDS)
         )
     if layout.products == "fp8":
-        return list(_scaled(equation, layout, over, held)(x, *weights))
-    x = x if held else layout.constrain(kept(x), *over)
+        return list(_scaled(equation, layout, over, held, name)(x, *weights))
+    x = x if held else layout.constrain(kept(x, name), *over)
     made = [jnp.einsum(equation, x, w) for w in weights]
     return [kept(y, ODD_PRODUCT) if (number + place) % 2 else y for place, y in enumerate(made)]
 
@@ -88,7 +90,7 @@ def _narrow(equation: str, x: tuple[jax.Array, jax.Array], w: tuple[jax.Array, j
     return y * (x[1] * w[1]).astype(dtype)
 
 
-def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool) -> Any:
+def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool, name: str) -> Any:
     """The products in fp8 as a function of the input and the weights."""
     inputs, result = equation.split("->")
     left, right = inputs.split(",")
@@ -96,7 +98,7 @@ def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool) -> 
     def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
         narrow, scale = _quantised(x, jnp.float8_e4m3fn)
         if not held:
-            narrow, scale = layout.constrain(kept(narrow), *over), kept(scale)
+            narrow, scale = layout.constrain(kept(narrow, name), *over), kept(scale, name)
         made = [_narrow(equation, (narrow, scale), _quantised(w, jnp.float8_e4m3fn), x.dtype) for w in weights]
         return made, (narrow, scale, weights, jnp.zeros((), x.dtype))  # of the last the type alone
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from meshcast.mesh import Group
 
-AttentionLibrary = Literal["cudnn", "flash-2"]
+AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
 
 # Bits per element by MLIR element type name. Sub-byte types are packed: rounding to bytes is per tensor.
 DTYPE_BITS: dict[str, int] = {

@@ -15,7 +15,8 @@ _STACKS = (
     (r"2205\.05198|2104\.04473|megatron", "megatron"),
     (r"maxtext|tpu-recipes|gpu-recipes", "maxtext"),
     (r"torch\.compile", "pytorch-compile"),
-    (r"torchtitan|llm-foundry|mosaicml|fsdp(?! jax)|2407\.21783", "pytorch-fsdp"),
+    (r"llm-foundry|mosaicml", "composer"),
+    (r"torchtitan|fsdp(?! jax)|2407\.21783", "pytorch-fsdp"),
     (r"deeplearningexamples|pytorch", "pytorch-ddp"),
     (r"levanter|jax|hespas|palm|t5x|\btpu\b", "xla"),
 )

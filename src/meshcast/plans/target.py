@@ -103,7 +103,7 @@ def with_fused_attention(
     if plan.attention is not None or platform not in FUSED_PLATFORMS or not trains:
         return plan
     config = builder.configured(**chosen)
-    in_half, cap = plan.precision in ("bf16", "fp8"), getattr(config, "attention_cap", 0.0)
+    in_half, cap = plan.in_half, getattr(config, "attention_cap", 0.0)
     if platform != "tpu" and (not in_half or cap):  # what GPUs' libraries do not have
         return plan
     ways: dict[str, Attention] = {"ring": "flash-ring", "all-gather": "flash-all-gather"}

@@ -24,6 +24,7 @@ _STACKS = (
 _PRECISIONS = (
     (r"nvfp4|mxfp4|fp4", "fp4"),
     (r"int8", "int8"),
+    (r"mxfp8", "mxfp8"),
     (r"fp8|float8", "fp8"),
     (r"bf16", "bf16"),
     (r"fp16|^amp$", "fp16"),

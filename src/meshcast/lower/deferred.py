@@ -102,5 +102,3 @@ def _block(schedule: Schedule, names: Mapping[int, int]) -> Schedule:
     steps: Iterator[Step] = (_renamed(step, names) for step in schedule.steps)
     outputs = tuple(names.get(value, value) for value in schedule.outputs)
     return replace(schedule, steps=tuple(steps), outputs=outputs)
-
-

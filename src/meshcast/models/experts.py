@@ -18,6 +18,7 @@ from meshcast.errors import UsageError
 from meshcast.models.layers import ACTIVATIONS, BATCH, gate_with
 from meshcast.models.products import product, products
 from meshcast.models.saving import EXCHANGED, kept
+from meshcast.models.scopes import COPIES
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -259,7 +260,8 @@ def _experts(
     def exchange(y: jax.Array, *, out: bool) -> jax.Array:
         home, away = (None, TOKENS, None, None), ("expert", HOME, None, None)
         first, last = (home, away) if out else (away, home)
-        return layout.constrain(layout.constrain(y, *first), *last)
+        with jax.named_scope(f"{COPIES}{config.active}"):
+            return layout.constrain(layout.constrain(y, *first), *last)
 
     y = exchange(y, out=True)
     weights = None if gates is None else kept(exchange(gates, out=True), EXCHANGED)

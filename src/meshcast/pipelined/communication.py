@@ -101,9 +101,7 @@ def _links(
         for message in row
         if message is not None
     ]
-    messages += [
-        (late.plan, late.share.count / stages) for estimate in step.estimates for late in estimate.deferred
-    ]
+    messages += [(late.plan, late.share.count / stages) for estimate in step.estimates for late in estimate.deferred]
     inside: dict[str, float] = {}
     for found, times in programs:
         for link in found.links:

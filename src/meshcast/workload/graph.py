@@ -238,6 +238,9 @@ class Collective:
     input_bytes: int
     output_bytes: int
     reason: str = ""  # why the partitioner put it there, where it is not the user's own
+    copies: int = (
+        1  # of an all-to-all: as many of its rows are copies of one, and no part of a network is sent two of them
+    )
 
     @property
     def payload_bytes(self) -> int:

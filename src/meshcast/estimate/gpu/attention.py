@@ -8,7 +8,8 @@ The SMs that finish first wait for a share of the longest tile, which
 under the mask is twice the mean one. After Dao, "FlashAttention-2" (2023) and Shah et al.,
 "FlashAttention-3" (2024).
 
-FlashAttention of 2022 takes twice as long as FlashAttention-2: 25 to 40 % of an A100's peak against 50 to 73 % (Dao 2023, section 1).
+FlashAttention of 2022 takes twice as long as FlashAttention-2: 25 to 40 % of an A100's peak against 50 to 73 % (Dao 2023,
+section 1).
 
 cuDNN's kernels multiply by warp groups on Hopper. FlashAttention-2 was written for Ampere and multiplies by single warps, which
 reach a share of the peak there (Shah 2024 finds a third of it in use). cuDNN clears its result first; both backward

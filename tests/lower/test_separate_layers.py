@@ -44,6 +44,30 @@ def test_copies_into_and_out_of_slots_go_and_all_arithmetic_stays() -> None:
     assert not any(k.ops[-1:] == ("stablehlo.dynamic_slice",) and k.written_bytes > 64 for k, _ in after)
 
 
+def test_stacks_inside_a_loop_are_not_filled() -> None:
+    """Of microbatches, each of which has layers that keep something."""
+
+    def filled(layers: str) -> int:
+        def loss(weights: jax.Array, x: jax.Array) -> jax.Array:
+            def layer(x: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
+                return jnp.sin(x @ w), None
+
+            return jnp.sum(jax.lax.scan(layer, x, weights)[0])
+
+        def step(weights: jax.Array, xs: jax.Array) -> jax.Array:
+            def turn(total: jax.Array, x: jax.Array) -> tuple[jax.Array, None]:
+                return total + jax.grad(loss)(weights, x), None
+
+            return jax.lax.scan(turn, weights, xs)[0]
+
+        program = capture(step, spec(TRIPS, WIDTH, WIDTH), spec(2, ROWS, WIDTH), name="microbatches")
+        found = lower(read_workload(program), layers=layers)  # type: ignore[arg-type]
+        filling = {"stablehlo.constant", "stablehlo.broadcast_in_dim"}
+        return sum(n * k.written_bytes for k, n in found.schedule.walk() if filling.issuperset(k.ops))
+
+    assert filled("separate") < filled("scanned")
+
+
 def test_every_value_is_still_there() -> None:
     """What a removed copy wrote is read from the stack: nothing is read that nobody gives."""
     for loop in loops(layered("separate")):

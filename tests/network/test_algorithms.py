@@ -112,6 +112,21 @@ def test_an_exchange_posts_to_every_peer() -> None:
     assert found.seconds == pytest.approx(10e-6 + 4e-6 + 2 * 0.5e-6 + wire + 2 * math.sqrt(3 * 1e-6 * wire))
 
 
+def test_of_copies_a_node_is_sent_one() -> None:
+    """A row for eight random ones of sixteen devices reaches both nodes but for one in 2^8, and 16 (1 - (15/16)^8) devices."""
+    group = Group(dims=((16, 1),))
+    every, once = (
+        plan_collective(
+            Collective(kind="all_to_all", group=group, input_bytes=int(S), output_bytes=int(S), copies=copies), TWO
+        ).level_bytes
+        for copies in (1, 8)
+    )
+    inside, outside = INSIDE.name, OUTSIDE.name
+    assert every == pytest.approx({inside: 7 / 16 * S, outside: 8 / 16 * S})
+    assert once[outside] == pytest.approx(S / 8 * 2 * (1 - 1 / 2**8) / 2)
+    assert once[inside] == pytest.approx(S / 8 * 16 * (1 - (15 / 16) ** 8) * 7 / 8)
+
+
 def test_a_permutation_waits_for_its_pair_only() -> None:
     found = plan("collective_permute", 4096, 4, TWO, protocol="LL")
     assert found.seconds == pytest.approx(4e-6 + 2e-6 + 4096 / 20e9)

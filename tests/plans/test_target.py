@@ -156,6 +156,25 @@ def test_fp8_needs_a_device_that_has_it() -> None:
     assert any(dtype.startswith("f8") for dtype in run.workload.totals.matrix_flops)
 
 
+def test_mxfp8_needs_a_device_that_has_blocks_and_looks_for_no_largest_value() -> None:
+    settings = {"batch": "4", "seq": "32"}
+    with pytest.raises(UnsupportedError, match="precision=mxfp8, and h100-sxm multiplies"):
+        predict("llama3-tiny", Options(on="h100-sxm", plan="precision=mxfp8", settings=settings))
+    tensor, blocks = (
+        prepare("llama3-tiny", Options(on="dgx-b200", plan=f"fsdp=4,precision={name}", settings=settings))
+        for name in ("fp8", "mxfp8")
+    )
+    assert tensor.workload.totals.matrix_flops["f8E5M2"] > 0
+    assert "f8E5M2" not in blocks.workload.totals.matrix_flops
+    totals = [sum(run.workload.totals.matrix_flops.values()) for run in (tensor, blocks)]
+    assert totals[0] == totals[1]
+    numbers = [
+        sum(n for k, n in run.lowered.schedule.walk() if k.collective and k.collective.payload_bytes == 4)
+        for run in (tensor, blocks)
+    ]
+    assert numbers[1] < numbers[0]
+
+
 def test_what_does_not_fit_is_infeasible() -> None:
     prediction = predict("llama3-70b", Options(on="dgx-h100", plan="dp=8,remat=full"))
     assert not prediction.feasible

@@ -12,9 +12,10 @@ from meshcast.lower.buckets import with_buckets
 from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import Values
+from meshcast.lower.single_copies import with_single_copies
 from meshcast.units import Dimension, parse
 
-NAMES = ("buckets", "prefetch", "gathers", "async-tp")
+NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +29,14 @@ class Overlap:
             0 for any number.
         async_tp: Whether products with an all-gather before or a reduce-scatter behind them are cut into parts that run
             beside the exchange.
+        one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
     """
 
     bucket_bytes: int = 0
     prefetch: bool = False
     gathers: int = 0
     async_tp: bool = False
+    one_copy: bool = False
 
     @property
     def any(self) -> bool:
@@ -42,7 +45,7 @@ class Overlap:
 
     @classmethod
     def parse(cls, text: str) -> Overlap:
-        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp`.
+        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy`.
 
         Raises:
             UsageError: A part is not one of these, or is given twice.
@@ -60,13 +63,15 @@ class Overlap:
             prefetch=_flag("prefetch", found.get("prefetch")),
             gathers=_count(found["gathers"]) if "gathers" in found else 0,
             async_tp=_flag("async-tp", found.get("async-tp")),
+            one_copy=_flag("one-copy", found.get("one-copy")),
         )
 
     def __str__(self) -> str:
         parts = [f"buckets={self.bucket_bytes}B"] if self.bucket_bytes else []
         parts += ["prefetch"] if self.prefetch else []
         parts += [f"gathers={self.gathers}"] if self.gathers else []
-        return ",".join([*parts, *(["async-tp"] if self.async_tp else [])])
+        parts += ["async-tp"] if self.async_tp else []
+        return ",".join([*parts, *(["one-copy"] if self.one_copy else [])])
 
 
 def _size(text: str) -> int:
@@ -111,6 +116,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.async_tp,
             lambda before: with_partial_products(before, values, weights),
             "async-tp changes nothing: no product alone has an exchange of activations around it that could be cut",
+        ),
+        (
+            overlap.one_copy,
+            with_single_copies,
+            "one-copy changes nothing: no token is sent to several experts",
         ),
         (
             overlap.bucket_bytes > 0,

@@ -31,15 +31,19 @@ def with_separate_layers(schedule: Schedule, tensors: Sequence[Tensor]) -> Sched
     for step in schedule.steps:
         if isinstance(step, LoopStep):
             unstacked = _without_slots(step, tensors)
-            kept = {v for v, output in zip(step.body.inputs, unstacked.body.outputs, strict=False) if v == output}
-            pairs = zip(step.body.inputs, step.reads, strict=False)
-            stacks.update(initial for value, initial in pairs if value in kept)
+            stacks |= _initial_stacks(unstacked)
             steps.append(unstacked)
         elif isinstance(step, BranchStep):
             steps.append(replace(step, bodies=tuple(with_separate_layers(body, tensors) for body in step.bodies)))
         else:
             steps.append(step)
     return replace(schedule, steps=tuple(step for step in steps if not _fills(step, stacks)))
+
+
+def _initial_stacks(loop: LoopStep) -> set[int]:
+    """What a loop without slots is given and hands on as it is."""
+    given = zip(loop.body.inputs, loop.reads, loop.body.outputs, strict=False)
+    return {initial for value, initial, output in given if value == output}
 
 
 def _fills(step: Step, stacks: set[int]) -> bool:
@@ -60,10 +64,13 @@ def _without_slots(loop: LoopStep, tensors: Sequence[Tensor]) -> LoopStep:
     carried = frozenset(body.inputs)
     names: dict[int, int] = {}
     steps: list[Step] = []
+    stacks: set[int] = set()  # of loops inside this one
     for original in body.steps:
         step = _renamed(original, names)
         if isinstance(step, LoopStep):
-            steps.append(_without_slots(step, tensors))
+            unstacked = _without_slots(step, tensors)
+            stacks |= _initial_stacks(unstacked)
+            steps.append(unstacked)
         elif isinstance(step, Kernel) and (stack := _slot(step, loop.trips, carried - sent, tensors)) is not None:
             if sent.isdisjoint(step.writes):
                 names[step.writes[0]] = stack
@@ -72,7 +79,8 @@ def _without_slots(loop: LoopStep, tensors: Sequence[Tensor]) -> LoopStep:
         else:
             steps.append(step)
     outputs = tuple(names.get(value, value) for value in body.outputs)
-    return replace(loop, body=replace(body, steps=tuple(steps), outputs=outputs))
+    left = tuple(step for step in steps if not _fills(step, stacks))
+    return replace(loop, body=replace(body, steps=left, outputs=outputs))
 
 
 def _slot(kernel: Kernel, trips: int, carried: frozenset[int], tensors: Sequence[Tensor]) -> int | None:

@@ -9,6 +9,7 @@ that two constraints imply.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,8 @@ import jax.numpy as jnp
 from meshcast.errors import UsageError
 from meshcast.models.layers import ACTIVATIONS, BATCH, gate_with
 from meshcast.models.products import product, products
-from meshcast.models.saving import kept
+from meshcast.models.saving import EXCHANGED, kept
+from meshcast.models.scopes import COPIES
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -207,42 +209,76 @@ def _by_indices(
     slot = kept(jnp.where(rank < capacity, chosen * capacity + rank, slots))
 
     def sources(slot: jax.Array) -> jax.Array:
-        origin = jnp.broadcast_to(jnp.arange(length)[:, None], slot.shape)
-        return jnp.full((slots,), length, jnp.int32).at[slot].set(origin, mode="drop")
+        origin = jnp.arange(slot.size).reshape(slot.shape)
+        return jnp.full((slots,), slot.size, jnp.int32).at[slot].set(origin, mode="drop")
 
-    source = kept(layout.constrain(jax.vmap(sources)(slot), TOKENS, None))
+    source = kept(layout.constrain(jax.vmap(sources)(slot), TOKENS, None))  # of each slot: a token's choice, or none
+    picked = slot.reshape(groups, length * config.active)
+    move = _rearranged(layout)
+
+    def at_slots(y: jax.Array) -> jax.Array:
+        return y.reshape(groups, config.experts, capacity, -1).swapaxes(0, 1)
+
+    # Gates go along and weigh what is multiplied by `down`, as Megatron has it: neither the experts' results nor a second
+    # exchange of them is needed for the gates' gradient.
+    weights = move(gates.astype(tokens.dtype).reshape(groups, -1, 1), source, picked[..., None])
+    y = at_slots(move(tokens, source // config.active, slot))
+    y = _experts(y, w, config, layout, gates=at_slots(weights)).swapaxes(0, 1).reshape(groups, slots, dim)
+    y = move(y, picked, source[..., None]).reshape(groups, length, config.active, dim)
+    return jnp.sum(y, axis=2, dtype=jnp.float32).astype(tokens.dtype)
+
+
+def _rearranged(layout: Layout) -> Any:
+    """Rows (G, N, dim) by an index (G, M), and their gradient by the index (G, N, K) of the results each row became.
+
+    Differentiation would add the gradients up where rows came from, one atomic update a number. Whoever rearranges tokens
+    knows the way back: Megatron's and MaxText's own gradients are gathers too. Indices that reach past the rows give zeros.
+    """
 
     @jax.vmap
     def taken(rows: jax.Array, index: jax.Array) -> jax.Array:
         return jnp.take(rows, index, axis=0, mode="fill", fill_value=0)
 
-    y = layout.constrain(taken(tokens, source), TOKENS, None, None)
-    y = y.reshape(groups, config.experts, capacity, dim).swapaxes(0, 1)
-    y = _experts(y, w, config, layout).swapaxes(0, 1).reshape(groups, slots, dim)
-    y = taken(layout.constrain(kept(y), TOKENS, None, None), slot)
-    y = layout.constrain(y, TOKENS, None, None, None)
-    with jax.named_scope(ROUTING):
-        return jnp.einsum("gskd,gsk->gsd", y, gates.astype(y.dtype))
+    def moved(rows: jax.Array, index: jax.Array, back: jax.Array) -> jax.Array:
+        return layout.constrain(taken(rows, index), TOKENS, None, None)
+
+    def backward(back: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None, None]:
+        found = taken(layout.constrain(gradient, TOKENS, None, None), back)
+        summed = found[:, :, 0] if back.shape[-1] == 1 else jnp.sum(found, axis=2, dtype=jnp.float32)
+        return layout.constrain(summed.astype(gradient.dtype), TOKENS, None, None), None, None
+
+    function = jax.custom_vjp(moved)
+    function.defvjp(lambda rows, index, back: (moved(rows, index, back), back), backward)
+    return function
 
 
-def _experts(y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> jax.Array:
-    """Every expert on its slots (E, G, C, dim), at the experts' devices and back home."""
+def _experts(
+    y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout, *, gates: jax.Array | None = None
+) -> jax.Array:
+    """Every expert on its slots (E, G, C, dim), at the experts' devices and back home, weighed by gates (E, G, C, 1) if given."""
 
     def exchange(y: jax.Array, *, out: bool) -> jax.Array:
         home, away = (None, TOKENS, None, None), ("expert", HOME, None, None)
         first, last = (home, away) if out else (away, home)
-        return layout.constrain(layout.constrain(y, *first), *last)
+        with jax.named_scope(f"{COPIES}{config.active}"):
+            return layout.constrain(layout.constrain(y, *first), *last)
 
     y = exchange(y, out=True)
+    weights = None if gates is None else kept(exchange(gates, out=True), EXCHANGED)
 
     def biased(y: jax.Array, name: str) -> jax.Array:
         return y + w[f"{name}_bias"][:, None, None] if config.expert_bias else y
 
-    made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=("expert", HOME, None, None), number=5)
+    over = ("expert", HOME, None, None)
+    made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=over, number=5, name=EXCHANGED)
     gate, up = (
         layout.constrain(kept(biased(each, name)), "expert", HOME, None, "tensor")
         for name, each in zip(("gate", "up"), made, strict=True)
     )
-    y = layout.constrain(gate_with(config.activation, gate, up), "expert", HOME, None, "tensor")
+    y = gate_with(config.activation, gate, up)
+    y = layout.constrain(y if weights is None else y * weights, "expert", HOME, None, "tensor")
     y = product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor"), number=7)
-    return exchange(biased(y, "down"), out=False)
+    if config.expert_bias:
+        bias = w["down_bias"][:, None, None]
+        y = y + (bias if weights is None else bias * weights)
+    return exchange(y, out=False)

@@ -8,6 +8,11 @@ value is the format's largest ("current scaling": the scale is that of the value
 All three products of a layer, forward and both backward, are made so. Weights are stored in the compute dtype, and the
 backward pass rounds them again: an 8-bit copy for every microbatch in flight would be larger than they are. Inputs are kept
 for the backward pass as the product reads them: in 8 bits, once for all products that share them.
+
+"mxfp8" is E4M3 throughout with a scale for each block of 32 values (Rouhani 2023, `arXiv:2310.10537`). Blocks are scaled by
+the kernel that rounds them and inside of the product, so that no pass looks for a tensor's largest value. StableHLO has no
+such product: the program rounds without scales and moves 8 bits a value where hardware moves 8.25. It is there for its cost,
+not to be run.
 """
 
 from __future__ import annotations
@@ -19,10 +24,10 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UsageError
-from meshcast.models.saving import ODD_PRODUCT, kept
+from meshcast.models.saving import KEPT, ODD_PRODUCT, kept
 from meshcast.models.sharding import Axes, Layout
 
-KINDS = ("plain", "fp8")
+KINDS = ("plain", "fp8", "mxfp8")
 _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
 
 
@@ -49,6 +54,7 @@ def products(
     over: Sequence[Axes],
     held: bool = False,
     number: int = 1,
+    name: str = KEPT,
 ) -> list[jax.Array]:
     """The products of one input with several weights.
 
@@ -63,14 +69,15 @@ def products(
         number: Which of its layer's products the first of them is, in order. `remat="alternate"` keeps the results of odd ones,
             and of none in fp8: what torchtitan's selective checkpointing by ops does, which lists the plain product and
             no other (`parallelize_llama.py` of December 2024).
+        name: Under which the input is kept (`models/saving.py`).
     """
     if layout.products not in KINDS:
         raise UsageError(
             f"products in {layout.products!r} are not known", where="--set", fix="one of " + ", ".join(KINDS)
         )
-    if layout.products == "fp8":
-        return list(_scaled(equation, layout, over, held)(x, *weights))
-    x = x if held else layout.constrain(kept(x), *over)
+    if layout.products != "plain":
+        return list(_scaled(equation, layout, over, held, name)(x, *weights))
+    x = x if held else layout.constrain(kept(x, name), *over)
     made = [jnp.einsum(equation, x, w) for w in weights]
     return [kept(y, ODD_PRODUCT) if (number + place) % 2 else y for place, y in enumerate(made)]
 
@@ -88,16 +95,24 @@ def _narrow(equation: str, x: tuple[jax.Array, jax.Array], w: tuple[jax.Array, j
     return y * (x[1] * w[1]).astype(dtype)
 
 
-def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool) -> Any:
-    """The products in fp8 as a function of the input and the weights."""
+def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool, name: str) -> Any:
+    """The products in 8 bits as a function of the input and the weights."""
+    blocks = layout.products == "mxfp8"
+    inputs_dtype, gradients_dtype = jnp.float8_e4m3fn, jnp.float8_e4m3fn if blocks else jnp.float8_e5m2
+
+    def narrowed(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
+        if not blocks:
+            return _quantised(x, dtype)
+        return jnp.clip(x, -_LARGEST[dtype], _LARGEST[dtype]).astype(dtype), jnp.ones((), jnp.float32)
+
     inputs, result = equation.split("->")
     left, right = inputs.split(",")
 
     def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
-        narrow, scale = _quantised(x, jnp.float8_e4m3fn)
+        narrow, scale = narrowed(x, inputs_dtype)
         if not held:
-            narrow, scale = layout.constrain(kept(narrow), *over), kept(scale)
-        made = [_narrow(equation, (narrow, scale), _quantised(w, jnp.float8_e4m3fn), x.dtype) for w in weights]
+            narrow, scale = layout.constrain(kept(narrow, name), *over), kept(scale, name)
+        made = [_narrow(equation, (narrow, scale), narrowed(w, inputs_dtype), x.dtype) for w in weights]
         return made, (narrow, scale, weights, jnp.zeros((), x.dtype))  # of the last the type alone
 
     def backward(saved: Any, gradients: list[jax.Array]) -> tuple[jax.Array, ...]:
@@ -105,8 +120,8 @@ def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool) -> 
         gradient_of_input: Any = None
         gradients_of_weights = []
         for w, gradient in zip(weights, gradients, strict=True):
-            rounded = _quantised(gradient, jnp.float8_e5m2)
-            again = _quantised(w, jnp.float8_e4m3fn)
+            rounded = narrowed(gradient, gradients_dtype)
+            again = narrowed(w, inputs_dtype)
             part = _narrow(f"{result},{right}->{left}", rounded, again, like.dtype)
             gradient_of_input = part if gradient_of_input is None else gradient_of_input + part
             gradients_of_weights.append(_narrow(f"{left},{result}->{right}", (narrow, scale), rounded, w.dtype))

@@ -12,6 +12,7 @@ from meshcast.models.fused import PRIMITIVES as FUSED  # what these kernels retu
 
 Remat = Literal["none", "kernels", "attention", "products", "dots", "alternate", "full"]
 KEPT, ATTENTION, ODD_PRODUCT, _MERGED = "kept", "kept by attention", "an odd product", "merged of fused kernels"
+EXCHANGED = "kept as it came from other devices"
 
 
 def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
@@ -22,7 +23,8 @@ def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
     For a GPT layer of width h on s b tokens that is, in bf16 and without dropout's masks, the sum of Korthikanti 2022,
     section 4.1: s b h (2 + 2 + 6 + 2 + 2 + 2 + 8 + 8) bytes and the softmax's 2 a s^2 b.
 
-    Under the name `ATTENTION` it is saved also where the feed-forward half and the norms are computed again.
+    Under the name `ATTENTION` it is saved also where the feed-forward half and the norms are computed again, as `EXCHANGED`
+    also where only element-wise work is: nobody moves tokens to their experts twice to save memory.
     """
     named: jax.Array = checkpoint_name(x, name)
     return named
@@ -48,9 +50,9 @@ def _named(*names: str) -> Callable[..., bool]:
 
 POLICIES: dict[Remat, Callable[..., bool]] = {
     "none": lambda primitive, *_, **__: primitive.name not in ("sharding_constraint", "name"),
-    "kernels": _named(KEPT, ATTENTION),
+    "kernels": _named(KEPT, ATTENTION, EXCHANGED),
     "attention": _named(ATTENTION),
-    "products": lambda primitive, *_, **given: primitive.name == "dot_general" or _of_fused(primitive, given),
+    "products": lambda primitive, *_, **given: primitive.name == "dot_general" or _named(EXCHANGED)(primitive, **given),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "alternate": _named(ODD_PRODUCT),
     "full": jax.checkpoint_policies.nothing_saveable,

@@ -67,6 +67,7 @@ def _problem(collective: Collective, spread: tuple[LevelSpread, ...], protocol: 
         kind=collective.kind,
         size=float(collective.payload_bytes),
         members=collective.group.size,
+        copies=collective.copies,
         spread=spread,
         protocol=protocol,
     )

@@ -44,6 +44,7 @@ class Problem:
         size: Bytes of the whole buffer.
         members: Of one group.
         spread: How a group lies over the levels, innermost first.
+        copies: Of an all-to-all, how many of its rows are copies of one.
         protocol: The protocol that moves the data, by name; empty for levels that have but one.
     """
 
@@ -51,6 +52,7 @@ class Problem:
     size: float
     members: int
     spread: tuple[LevelSpread, ...]
+    copies: int = 1
     protocol: str = ""
 
     @property

@@ -15,6 +15,7 @@ from meshcast.partition.meshes import resize_meshes
 from meshcast.partition.rewrites import (
     merge_equal_reshards,
     reassociate_all_reduces,
+    scale_before_all_reduces,
     scans_to_windows,
     scatter_sliced_all_reduces,
 )
@@ -45,6 +46,7 @@ def partition_module(data: bytes, mesh: Mapping[str, int] | None, *, optimise: b
         _run(module, PIPELINE)
         merge_equal_reshards(module)
         if optimise:
+            scale_before_all_reduces(module)
             reassociate_all_reduces(module)
             _run(module, CLEAN_UP)
             scatter_sliced_all_reduces(module)

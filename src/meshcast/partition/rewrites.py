@@ -3,7 +3,9 @@
 Before: associative `chlo.scan` (how JAX 0.11+ lowers cumsum) becomes the window reduction of JAX 0.10, for which Shardy
 has sharding rules; its legalisation is a sequential loop that no backend would run.
 
-After: what XLA's AllReduceReassociate and ReduceScatterCreator do on every backend. `AR(x) + AR(y)` becomes
+After: a sum that is scaled by one number is made of scaled terms, `AR(x) s` of `AR(x s)`: products in 8 bits scale their
+results as they write them, before anything is sent. Then what XLA's AllReduceReassociate and ReduceScatterCreator do on
+every backend. `AR(x) + AR(y)` becomes
 `AR(x + y)`, and an all-reduce whose result is sliced along some of its own axes becomes a reduce-scatter over those and
 an all-reduce over the others.
 """
@@ -108,6 +110,44 @@ def merge_equal_reshards(module: Any) -> None:
                     operation.erase()
 
 
+def scale_before_all_reduces(module: Any) -> None:
+    """`AR(x) * s` becomes `AR(x * s)` where s is one number."""
+    with module.context, ir.Location.unknown():
+        for multiply in list(_operations(module, "stablehlo.multiply")):
+            owners = [_owner(value) for value in multiply.operands]
+            for place, reduce in enumerate(owners):
+                if reduce is None or reduce.name != "sdy.all_reduce" or not _once(reduce) or not _adds(reduce):
+                    continue
+                if not _one_number(owners[1 - place]):
+                    continue
+                multiply.operands[place] = reduce.operands[0]
+                _put_behind(multiply, reduce)
+                reduce.erase()
+                break
+
+
+def _adds(reduce: Any) -> bool:
+    """Whether what is reduced is the partial sums of a product."""
+    made = _owner(reduce.operands[0])
+    return made is not None and made.name in ("stablehlo.dot_general", "stablehlo.dot")
+
+
+def _one_number(operation: Any | None) -> bool:
+    """Whether a value is a scalar, broadcast."""
+    if operation is None or operation.name != "stablehlo.broadcast_in_dim":
+        return False
+    return ir.RankedTensorType(operation.operands[0].type).rank == 0
+
+
+def _put_behind(operation: Any, reduce: Any) -> None:
+    """A copy of an all-reduce behind an operation, whose readers read the reduced value then."""
+    uses = list(operation.results[0].uses)
+    moved = reduce.clone(ip=ir.InsertionPoint(_next(operation)))
+    moved.operands[0] = operation.results[0]
+    for use in uses:
+        use.owner.operands[use.operand_number] = moved.results[0]
+
+
 def reassociate_all_reduces(module: Any) -> None:
     """`AR(x) + AR(y)` becomes `AR(x + y)`, over chains of additions."""
     with module.context, ir.Location.unknown():
@@ -121,11 +161,7 @@ def reassociate_all_reduces(module: Any) -> None:
                 continue
             add.operands[0] = left.operands[0]
             add.operands[1] = right.operands[0]
-            merged = left.clone(ip=ir.InsertionPoint(_next(add)))
-            uses = list(add.results[0].uses)
-            merged.operands[0] = add.results[0]
-            for use in uses:
-                use.owner.operands[use.operand_number] = merged.results[0]
+            _put_behind(add, left)
             for old in (left, right):
                 old.erase()
 

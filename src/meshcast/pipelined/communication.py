@@ -60,11 +60,16 @@ def _between_stages(step: StepParts, run: PipelineRun) -> Iterator[GroupShare]:
     if sent:
         yield _share("pipeline", 2, many * _seconds(sent), sum(stage.sending for stage in run.stages))
     reduced = [message for message in (*step.reductions, *step.gathers) if message is not None]
+    late = [each.share for estimate in step.estimates for each in estimate.deferred]
+    gathered = _seconds(message for message in step.gathers if message is not None)
+    busy = _seconds(reduced) - gathered + sum(share.seconds for share in late)
+    waited = sum(stage.reducing for stage in run.stages) / busy if busy else 0.0  # a share of each
     if reduced:
-        gathered = _seconds(message for message in step.gathers if message is not None)
         group = reduced[0].collective.group
-        exposed = gathered + sum(stage.reducing for stage in run.stages)
+        exposed = gathered + waited * (_seconds(reduced) - gathered)
         yield _share(str(group), group.size, _seconds(reduced), exposed)
+    for share in late:
+        yield _share(share.group, share.group_size, share.seconds, waited * share.seconds)
     tied = _seconds(message for message in step.ties if message is not None)
     if tied:
         yield _share("pipeline", 2, tied, tied)
@@ -96,6 +101,7 @@ def _links(
         for message in row
         if message is not None
     ]
+    messages += [(late.plan, late.share.count / stages) for estimate in step.estimates for late in estimate.deferred]
     inside: dict[str, float] = {}
     for found, times in programs:
         for link in found.links:

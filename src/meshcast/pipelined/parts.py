@@ -8,19 +8,31 @@ from typing import Any
 
 from meshcast.errors import UsageError
 from meshcast.hardware.conditions import Conditions
+from meshcast.lower.deferred import with_deferred_sums
 from meshcast.mesh import Mesh
+from meshcast.network.plan import CollectivePlan
 from meshcast.pipelined.definition import Part, PartWiring, Pipeline
 from meshcast.pipelined.offload import PIECES_HELD, streaming_seconds, with_room
 from meshcast.pipelined.state import in_state
 from meshcast.pipelined.wiring import PartProgram, Values, passed_on, total_bytes
 from meshcast.results import Prediction
+from meshcast.results.prediction import CollectiveShare
 from meshcast.run import Run
+from meshcast.simulate.network import collective_of_kernel
 from meshcast.simulate.pipelines import Work
 
 # A program on its hardware, and the paths of its results.
 Prepare = Callable[[Any], tuple[Run, tuple[str, ...]]]
 PROGRAMS = ("forward", "backward", "weight", "update")
 TASKS = {"forward": Work.FORWARD, "backward": Work.BACKWARD, "weight": Work.WEIGHT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred:
+    """Sums of gradients inside a stage that are made once a step, behind the last microbatch."""
+
+    plan: CollectivePlan
+    share: CollectiveShare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +52,7 @@ class PartEstimate:
         working_bytes: What each kind of task, and "update", needs beside all of these.
         accumulation_s: Seconds to add a microbatch's gradients to the sum, where the program does not do it:
             3 * gradients / memory bandwidth (two are read, one is written).
+        deferred: Sums over devices of the stage that are left out of the pass and made once.
         streaming_s: Seconds that the update takes longer because its state is in the host's memory.
     """
 
@@ -55,6 +68,7 @@ class PartEstimate:
     accumulation_s: float = 0.0
     host_bytes: int = 0
     streaming_s: float = 0.0
+    deferred: tuple[Deferred, ...] = ()
 
     @property
     def gradient_bytes(self) -> int:
@@ -109,6 +123,11 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Co
             where=part.where,
             fix="return them there, or say under [wiring] where they are",
         )
+    deferred: tuple[Deferred, ...] = ()
+    if pipeline.microbatches > 1:
+        name = "backward" if weight is None else "weight"
+        programs[name], deferred = _summed_once(last, where)
+        last = programs[name]
     gradient_bytes = total_bytes(gradients)
     accumulates = bool(last.arguments(wiring.gradients)) or pipeline.microbatches == 1
     update = programs.get("update")
@@ -132,8 +151,37 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Co
         saved=saved,
         weight_saved=weight_saved,
         working_bytes={name: max(0, p.run.memory.peak - kept[name]) for name, p in programs.items()},
+        deferred=deferred,
         accumulation_s=0.0 if accumulates else 3 * gradient_bytes / last.run.device.memory_bandwidth,
     )
+
+
+def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tuple[Deferred, ...]]:
+    """A program whose gradients stay each device's own, and the sums that are made of them once a step."""
+    run = program.run
+    lowered = run.lowered
+    outputs = lowered.schedule.outputs
+    if len(outputs) != len(program.results):  # a compiler has changed the results
+        return program, ()
+    own = frozenset(v for name, v in zip(program.results, outputs, strict=True) if name.startswith(gradients))
+    schedule, found = with_deferred_sums(lowered.schedule, own)
+    if not found:
+        return program, ()
+    deferred = []
+    for kernel, count in found:
+        collective, plan = collective_of_kernel(kernel), run.collective(kernel)
+        share = CollectiveShare(
+            kind=collective.kind,
+            group=str(collective.group),
+            group_size=collective.group.size,
+            count=count,
+            bytes_sent=count * collective.sent_bytes,
+            seconds=count * run.network.seconds(kernel),
+            algorithm=plan.algorithm,
+            level=plan.level,
+        )
+        deferred.append(Deferred(plan=plan, share=share))
+    return replace(program, run=replace(run, lowered=replace(lowered, schedule=schedule))), tuple(deferred)
 
 
 def _kept_bytes(name: str, program: PartProgram, wiring: PartWiring, *, split: bool) -> int:

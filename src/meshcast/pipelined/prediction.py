@@ -134,6 +134,7 @@ def _untimed(
         digest.update("".join(p.sha256 for p in estimate.predictions.values()).encode())
     digest.update(repr((pipeline.schedule, pipeline.microbatches, pipeline.virtual_stages, pipeline.mesh)).encode())
     sent = sum(message.collective.sent_bytes * count for message, count in _messages(step))
+    sent += sum(late.share.bytes_sent for estimate in step.estimates for late in estimate.deferred)
     return replace(
         first,
         name=pipeline.name,

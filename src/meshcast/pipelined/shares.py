@@ -111,6 +111,9 @@ def collective_shares(step: StepParts, stage: int) -> tuple[CollectiveShare, ...
             found[share.kind, share.group, share.group_size, share.algorithm, share.level].append(many)
     for position in _positions(step, stage):
         often = step.schedule.microbatches
+        for late in step.estimates[position].deferred:
+            share = late.share
+            found[share.kind, share.group, share.group_size, share.algorithm, share.level].append(share)
         for message, times in (
             (step.forward[position], often),
             (step.backward[position], often),

@@ -250,14 +250,14 @@ class _Wires:
 def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> StepCosts:
     """Seconds and bytes for the simulation, at one end of their intervals or in the middle."""
 
-    def wire(message: Message | None) -> float:
-        if message is None:
-            return 0.0
-        if end == "middle":
-            return message.seconds
+    def wire(message: Message | None, alone: float = 0.0) -> float:
+        """Of a message, and of `alone` seconds of other collectives."""
+        seconds = alone + (message.seconds if message is not None else 0.0)
+        if end == "middle" or not seconds:
+            return seconds
         if end == "high":
-            return message.seconds * NETWORK_FACTOR + NETWORK_START_S
-        return max(0.0, message.seconds / NETWORK_FACTOR - NETWORK_START_S)
+            return seconds * NETWORK_FACTOR + NETWORK_START_S
+        return max(0.0, seconds / NETWORK_FACTOR - NETWORK_START_S)
 
     def seconds(estimate: PartEstimate, name: str) -> float:
         prediction = estimate.predictions.get(name)
@@ -278,7 +278,7 @@ def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> Step
             weight_saved_bytes=total_bytes(estimate.weight_saved),
             working_bytes=estimate.in_working,
             fixed_bytes=estimate.fixed_bytes,
-            reduce_s=wire(step.reductions[position]),
+            reduce_s=wire(step.reductions[position], sum(late.share.seconds for late in estimate.deferred)),
         )
         for position, estimate in enumerate(step.estimates)
         for added in (estimate.accumulation_s,)

@@ -64,7 +64,7 @@ def unfused(builder: Builder, settings: Mapping[str, str], platform: str, *, pre
         return f"capped scores have none on {platform}"
     name = "compute_dtype" if "compute_dtype" in known else "param_dtype"
     in_half = (
-        precision in ("bf16", "fp8")
+        precision not in ("fp32", "tf32")
         if precision is not None and mode == "train"
         else dtype_named(name, chosen.get(name, known[name])) in _HALF
     )

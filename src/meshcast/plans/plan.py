@@ -16,7 +16,7 @@ from meshcast.errors import InfeasibleError, UsageError, nearest
 
 Remat = Literal["none", "autodiff", "products", "attention", "selective", "alternate", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
-Precision = Literal["bf16", "fp32", "tf32", "fp8"]
+Precision = Literal["bf16", "fp32", "tf32", "fp8", "mxfp8"]
 Attention = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 Offload = Literal["none", "optimizer"]
 Gradients = Literal["fp32", "bf16"]
@@ -55,7 +55,7 @@ class Plan:
             second product with weights, and none of those in fp8 is kept; `full`: whole layers.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: Of a pipeline.
-        precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`.
+        precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
         attention: `plain` products or `flash` (the backend's fused kernel); where sequences are split `ring` (keys and values
             go round) or `all-gather` of plain products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is
             the latter then).
@@ -139,6 +139,16 @@ class Plan:
                 where=_FLAG,
                 fix="raise cp, or use attention=plain or flash",
             )
+
+    @property
+    def in_half(self) -> bool:
+        """Whether activations are in half precision."""
+        return self.precision not in ("fp32", "tf32")
+
+    @property
+    def products(self) -> str:
+        """How products with weights are made, a name of `models.products.KINDS`."""
+        return self.precision if self.precision in ("fp8", "mxfp8") else "plain"
 
     @property
     def devices(self) -> int:

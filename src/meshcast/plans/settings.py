@@ -64,8 +64,8 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
         "zero": plan.zero % 3,
         "sequence_parallel": plan.sp,
         "attention": plan.attending,
-        "products": "fp8" if plan.precision == "fp8" else "plain",
-        "compute_dtype": "bfloat16" if plan.precision in ("bf16", "fp8") else "float32",
+        "products": plan.products,
+        "compute_dtype": "bfloat16" if plan.in_half else "float32",
         "gradient_dtype": "bfloat16" if plan.gradients == "bf16" else "float32",
     }
     neutral = {
@@ -85,7 +85,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
                 fix="leave it out of the plan, or choose a language model of the zoo",
             )
         del wanted[name]
-    if wanted.get("zero") and plan.precision in ("bf16", "fp8") and "param_dtype" not in settings:
+    if wanted.get("zero") and plan.in_half and "param_dtype" not in settings:
         wanted["param_dtype"] = "bfloat16"  # the fp32 copy is in the optimizer's state, shared out
     return {**settings, **wanted}
 
@@ -174,14 +174,19 @@ def check_device(plan: Plan, device: Device) -> None:
     """Refuses a device without what the plan's products need.
 
     Raises:
-        UnsupportedError: It has no fp8, or nothing is known of its link to the host, over which the plan moves state.
+        UnsupportedError: It has no such products, or nothing is known of its link to the host, over which the plan moves state.
     """
     if plan.offload == "optimizer":
         host_bandwidth(device)
-    if plan.precision == "fp8" and "f8" not in device.matrix_flops:
+    # The formats with a scale for each block (OCP Microscaling) come together: who has f6 or f4 multiplies by blocks.
+    needed = {"fp8": {"f8"}, "mxfp8": {"f6", "f4"}}.get(plan.precision)
+    if needed and needed.isdisjoint(device.matrix_flops):
         has = ", ".join(sorted(device.matrix_flops))
+        other = "fp8" if "f8" in device.matrix_flops else "bf16"
         raise UnsupportedError(
-            f"precision=fp8, and {device.name} multiplies matrices of {has} only", where=_FLAG, fix="use precision=bf16"
+            f"precision={plan.precision}, and {device.name} multiplies matrices of {has} only",
+            where=_FLAG,
+            fix=f"use precision={other}",
         )
 
 

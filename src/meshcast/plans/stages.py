@@ -173,7 +173,7 @@ class _PartKey:
             remat=REMAT[plan.remat],
             sequence_parallel=plan.sp,
             attention=plan.attending,
-            products="fp8" if plan.precision == "fp8" else "plain",
+            products=plan.products,
             **({} if self.seq is None else {"seq": self.seq}),
         )
         kind = PartKind(

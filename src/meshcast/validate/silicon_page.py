@@ -24,7 +24,9 @@ predicted are from the start of one call to the start of the next.
 
 ## How far to trust these figures
 
-- No parameter was fitted to these tables, but the model's mechanisms (loads in flight, the last wave's stores, the cost of
+- One thing was taken from these tables: Blackwell's energy per FLOP, such that B200's products from 1 TFLOP, which run at the
+  power cap, have no bias. GB200, GB300 and B300 share it and have their own caps.
+- No other parameter was fitted to these tables, but the model's mechanisms (loads in flight, the last wave's stores, the cost of
   splitting K, energies carried by the clock, when the power cap has settled) were chosen with the tables of H200, H100,
   A100, B200 and L40S in view, and so was the point from which the fit on the H200's programs starts. They flatter. GB200
   and GB300 were not looked at before the model was final; they are close relatives of B200.

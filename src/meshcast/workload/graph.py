@@ -14,7 +14,7 @@ from typing import Literal
 
 from meshcast.mesh import Group
 
-AttentionLibrary = Literal["cudnn", "flash-2"]
+AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
 
 # Bits per element by MLIR element type name. Sub-byte types are packed: rounding to bytes is per tensor.
 DTYPE_BITS: dict[str, int] = {
@@ -245,6 +245,9 @@ class Collective:
     input_bytes: int
     output_bytes: int
     reason: str = ""  # why the partitioner put it there, where it is not the user's own
+    copies: int = (
+        1  # of an all-to-all: as many of its rows are copies of one, and no part of a network is sent two of them
+    )
 
     @property
     def payload_bytes(self) -> int:

@@ -39,6 +39,11 @@ def test_flash_2_multiplies_by_warps_on_hopper() -> None:
     assert a100 < 1.5 < seconds(library="flash-2") / seconds()
 
 
+def test_flash_1_takes_twice_as_long_as_flash_2() -> None:
+    ratio = seconds("a100-sxm-80gb", library="flash-1") / seconds("a100-sxm-80gb", library="flash-2")
+    assert ratio == pytest.approx(2, rel=0.02)
+
+
 def test_never_above_the_peak() -> None:
     device = load_device("h200")
     flops = attention_kernel(SHAPE).matrix_flops

@@ -9,6 +9,9 @@ The SMs that finish first wait for a share of the longest tile, which
 under the mask is twice the mean one. After Dao, "FlashAttention-2" (2023) and Shah et al.,
 "FlashAttention-3" (2024).
 
+FlashAttention of 2022 takes twice as long as FlashAttention-2: 25 to 40 % of an A100's peak against 50 to 73 % (Dao 2023,
+section 1).
+
 cuDNN's kernels multiply by warp groups on Hopper. FlashAttention-2 was written for Ampere and multiplies by single warps, which
 reach a share of the peak there (Shah 2024 finds a third of it in use). cuDNN clears its result first; both backward
 passes clear, convert and pre-multiply whole operands.
@@ -27,8 +30,9 @@ from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Attention, AttentionLibrary, element_bytes
 
 TILE = 128
+FLASH_1 = 2.0  # its time over FlashAttention-2's
 # Widths of heads that there are kernels for (FlashAttention-2: `csrc/flash_attn/src`; cuDNN: by its measured times).
-_WIDTHS: dict[AttentionLibrary, int] = {"cudnn": 64, "flash-2": 32}
+_WIDTHS: dict[AttentionLibrary, int] = {"cudnn": 64, "flash-2": 32, "flash-1": 32}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +47,12 @@ class _Shares:
 def _shares(shape: Attention, machine: Machine) -> _Shares:
     p = machine.parameters
     passes = p.flash_backward_passes if shape.backward else 1.0
-    if shape.library == "flash-2":
+    if shape.library != "cudnn":
+        slower = FLASH_1 if shape.library == "flash-1" else 1.0
         warps = p.warp_products if machine.generation.clusters else 1.0
-        share = p.flash2_backward_share if shape.backward else p.flash2_share
-        return _Shares(products=warps * share, exponentials=p.flash2_exp, passes=passes if shape.backward else 0.0)
+        share = (p.flash2_backward_share if shape.backward else p.flash2_share) / slower
+        exponentials = p.flash2_exp * slower
+        return _Shares(products=warps * share, exponentials=exponentials, passes=passes if shape.backward else 0.0)
     if shape.backward:
         return _Shares(products=p.flash_backward_share, exponentials=p.flash_backward_exp, passes=passes)
     return _Shares(products=p.flash_share, exponentials=p.flash_exp, passes=passes)

@@ -24,8 +24,7 @@ def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
 
     Types that were not measured take the nearest one's per FLOP, by the ratio of the rates. A device without any takes
     the H200's per FLOP, and `power_draw` scales them to its clock. With smaller transistors on one side and higher clocks
-    on the other this comes closer than a share of the power budget: an A100 then just keeps its clock under its cap, and
-    a B200 loses a third of it, as measured ones do.
+    on the other this comes closer than a share of the power budget: an A100 then just keeps its clock under its cap.
     """
     measured = _energies(device)
     if rate.key in measured:

@@ -13,6 +13,10 @@ def pairwise(problem: Problem) -> CollectivePlan | None:
 
     On a ring of k with two links a device that is `message * M * k / 8` over a link's rate, the bound by bisection: half of
     the n members send half of S across a cut of `2 n / k` links.
+
+    Where K of a member's rows are copies of one for K random destinations, a part of the network is sent one, and its members
+    hand it on (DeepSeek's DeepEP, NVIDIA's HybridEP): of the D parts that a level connects a row reaches `D (1 - (1 - 1/D)^K)`,
+    and each member sends `S / K` times that, less what stays in its own part.
     """
     if problem.kind != "all_to_all":
         return None
@@ -23,6 +27,10 @@ def _fan_out(problem: Problem, at: LevelSpread) -> Work:
     message = problem.size / problem.members
     level = at.level
     sent = message * (at.within - at.below)
+    if problem.copies > 1:
+        parts = problem.members / at.below
+        reached = parts * (1 - (1 - 1 / parts) ** problem.copies)
+        sent = problem.size / problem.copies * reached * (at.within - at.below) / at.within
     peers = max(1, at.within - at.below)
     hop = level.latency_s + protocol_of(level, problem.protocol).step_s
     latency = hop * farthest_hops(at) + (peers - 1) * level.link.post_s

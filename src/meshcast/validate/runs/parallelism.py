@@ -17,6 +17,8 @@ from meshcast.validate.runs.software import precision_of, recomputation_of
 from meshcast.validate.runs.systems import RunSystem
 
 Plan = dict[str, int | str]
+# Rows that say it, and sources that say it of all their runs: Llama 3's (Dubey 2024, section 3.3.2).
+_INTERLEAVED = re.compile(r"interleaved|2407\.21783")
 
 
 def plan_text(plan: Plan) -> str:
@@ -118,7 +120,7 @@ def _schedule(row: RunRow, model: RunModel, stages: int, told: dict[str, int], f
     if stages == 1:
         return {}
     virtual = told.get("vp", 0)
-    if not virtual and "interleaved" in row.words:
+    if not virtual and (_INTERLEAVED.search(row.words) or _INTERLEAVED.search(row.source)):
         virtual = 2
         found.assumes("vp=2: an interleaved schedule whose virtual stages are not told")
     elif not virtual:

@@ -15,7 +15,8 @@ _STACKS = (
     (r"2205\.05198|2104\.04473|megatron", "megatron"),
     (r"maxtext|tpu-recipes|gpu-recipes", "maxtext"),
     (r"torch\.compile", "pytorch-compile"),
-    (r"torchtitan|llm-foundry|mosaicml|fsdp(?! jax)|2407\.21783", "pytorch-fsdp"),
+    (r"llm-foundry|mosaicml", "composer"),
+    (r"torchtitan|fsdp(?! jax)|2407\.21783", "pytorch-fsdp"),
     (r"deeplearningexamples|pytorch", "pytorch-ddp"),
     (r"levanter|jax|hespas|palm|t5x|\btpu\b", "xla"),
 )
@@ -23,6 +24,7 @@ _STACKS = (
 _PRECISIONS = (
     (r"nvfp4|mxfp4|fp4", "fp4"),
     (r"int8", "int8"),
+    (r"mxfp8", "mxfp8"),
     (r"fp8|float8", "fp8"),
     (r"bf16", "bf16"),
     (r"fp16|^amp$", "fp16"),

@@ -1,0 +1,4 @@
+"""Names in the locations of ops by which later passes know what the models mean; importing it imports no jax."""
+
+COPIES = "copies_"
+"""With their number: an exchange sends a row once for each of its destinations, a token for each of its experts."""

@@ -72,8 +72,8 @@ def _waste(shape: Attention, fill: float) -> float:
     if shape.q_len == 1:
         return 1.0
     keys = min(shape.window, shape.kv_len) if shape.window else shape.kv_len
-    whole = _rounded(shape.q_len) / shape.q_len * _rounded(keys) / keys
-    return whole * (1 + ((TILE + 2 * fill) if shape.causal else fill) / keys)
+    besides = (TILE + 2 * fill) if shape.causal else fill
+    return _rounded(shape.q_len) / shape.q_len * (_rounded(keys) + besides) / keys
 
 
 def _rounded(length: int) -> int:

@@ -20,7 +20,8 @@ stack by general rules (`docs/runs.md`), predicted and compared in its own metri
 as failed and say what they lack; what was taken for granted is listed for every row.
 
 - Sources are compared in their own metric; hardware and stacks, whose groups mix metrics, in the step time that it means.
-- Parameters belong to devices, links and stacks, never to a row or a source. None was fitted to these rows, but mechanisms were found with them in view.
+- Parameters belong to devices, links and stacks, never to a row or a source. None was fitted to these rows, but
+  mechanisms were found with them in view.
 """
 
 

@@ -154,6 +154,21 @@ def setting_value(text: str) -> Any:
     return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
+def whole_setting(settings: Mapping[str, Any], name: str) -> int | None:
+    """A count among settings, as text or read already; None where it is not set.
+
+    Raises:
+        UsageError: It is no positive integer.
+    """
+    value = settings.get(name)
+    value = setting_value(value) if isinstance(value, str) else value
+    if value is not None and (type(value) is not int or value < 1):
+        raise UsageError(
+            f"the setting {name} is a positive integer, not {value!r}", where="--set", fix=f"write such as {name}=8"
+        )
+    return value
+
+
 def _from_function(head: str, function: str, text: str, options: CaptureOptions) -> Program:
     if options.settings:
         raise UsageError("--set applies to models of the zoo; give the function defaults instead", where=text)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from meshcast.capture.target import whole_setting
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.hardware import Device
 from meshcast.models import Builder
@@ -155,19 +156,12 @@ def _length(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int |
     known = builder.overrides("train")
     if "seq" not in known:
         return None
-    return _whole(settings, "seq") or known["seq"] or getattr(config, "positions", None)
+    return whole_setting(settings, "seq") or known["seq"] or getattr(config, "positions", None)
 
 
 def microbatches_of(plan: Plan, settings: Mapping[str, Any]) -> int:
     """Microbatches of a step with the global batch that is set."""
-    return plan.microbatches_of(_whole(settings, "batch"))
-
-
-def _whole(settings: Mapping[str, Any], name: str) -> int | None:
-    value = settings.get(name)
-    if value is not None and (type(value) is not int or value < 1):
-        raise UsageError(f"the setting {name} is a positive integer, not {value!r}", where="--set")
-    return value
+    return plan.microbatches_of(whole_setting(settings, "batch"))
 
 
 def check_device(plan: Plan, device: Device) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.capture.target import setting_value
+from meshcast.capture.target import setting_value, whole_setting
 from meshcast.errors import UsageError
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
@@ -85,11 +85,11 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if not {"prefill", "decode"} <= set(builder.modes):
         has = ", ".join(builder.modes)
         raise UsageError(f"{builder.name} does not answer token by token", where="--set", fix=f"its modes are {has}")
-    prompt, output = _length(options.settings, "prompt", PROMPT), _length(options.settings, "output", OUTPUT)
     if clash := next((name for name in _LENGTHS if name in options.settings), None):
         raise UsageError(
             f"{clash} follows from prompt and output in mode {SERVE}", where="--set", fix="set prompt and output"
         )
+    prompt, output = request_lengths(builder, options.settings)
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
     if hasattr(builder.config, "scan"):
         common.setdefault("scan", "false")
@@ -119,6 +119,29 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     return replace(answer, serving=noticed)
 
 
+def request_lengths(builder: Builder, settings: Mapping[str, str]) -> tuple[int, int]:
+    """Tokens of a prompt and of its answer, as set; by default `PROMPT` and `OUTPUT`, or what a model's positions leave room for.
+
+    Raises:
+        UsageError: One is no positive integer, or the model has fewer positions than both together.
+    """
+    prompt, output = whole_setting(settings, "prompt"), whole_setting(settings, "output")
+    read = {name: setting_value(text) for name, text in settings.items()}
+    room = getattr(builder.configured(**read), "positions", None)
+    if room is None:
+        return prompt or PROMPT, output or OUTPUT
+    # Half of a short table at least is the prompt's; what is set takes from what is not.
+    answer = output or max(1, min(OUTPUT, room // 2, room - (prompt or 1)))
+    asked = prompt or max(1, min(PROMPT, room - answer))
+    if asked + answer > room:
+        raise UsageError(
+            f"prompt={asked} and output={answer} are {asked + answer} positions, and {builder.name} has {room}",
+            where="--set",
+            fix=f"set prompt and output to {room} together at most, or positions={asked + answer} too",
+        )
+    return asked, answer
+
+
 def _lengths(builder: Builder, mode: str, prompt: int, output: int) -> dict[str, str]:
     """A request's lengths as a mode of the model calls them.
 
@@ -135,10 +158,3 @@ def _known(settings: Mapping[str, str], builder: Builder, mode: str) -> dict[str
     other = builder.overrides({"prefill": "decode", "decode": "prefill"}[mode])
     known = builder.overrides(mode)
     return {name: text for name, text in settings.items() if name in known or name not in other}
-
-
-def _length(settings: Mapping[str, str], name: str, default: int) -> int:
-    value = setting_value(settings[name]) if name in settings else default
-    if type(value) is not int or value < 1:
-        raise UsageError(f"the setting {name} is a positive integer, not {value!r}", where="--set")
-    return value

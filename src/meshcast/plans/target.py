@@ -16,8 +16,8 @@ from meshcast.capture.user_code import keep_off_accelerators
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
+from meshcast.models.words import FUSED_PLATFORMS
 from meshcast.pipelined import Pipeline
-from meshcast.plans.attending import FUSED_PLATFORMS
 from meshcast.plans.inference import inference_program
 from meshcast.plans.plan import Plan
 from meshcast.plans.settings import check_devices, near_divisors, step_settings

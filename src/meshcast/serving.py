@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from meshcast.capture.target import setting_value, whole_setting
 from meshcast.errors import UsageError
-from meshcast.models import Builder, zoo
-from meshcast.models.huggingface import config_path, read_builder
+from meshcast.models import Builder, model_named
 from meshcast.options import Options
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
@@ -55,17 +53,6 @@ def predict_serving(target: Any, options: Options, predict: Predict) -> Predicti
 def serves(target: Any, options: Options) -> bool:
     """Whether a target is asked for both passes at once."""
     return options.settings.get("mode") == SERVE and model_named(target) is not None
-
-
-def model_named(target: Any) -> Builder | None:
-    """The model of the zoo, or of a Hugging Face configuration, that a target names."""
-    if not isinstance(target, (str, Path)):
-        return None
-    path = Path(target)
-    if not path.exists():
-        return zoo().get(str(target))
-    config = config_path(path) if path.is_dir() or path.suffix == ".json" else None
-    return read_builder(config) if config is not None else None
 
 
 def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:

@@ -8,6 +8,7 @@ import meshcast
 from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
 from meshcast.results.serving import Serving
+from meshcast.serving import request_lengths
 
 TINY = "llama3-tiny"
 REQUEST = {"mode": "serve", "batch": "4", "prompt": "64", "output": "16"}
@@ -82,6 +83,14 @@ def test_layers_of_their_own_compute_the_same() -> None:
         (TINY, {"mode": "serve", "prompt": "many"}, None, UsageError, "prompt is a positive integer"),
         (TINY, {"mode": "serve", "output": "0"}, None, UsageError, "output is a positive integer"),
         (TINY, {"mode": "serve", "context": "64"}, None, UsageError, "context follows from prompt and output"),
+        (
+            "gpt2-tiny",
+            {"mode": "serve", "prompt": "128"},
+            None,
+            UsageError,
+            "prompt=128 and output=1 are 129 positions",
+        ),
+        ("gpt2-tiny", {"mode": "serve", "output": "128"}, None, UsageError, "gpt2-tiny has 128"),
         ("resnet50", {"mode": "serve"}, None, UsageError, "does not answer token by token"),
         (TINY, {"mode": "serve"}, "pp=2", UnsupportedError, "pp is for training"),
         (f"{TINY}-decode", {}, "tp=2,remat=full", UnsupportedError, "remat is for training"),
@@ -93,6 +102,27 @@ def test_what_is_refused(
 ) -> None:
     with pytest.raises(error, match=said):
         meshcast.predict(model, on="dgx-h100", plan=plan, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "lengths"),
+    [
+        ("gpt2-small", {}, (896, 128)),
+        ("gpt2-small", {"prompt": "1000"}, (1000, 24)),
+        ("gpt2-small", {"output": "1000"}, (24, 1000)),
+        ("gpt2-small", {"positions": "4096"}, (1024, 128)),
+        ("gpt2-tiny", {}, (64, 64)),
+        ("llama3-tiny", {}, (1024, 128)),
+    ],
+)
+def test_requests_fit_the_positions_of_a_model(model: str, settings: dict[str, str], lengths: tuple[int, int]) -> None:
+    assert request_lengths(meshcast.models.zoo()[model], settings) == lengths
+
+
+def test_a_model_with_few_positions_serves_by_default() -> None:
+    found = meshcast.predict("gpt2-tiny", on="h100-sxm", settings={"mode": "serve"}, lowering="modelled")
+    assert found.serving is not None
+    assert (found.serving.prompt_tokens, found.serving.output_tokens) == (64, 64)
 
 
 @pytest.mark.parametrize(("model", "has_cache"), [("mamba-tiny", True), ("t5-tiny", True)])

@@ -25,6 +25,7 @@ from meshcast.lower.kernel import Overflow
 from meshcast.lower.overlap import overlapped
 from meshcast.lower.xla_tpu import OutOfMemoryError
 from meshcast.mesh import Mesh
+from meshcast.models import model_named
 from meshcast.network.models import MODELS as NETWORK_MODELS
 from meshcast.options import ContentionSetting, Host
 from meshcast.options import Options as Options
@@ -43,7 +44,7 @@ from meshcast.plans import Plan, check_device, model_of, plan_target, with_fused
 from meshcast.plans.attending import unfused_note, with_fused_setting
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
-from meshcast.serving import model_named, predict_serving
+from meshcast.serving import predict_serving
 from meshcast.simulate.pipelines import PipelineRun
 from meshcast.traced import find_traces, names_traces, predict_traces
 from meshcast.workload import ReadOptions, Workload, read_workload
@@ -55,7 +56,8 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     """How a target will run: `predict("step.mlir", on="h200")`.
 
     Args:
-        target: A file, `module:function`, a model's name, a captured `Program`, or a `Pipeline` (or its .toml file).
+        target: A file, `module:function`, a model's name, a Hugging Face `config.json` or its folder, Chakra traces (their
+            prefix, folder, manifest or one of their files), a captured `Program`, or a `Pipeline` (or its .toml file).
         options: All settings at once.
         **overrides: Single settings, by the field names of `Options`.
     """

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from meshcast.capture.target import setting_value
+from meshcast.capture.target import setting_value, whole_setting
 from meshcast.errors import UsageError
-from meshcast.models import Builder, zoo
-from meshcast.models.huggingface import config_path, read_builder
+from meshcast.models import Builder, model_named
 from meshcast.options import Options
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
@@ -57,17 +55,6 @@ def serves(target: Any, options: Options) -> bool:
     return options.settings.get("mode") == SERVE and model_named(target) is not None
 
 
-def model_named(target: Any) -> Builder | None:
-    """The model of the zoo, or of a Hugging Face configuration, that a target names."""
-    if not isinstance(target, (str, Path)):
-        return None
-    path = Path(target)
-    if not path.exists():
-        return zoo().get(str(target))
-    config = config_path(path) if path.is_dir() or path.suffix == ".json" else None
-    return read_builder(config) if config is not None else None
-
-
 def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:
     """Of one pass alone."""
     accepted = builder.overrides(mode) | {name: setting_value(text) for name, text in settings.items()}
@@ -85,11 +72,11 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if not {"prefill", "decode"} <= set(builder.modes):
         has = ", ".join(builder.modes)
         raise UsageError(f"{builder.name} does not answer token by token", where="--set", fix=f"its modes are {has}")
-    prompt, output = _length(options.settings, "prompt", PROMPT), _length(options.settings, "output", OUTPUT)
     if clash := next((name for name in _LENGTHS if name in options.settings), None):
         raise UsageError(
             f"{clash} follows from prompt and output in mode {SERVE}", where="--set", fix="set prompt and output"
         )
+    prompt, output = request_lengths(builder, options.settings)
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
     if hasattr(builder.config, "scan"):
         common.setdefault("scan", "false")
@@ -119,6 +106,29 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     return replace(answer, serving=noticed)
 
 
+def request_lengths(builder: Builder, settings: Mapping[str, str]) -> tuple[int, int]:
+    """Tokens of a prompt and of its answer, as set; by default `PROMPT` and `OUTPUT`, or what a model's positions leave room for.
+
+    Raises:
+        UsageError: One is no positive integer, or the model has fewer positions than both together.
+    """
+    prompt, output = whole_setting(settings, "prompt"), whole_setting(settings, "output")
+    read = {name: setting_value(text) for name, text in settings.items()}
+    room = getattr(builder.configured(**read), "positions", None)
+    if room is None:
+        return prompt or PROMPT, output or OUTPUT
+    # Half of a short table at least is the prompt's; what is set takes from what is not.
+    answer = output or max(1, min(OUTPUT, room // 2, room - (prompt or 1)))
+    asked = prompt or max(1, min(PROMPT, room - answer))
+    if asked + answer > room:
+        raise UsageError(
+            f"prompt={asked} and output={answer} are {asked + answer} positions, and {builder.name} has {room}",
+            where="--set",
+            fix=f"set prompt and output to {room} together at most, or positions={asked + answer} too",
+        )
+    return asked, answer
+
+
 def _lengths(builder: Builder, mode: str, prompt: int, output: int) -> dict[str, str]:
     """A request's lengths as a mode of the model calls them.
 
@@ -135,10 +145,3 @@ def _known(settings: Mapping[str, str], builder: Builder, mode: str) -> dict[str
     other = builder.overrides({"prefill": "decode", "decode": "prefill"}[mode])
     known = builder.overrides(mode)
     return {name: text for name, text in settings.items() if name in known or name not in other}
-
-
-def _length(settings: Mapping[str, str], name: str, default: int) -> int:
-    value = setting_value(settings[name]) if name in settings else default
-    if type(value) is not int or value < 1:
-        raise UsageError(f"the setting {name} is a positive integer, not {value!r}", where="--set")
-    return value

@@ -224,3 +224,28 @@ def test_what_is_no_configuration(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(InputError, match=r"folder, not a program, and has no config\.json"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "activation"),
+    [
+        ("Llama-3.1-8B", {}, "silu"),
+        ("Llama-3.1-8B", {"hidden_act": "gelu"}, "exact_gelu"),
+        ("Llama-3.1-8B", {"hidden_act": "gelu_new"}, "gelu"),
+        ("pythia-1b", {"hidden_act": "gelu"}, "exact_gelu"),
+        ("pythia-1b", {"hidden_act": "gelu_fast"}, "gelu"),
+        ("gpt2", {"activation_function": "gelu"}, "exact_gelu"),
+        ("gpt2", {"activation_function": "gelu_pytorch_tanh"}, "gelu"),
+        # Gemma's own key goes before; without it "gelu" is the tanh form.
+        ("gemma-2b", {"hidden_act": "gelu", "hidden_activation": None}, "gelu"),
+        ("gemma-2b", {"hidden_act": "silu", "hidden_activation": None}, "silu"),
+        ("gemma-2-9b", {"hidden_act": "silu", "hidden_activation": "gelu"}, "exact_gelu"),
+    ],
+)
+def test_one_word_is_one_activation(name: str, changed: dict[str, Any], activation: str) -> None:
+    assert builder_of(values(name, **changed), name="x", where="x").config.activation == activation
+
+
+def test_activations_that_a_family_lacks_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="activation_function='silu' of gpt2 is not modelled"):
+        builder_of(values("gpt2", activation_function="silu"), name="x", where="x")

@@ -99,8 +99,8 @@ DONATED = {
 # One small program of each kind: the mesh of eight devices it is split over, and settings that keep it small.
 SMALL: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("llama3-tiny", {"fsdp": 4, "tensor": 2}, {"seq": 16}),
-    ("llama3-tiny", {"data": 2, "fsdp": 2, "tensor": 2}, {"seq": 16, "remat": "none", "sequence_parallel": True}),
-    ("llama3-tiny", {"fsdp": 8}, {"seq": 16, "batch": 16, "remat": "dots", "accumulate": 2, "tied": True}),
+    ("llama3-tiny", {"data": 2, "fsdp": 2, "tensor": 2}, {"seq": 16, "remat": "autodiff", "sequence_parallel": True}),
+    ("llama3-tiny", {"fsdp": 8}, {"seq": 16, "batch": 16, "remat": "selective", "accumulate": 2, "tied": True}),
     ("llama3-tiny-forward", {"data": 2, "tensor": 4}, {"seq": 16}),
     ("llama3-tiny-decode", {"data": 2, "tensor": 4}, {"context": 16}),
     ("llama3-tiny-decode", {"tensor": 8}, {"context": 16}),
@@ -293,8 +293,10 @@ def test_mistakes_are_named() -> None:
         build("resnet50", mode="decode")
     with pytest.raises(UsageError, match="data, fsdp, context, tensor"):
         build("gpt2-small", {"pipeline": 2})
-    with pytest.raises(UsageError, match="none, kernels, attention, products, dots, alternate, full"):
+    with pytest.raises(UsageError, match="autodiff, none, attention, products, selective, alternate, full"):
         lowered(build("llama3-tiny", seq=16, remat="some"))
+    with pytest.raises(UsageError, match="remat=none keeps what layers mark"):
+        lowered(build("bert-tiny", remat="none"))
     with pytest.raises(InfeasibleError, match="attention heads: 12 is not divisible by tensor=8"):
         build("gpt2-small", {"tensor": 8})
     with pytest.raises(InfeasibleError, match="8 is not divisible by data=3"):

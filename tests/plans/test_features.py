@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshcast.capture.program import Program
-from meshcast.errors import UnsupportedError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.partition import partition
 from meshcast.pipeline import Options, predict
 from meshcast.pipelined import Pipeline
@@ -86,3 +86,16 @@ def test_recomputed_attention_is_known_as_such(plan: str) -> None:
     assert found.hfu is not None
     assert found.mfu is not None
     assert found.hfu / found.mfu == pytest.approx(said.total_flops / said.model_flops)
+
+
+@pytest.mark.parametrize("attention", ["flash", "flash-ring", "flash-all-gather"])
+def test_fused_attention_is_counted_as_such_where_sequences_are_split(attention: str) -> None:
+    alone = redundancy("llama3-tiny", Plan.parse("attention=flash,mbs=8"), settings={"batch": "8"})
+    split = redundancy("llama3-tiny", Plan.parse(f"cp=2,attention={attention},mbs=8"), settings={"batch": "8"})
+    assert split == alone
+    assert split.model_flops < redundancy("llama3-tiny", Plan.parse("mbs=8"), settings={"batch": "8"}).model_flops
+
+
+def test_a_batch_that_is_no_number_is_refused() -> None:
+    with pytest.raises(UsageError, match="batch is a positive integer, not 'many'"):
+        redundancy("llama3-tiny", Plan(), settings={"batch": "many"})

@@ -95,7 +95,7 @@ def test_models_that_mark_nothing_save_what_differentiation_asks_for() -> None:
     from meshcast.plans.settings import step_settings
 
     bert, llama = zoo()["bert-tiny"], zoo()["llama3-tiny"]
-    assert step_settings(Plan.parse("dp=2"), bert, {"batch": 4})["remat"] == "none"
-    assert step_settings(Plan.parse("dp=2"), llama, {"batch": 4})["remat"] == "kernels"
+    assert step_settings(Plan.parse("dp=2"), bert, {"batch": 4})["remat"] == "autodiff"
+    assert step_settings(Plan.parse("dp=2"), llama, {"batch": 4})["remat"] == "none"
     with pytest.raises(UnsupportedError, match="does not mark"):
         step_settings(Plan.parse("dp=2,remat=attention"), bert, {"batch": 4})

@@ -31,9 +31,9 @@ def ran(function: Callable[..., Any], *args: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "remat", "apart"),
     [
-        ("gpt2-tiny", "kernels", False),
-        ("gpt2-tiny", "kernels", True),
-        ("llama3-tiny", "dots", True),
+        ("gpt2-tiny", "none", False),
+        ("gpt2-tiny", "none", True),
+        ("llama3-tiny", "selective", True),
         ("mixtral-tiny", "attention", False),
         ("deepseek-tiny", "full", True),
     ],

@@ -10,15 +10,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from meshcast import models
 from meshcast.capture.program import Program
 from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
 from meshcast.capture.user_lines import raised
 from meshcast.errors import InputError, MeshcastError, UsageError
-
-if TYPE_CHECKING:
-    from meshcast.models import Builder
 
 STANDARD_INPUT = "-"
 _RETURNS = (
@@ -60,8 +58,8 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
         )
     if text == STANDARD_INPUT:
         return _from_standard_input(options)
-    if path.exists() and (config := _huggingface_config(path)) is not None:
-        return _from_huggingface(config, options)
+    if (builder := models.model_named(target)) is not None:
+        return _from_builder(builder, options)
     if path.exists() and not path.is_dir():
         if path.suffix == ".py":
             raise UsageError("a Python file needs a function", where=text, fix=f"write {text}:FUNCTION")
@@ -73,7 +71,9 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
         raise InputError("is a folder, not a program, and has no config.json", where=text, fix="name a file in it")
     if "/" in text or path.suffix in {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}:
         raise InputError("no such file", where=text, fix="check the path")
-    return _from_zoo(text, options)
+    raise UsageError(
+        f"{text!r} is neither a file, a module:function nor a model", where="TARGET", fix=models.hint(text)
+    )
 
 
 def _from_standard_input(options: CaptureOptions) -> Program:
@@ -96,37 +96,9 @@ def _refuse_settings(options: CaptureOptions, kind: str, *, where: str) -> None:
         raise UsageError(f"--set applies to models of the zoo, not to {kind}", where=where, fix="leave it out")
 
 
-def _from_zoo(name: str, options: CaptureOptions) -> Program:
+def _from_builder(builder: models.Builder, options: CaptureOptions) -> Program:
+    """A model with its settings, over the mesh."""
     keep_off_accelerators()
-    from meshcast import models
-
-    names = models.zoo()
-    if name not in names:
-        raise UsageError(
-            f"{name!r} is neither a file, a module:function nor a model", where="TARGET", fix=models.hint(name)
-        )
-    return _from_builder(names[name], options)
-
-
-def _huggingface_config(path: Path) -> Path | None:
-    """The configuration that a path may name; programs of other kinds pay nothing for asking."""
-    if not path.is_dir() and path.suffix != ".json":
-        return None
-    from meshcast.models.huggingface import config_path
-
-    return config_path(path)
-
-
-def _from_huggingface(path: Path, options: CaptureOptions) -> Program:
-    """The model that a Hugging Face configuration describes."""
-    keep_off_accelerators()
-    from meshcast.models.huggingface import read_builder
-
-    return _from_builder(read_builder(path), options)
-
-
-def _from_builder(builder: Builder, options: CaptureOptions) -> Program:
-    """A model of the zoo with its settings, over the mesh."""
     from meshcast.capture.jax_function import capture
 
     settings = {key: setting_value(value) for key, value in options.settings.items()}
@@ -152,6 +124,21 @@ def setting_value(text: str) -> Any:
         except ValueError:
             continue
     return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def whole_setting(settings: Mapping[str, Any], name: str) -> int | None:
+    """A count among settings, as text or read already; None where it is not set.
+
+    Raises:
+        UsageError: It is no positive integer.
+    """
+    value = settings.get(name)
+    value = setting_value(value) if isinstance(value, str) else value
+    if value is not None and (type(value) is not int or value < 1):
+        raise UsageError(
+            f"the setting {name} is a positive integer, not {value!r}", where="--set", fix=f"write such as {name}=8"
+        )
+    return value
 
 
 def _from_function(head: str, function: str, text: str, options: CaptureOptions) -> Program:

@@ -46,19 +46,13 @@ def models_command(name: Name = None, json: flags.Json = False) -> None:
 def _builder(name: str) -> Builder:
     """The model or program of that name, or the model of a configuration file."""
     from meshcast.errors import InputError, UsageError
-    from meshcast.models import hint, zoo
-    from meshcast.models.huggingface import config_path, read_builder
+    from meshcast.models import hint, model_named
 
-    path = Path(name)
-    config = config_path(path) if path.exists() else None
-    if config is not None:
-        return read_builder(config)
-    builders = zoo()
-    if name not in builders:
-        if path.is_dir():
-            raise InputError("is a folder, and has no config.json", where=name, fix="name a model's folder or file")
-        raise UsageError(f"no model {name!r} in the zoo", where="MODEL", fix=hint(name))
-    return builders[name]
+    if (found := model_named(name)) is not None:
+        return found
+    if Path(name).is_dir():
+        raise InputError("is a folder, and has no config.json", where=name, fix="name a model's folder or file")
+    raise UsageError(f"no model {name!r} in the zoo", where="MODEL", fix=hint(name))
 
 
 def _described(builder: Builder) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`meshcast trace TARGET --on X --format perfetto|kineto|chakra -o OUT`."""
+"""`meshcast trace TARGET --on X --format perfetto|kineto|chakra|stablehlo -o OUT`."""
 
 from __future__ import annotations
 

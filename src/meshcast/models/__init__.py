@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from meshcast.errors import UsageError, nearest
@@ -51,6 +52,29 @@ def programs(model: Builder) -> list[Builder]:
 def zoo() -> dict[str, Builder]:
     """Every program by name."""
     return {program.name: program for model in models().values() for program in programs(model)}
+
+
+def model_named(target: object) -> Builder | None:
+    """The model that a target names; None where it is anything else.
+
+    A Hugging Face `config.json`, or a folder that has one, goes before a program of the zoo, and any other file of that name is
+    itself; a folder that is no model's hides none of the zoo.
+
+    Raises:
+        InputError: The file is no configuration, or lacks a size.
+        UnsupportedError: Its model, or a variant of it, is not in the zoo.
+    """
+    if not isinstance(target, (str, Path)):
+        return None
+    path = Path(target)
+    if path.exists():
+        from meshcast.models.huggingface import config_path, read_builder
+
+        if (config := config_path(path)) is not None:
+            return read_builder(config)
+        if not path.is_dir():
+            return None
+    return zoo().get(str(target))
 
 
 def build(name: str, mesh: Mapping[str, int] | None = None, **overrides: Any) -> Program:

@@ -86,7 +86,7 @@ def train_step(
     predictions: int | None = None,
     accumulate: int = 1,
     zero: int = 0,
-    remat: Remat = "none",
+    remat: Remat = "autodiff",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -127,7 +127,7 @@ def forward(
     layout = _layout(config, mesh, length)
 
     def forward(params: Any, batch: Any) -> tuple[jax.Array, jax.Array]:
-        x = encode(params, batch, config=config, layout=layout, remat="none")
+        x = encode(params, batch, config=config, layout=layout, remat="autodiff")
         return x, jnp.tanh(x[:, 0] @ params["pooler"] + params["pooler_bias"])
 
     data = {name: layout.struct((batch, length), jnp.int32, BATCH) for name in ("tokens", "types")}

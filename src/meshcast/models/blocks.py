@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from meshcast.errors import UsageError
 from meshcast.models.layers import (
     ACTIVATIONS,
     BATCH,
@@ -20,6 +21,7 @@ from meshcast.models.layers import (
 from meshcast.models.products import product
 from meshcast.models.saving import ATTENTION, kept
 from meshcast.models.sharding import Layout, Weight
+from meshcast.models.words import MARKED, UNMARKED
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
@@ -114,6 +116,7 @@ def through_layers(
     *,
     remat: Remat,
     layout: Layout,
+    marks: bool = False,
 ) -> jax.Array:
     """Activations after every layer: a scan where the layers are stacked, unrolled where they are a list.
 
@@ -124,7 +127,17 @@ def through_layers(
         weights: The same tree of `Weight`.
         remat: What the backward pass keeps of a layer.
         layout: The mesh.
+        marks: Whether the body marks all that kernels with a backward pass of their own read.
+
+    Raises:
+        UsageError: What is marked is to be kept, and not all of it is.
     """
+    if remat in MARKED and not marks:
+        raise UsageError(
+            f"remat={remat} keeps what layers mark for it, and this model's do not mark all of it",
+            where="--set",
+            fix="use remat=" + ", ".join(UNMARKED),
+        )
     unrolled = isinstance(values, list)
     leaves, tree = jax.tree.flatten(weights[0] if unrolled else one_layer(weights))
     step = _layer_step(body, tuple(leaves), tree, remat, layout)

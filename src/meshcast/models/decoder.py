@@ -123,7 +123,7 @@ def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: Config, 
 
 def hidden(
     params: dict[str, Any], tokens: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
-    *, config: Config, layout: Layout, remat: Remat = "none",
+    *, config: Config, layout: Layout, remat: Remat = "autodiff",
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """Activations (B, S, dim) after the last layer, the cache with their keys, and the balance losses of its stacks."""
     x = embedded(params, tokens, config, layout)
@@ -139,7 +139,7 @@ def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: 
 
 def through_stacks(
     params: dict[str, Any], x: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
-    *, config: Config, layout: Layout, remat: Remat = "none",
+    *, config: Config, layout: Layout, remat: Remat = "autodiff",
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """The layers of every stack: activations after them, the cache, and the balance losses."""
     kept: dict[str, Any] | None = None if cache is None else {}

@@ -89,7 +89,7 @@ def train_step(
     batch: int = 64,
     accumulate: int = 1,
     zero: int = 0,
-    remat: Remat = "none",
+    remat: Remat = "autodiff",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -119,7 +119,7 @@ def forward(
 ) -> Program:
     """One denoising step: `(params, batch) -> predicted noise and variance`."""
     layout = layout_for_heads(mesh, AXES, config.heads)
-    score = partial(denoise, config=config, layout=layout, remat="none")
+    score = partial(denoise, config=config, layout=layout, remat="autodiff")
     size = (batch, config.image, config.image)
     fields: Fields = {
         "images": ((*size, config.channels), param_dtype),

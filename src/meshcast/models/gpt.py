@@ -104,7 +104,7 @@ def logits(
     """Logits (B, S, vocabulary) of every position."""
     step = _training_block(layout, config.heads, config.activation, config.post_norm)
     x = _embedded(params, tokens, _positions(params, tokens.shape[1], layout), layout)
-    x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout)
+    x = through_layers(step, x, params["layers"], tree["layers"], remat=remat, layout=layout, marks=True)
     return _logits(x, params, layout)
 
 
@@ -117,7 +117,7 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     scan: bool = True,
-    remat: Remat = "none",
+    remat: Remat = "autodiff",
     sequence_parallel: bool = False,
     attention: Kind = "plain",
     products: str = "plain",
@@ -148,7 +148,7 @@ def sections(
     layers: int,
     mesh: Mapping[str, int] | None = None,
     seq: int | None = None,
-    remat: Remat = "none",
+    remat: Remat = "autodiff",
     sequence_parallel: bool = False,
     attention: Kind = "plain",
     products: str = "plain",
@@ -164,7 +164,9 @@ def sections(
     step = _training_block(layout, config.heads, config.activation, config.post_norm)
 
     def through(params: Any, x: jax.Array) -> tuple[jax.Array, None]:
-        return through_layers(step, x, params, tree["layers"], remat=remat, layout=layout) if layers else x, None
+        return through_layers(
+            step, x, params, tree["layers"], remat=remat, layout=layout, marks=True
+        ) if layers else x, None
 
     return Sections(
         layout=layout,
@@ -201,7 +203,7 @@ def forward(
     length, tree = _length(config, seq), weights(config, layout)
 
     def forward(params: Any, batch: Any) -> jax.Array:
-        return logits(params, batch["tokens"], tree, config=config, layout=layout, remat="none")
+        return logits(params, batch["tokens"], tree, config=config, layout=layout, remat="autodiff")
 
     data = {"tokens": layout.struct((batch, length), jnp.int32, BATCH, None)}
     result = layout.struct((batch, length, tree["tokens"].shape[0]), param_dtype, BATCH, None, "tensor")

@@ -165,18 +165,18 @@ def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
 def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Callable[..., Any]:
     """A scan body with what its backward pass keeps.
 
-    That is everything that differentiating its ops one by one asks for ("none" is computed again), what kernels with a
-    backward pass of their own ask for ("kernels", see `saving.kept`), of these what attention
+    That is everything that differentiating its ops one by one asks for ("autodiff"), what kernels with a
+    backward pass of their own ask for ("none", see `saving.kept`), of these what attention
     asks for, its heads and its result ("attention"), all products and fused kernels ("products"), the
-    products with weights alone ("dots"), fused kernels and every second product with weights ("alternate", see
+    products with weights alone ("selective"), fused kernels and every second product with weights ("alternate", see
     `products.products`), or only its input ("full").
 
-    Even "none" and "kernels" do not keep gathered weights: they are the outputs of sharding constraints, which are recomputed, so
-    the backward pass gathers again as FSDP does instead of holding every layer's weights at once.
+    Even "autodiff" and "none" do not keep gathered weights: they are the outputs of sharding constraints, which are
+    recomputed, so the backward pass gathers again as FSDP does instead of holding every layer's weights at once.
     """
     if remat not in POLICIES:
         raise UsageError(f"remat {remat!r} is not a policy", fix="choose one of " + ", ".join(POLICIES))
-    if remat == "none" and layout.size("fsdp") == 1:
+    if remat == "autodiff" and layout.size("fsdp") == 1:
         return body
     return jax.checkpoint(body, prevent_cse=False, policy=POLICIES[remat])
 

@@ -168,7 +168,7 @@ def forward(
     layout = Layout.of(mesh, axes=AXES)
 
     def score(params: Any, batch: Any) -> jax.Array:
-        return logits(params, batch["tokens"], config=config, layout=layout, remat="none")
+        return logits(params, batch["tokens"], config=config, layout=layout, remat="autodiff")
 
     result = layout.struct((batch, seq, config.vocab), param_dtype, BATCH, None, "tensor")
     tokens = {"tokens": ((batch, seq), jnp.int32)}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import jax
 from jax.ad_checkpoint import checkpoint_name
 
 from meshcast.models.fused import PRIMITIVES as FUSED  # what these kernels return is what their backward pass asks for
+from meshcast.models.words import Remat as Remat
 
-Remat = Literal["none", "kernels", "attention", "products", "dots", "alternate", "full"]
 KEPT, ATTENTION, ODD_PRODUCT, _MERGED = "kept", "kept by attention", "an odd product", "merged of fused kernels"
 EXCHANGED = "kept as it came from other devices"
 
 
 def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
-    """A value that the backward pass of kernels written by hand reads: `remat="kernels"` saves these and no others.
+    """A value that the backward pass of kernels written by hand reads: `remat="none"` saves these and no others.
 
     They are what training frameworks save: the input of every product, norm and activation, once and in the precision it is
     passed on in. What a norm or an activation makes of its input on the way is made again inside of its backward kernel.
@@ -49,11 +49,11 @@ def _named(*names: str) -> Callable[..., bool]:
 
 
 POLICIES: dict[Remat, Callable[..., bool]] = {
-    "none": lambda primitive, *_, **__: primitive.name not in ("sharding_constraint", "name"),
-    "kernels": _named(KEPT, ATTENTION, EXCHANGED),
+    "autodiff": lambda primitive, *_, **__: primitive.name not in ("sharding_constraint", "name"),
+    "none": _named(KEPT, ATTENTION, EXCHANGED),
     "attention": _named(ATTENTION),
     "products": lambda primitive, *_, **given: primitive.name == "dot_general" or _named(EXCHANGED)(primitive, **given),
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "selective": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "alternate": _named(ODD_PRODUCT),
     "full": jax.checkpoint_policies.nothing_saveable,
 }

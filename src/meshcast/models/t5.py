@@ -179,7 +179,7 @@ def train_step(
     target: int = 114,
     accumulate: int = 1,
     zero: int = 0,
-    remat: Remat = "none",
+    remat: Remat = "autodiff",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -205,7 +205,7 @@ def forward(
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position of the output."""
     layout = layout_for_heads(mesh, AXES, config.heads)
-    score = partial(logits, config=config, layout=layout, remat="none")
+    score = partial(logits, config=config, layout=layout, remat="autodiff")
     fields: Fields = {"inputs": ((batch, seq), jnp.int32), "tokens": ((batch, target), jnp.int32)}
     result = layout.struct((batch, target, config.vocab), param_dtype, BATCH, None, "tensor")
     return forward_program(layout, weights(config), score, fields, result, param_dtype=param_dtype)
@@ -229,7 +229,7 @@ def prefill(
     tree = one_layer(weights(config)["decoder"]["layers"])
 
     def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
-        memory = stack(params, batch["inputs"], "encoder", None, config=config, layout=layout, remat="none")
+        memory = stack(params, batch["inputs"], "encoder", None, config=config, layout=layout, remat="autodiff")
 
         def across(_: None, w: Any) -> tuple[None, Any]:
             w = layout.gather(w, tree)

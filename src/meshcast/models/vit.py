@@ -62,7 +62,7 @@ def train_step(
     batch: int = 64,
     accumulate: int = 1,
     zero: int = 0,
-    remat: Remat = "none",
+    remat: Remat = "autodiff",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -90,7 +90,7 @@ def forward(
     layout = layout_for_heads(mesh, AXES, config.heads)
 
     def score(params: Any, batch: Any) -> jax.Array:
-        return logits(params, batch["images"], config=config, layout=layout, remat="none")
+        return logits(params, batch["images"], config=config, layout=layout, remat="autodiff")
 
     images = ((batch, config.image, config.image, 3), param_dtype)
     result = layout.struct((batch, config.classes), param_dtype, BATCH)

@@ -21,7 +21,8 @@ from meshcast.run import Run
 
 PIECES_HELD = 2
 # Of a link's nominal rate, what copies between pinned memory and the device reach in both directions at once: 50.3 of
-# 63 GB/s on an H200 behind 16 lanes of PCIe 5.0, in pieces of 16 MiB to 1 GiB (55 GB/s in one direction alone).
+# 63 GB/s on an H200 behind 16 lanes of PCIe 5.0, in pieces of 16 MiB to 1 GiB (55 GB/s in one direction alone);
+# `benchmarks/host_link.py` measures it again.
 LINK_SHARE = 0.8
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from meshcast.capture.target import setting_value
 from meshcast.models import Builder
 from meshcast.models.dtypes import dtype_named
+from meshcast.models.words import FUSED_PLATFORMS
 from meshcast.plans.plan import Attention, Plan
 
-FUSED_PLATFORMS = ("cuda", "rocm", "tpu")  # whose fused kernels `models.fused` calls
 _HALF = ("bfloat16", "float16")
 
 

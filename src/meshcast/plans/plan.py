@@ -13,13 +13,13 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from meshcast.errors import InfeasibleError, UsageError, nearest
+from meshcast.models.dtypes import dtype_named
+from meshcast.models.words import Gradients, Remat
 
-Remat = Literal["none", "autodiff", "products", "attention", "selective", "alternate", "full"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8", "mxfp8"]
 Attention = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 Offload = Literal["none", "optimizer"]
-Gradients = Literal["fp32", "bf16"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -49,10 +49,7 @@ class Plan:
         cp: Devices that split every sequence.
         ep: Devices that split the experts; they split the batch too.
         mbs: Sequences of a microbatch on each of the devices that split the batch.
-        remat: What the backward pass computes again: `none`: nothing that kernels with a backward pass of their own do not;
-            `autodiff`: nothing at all, as differentiating op by op does; `products`: all but products; `attention`: all but
-            attention; `selective`: all but products with weights, hence attention too; `alternate`: all but attention and every
-            second product with weights, and none of those in fp8 is kept; `full`: whole layers.
+        remat: What the backward pass computes again, a word of `models.words.Remat`.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: Of a pipeline.
         precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
@@ -144,6 +141,16 @@ class Plan:
     def in_half(self) -> bool:
         """Whether activations are in half precision."""
         return self.precision not in ("fp32", "tf32")
+
+    @property
+    def compute_dtype(self) -> str:
+        """The type of activations, as models call it."""
+        return "bfloat16" if self.in_half else "float32"
+
+    @property
+    def gradient_dtype(self) -> str:
+        """The type of gradients, as models call it."""
+        return dtype_named("gradient_dtype", self.gradients)
 
     @property
     def products(self) -> str:

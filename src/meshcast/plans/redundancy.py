@@ -19,6 +19,7 @@ from meshcast.capture.program import Program
 from meshcast.display import Rows, shown
 from meshcast.partition import partition
 from meshcast.plans.plan import Plan
+from meshcast.plans.settings import microbatches_of
 from meshcast.plans.target import plan_target
 from meshcast.units import format_flops
 from meshcast.workload import read_workload
@@ -71,19 +72,18 @@ def redundancy(
         platform: What to lower for.
 
     Raises:
-        UsageError: The target is no model, or does not train.
+        UsageError: The target is no model, or does not train, or its batch is no number.
         InfeasibleError: The batch does not make whole microbatches.
     """
     from meshcast.models.experts import ROUTING
 
     asked = dict(settings or {})
-    batch = int(asked["batch"]) if "batch" in asked else None
-    whole = plan.mbs * plan.batch_shards * plan.microbatches_of(batch)
+    whole = plan.mbs * plan.batch_shards * microbatches_of(plan, asked)
     alone = Plan(
         mbs=whole,
         remat=plan.remat,
         precision=plan.precision,
-        attention="flash" if plan.attending == "flash" else None,
+        attention="flash" if plan.attending.startswith("flash") else None,
     )
     program = plan_target(target, alone, settings=asked | {"batch": str(whole)}, platform=platform)
     assert isinstance(program, Program)

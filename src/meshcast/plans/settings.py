@@ -6,22 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from meshcast.capture.target import whole_setting
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.hardware import Device
 from meshcast.models import Builder
+from meshcast.models.words import MARKED, UNMARKED, Remat
 from meshcast.pipelined.offload import host_bandwidth
 from meshcast.plans.plan import Plan
 
-# What the models call it.
-REMAT = {
-    "none": "kernels",
-    "autodiff": "none",
-    "attention": "attention",
-    "products": "products",
-    "selective": "dots",
-    "alternate": "alternate",
-    "full": "full",
-}
 _FLAG = "--plan"
 # Settings that a plan decides.
 DECIDED = (
@@ -65,13 +57,13 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
         "sequence_parallel": plan.sp,
         "attention": plan.attending,
         "products": plan.products,
-        "compute_dtype": "bfloat16" if plan.in_half else "float32",
-        "gradient_dtype": "bfloat16" if plan.gradients == "bf16" else "float32",
+        "compute_dtype": plan.compute_dtype,
+        "gradient_dtype": plan.gradient_dtype,
     }
     neutral = {
         "accumulate": 1,
         "zero": 0,
-        "remat": REMAT["none" if "products" in known else "autodiff"],
+        "remat": "none" if "products" in known else "autodiff",
         "sequence_parallel": False,
         "attention": "plain",
         "products": "plain",
@@ -90,16 +82,16 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     return {**settings, **wanted}
 
 
-def _remat(plan: Plan, builder: Builder, *, marks: bool) -> str:
-    """What the model calls the plan's recomputation; models without the shared products do not mark what kernels keep."""
-    if marks or plan.remat not in ("none", "attention"):
-        return REMAT[plan.remat]
+def _remat(plan: Plan, builder: Builder, *, marks: bool) -> Remat:
+    """The recomputation that the plan means for a model; models without the shared products do not mark what kernels keep."""
+    if marks or plan.remat not in MARKED:
+        return plan.remat
     if plan.remat == "none":
-        return REMAT["autodiff"]
+        return "autodiff"
     raise UnsupportedError(
         f"{builder.name} does not mark what attention keeps, and {plan} asks for remat={plan.remat}",
         where=_FLAG,
-        fix="use remat=products, selective or full",
+        fix="use remat=" + ", ".join(UNMARKED),
     )
 
 
@@ -155,19 +147,12 @@ def _length(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int |
     known = builder.overrides("train")
     if "seq" not in known:
         return None
-    return _whole(settings, "seq") or known["seq"] or getattr(config, "positions", None)
+    return whole_setting(settings, "seq") or known["seq"] or getattr(config, "positions", None)
 
 
 def microbatches_of(plan: Plan, settings: Mapping[str, Any]) -> int:
     """Microbatches of a step with the global batch that is set."""
-    return plan.microbatches_of(_whole(settings, "batch"))
-
-
-def _whole(settings: Mapping[str, Any], name: str) -> int | None:
-    value = settings.get(name)
-    if value is not None and (type(value) is not int or value < 1):
-        raise UsageError(f"the setting {name} is a positive integer, not {value!r}", where="--set")
-    return value
+    return plan.microbatches_of(whole_setting(settings, "batch"))
 
 
 def check_device(plan: Plan, device: Device) -> None:

@@ -15,7 +15,7 @@ from meshcast.models import Builder
 from meshcast.partition.shardy import ask_ahead
 from meshcast.pipelined import Part, Pipeline, pipeline_of
 from meshcast.plans.plan import Plan, text_of
-from meshcast.plans.settings import REMAT, check, microbatches_of, near_divisors
+from meshcast.plans.settings import check, microbatches_of, near_divisors
 
 _FLAG = "--plan"
 # What a part of a model is made with; everything else that is set belongs to its configuration.
@@ -170,7 +170,7 @@ class _PartKey:
             first=self.start,
             layers=self.layers,
             mesh={axis: size for axis, size in plan.mesh.items() if axis != "data"},
-            remat=REMAT[plan.remat],
+            remat=plan.remat,
             sequence_parallel=plan.sp,
             attention=plan.attending,
             products=plan.products,
@@ -180,8 +180,8 @@ class _PartKey:
             first=self.is_first,
             last=self.is_last,
             rows=plan.mbs * plan.batch_shards // plan.mesh.get("data", 1),
-            dtype="float32" if plan.precision in ("fp32", "tf32") else "bfloat16",
-            gradients="bfloat16" if plan.gradients == "bf16" else "float32",
+            dtype=plan.compute_dtype,
+            gradients=plan.gradient_dtype,
             spread=Layout.of(plan.mesh, axes=tuple(plan.mesh)) if plan.zero == 1 and plan.dp * plan.ep > 1 else None,
         )
         last = self.start + self.layers - 1

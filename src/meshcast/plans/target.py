@@ -14,10 +14,9 @@ from meshcast.capture.program import Program
 from meshcast.capture.target import setting_value
 from meshcast.capture.user_code import keep_off_accelerators
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
-from meshcast.models import Builder, zoo
-from meshcast.models.huggingface import config_path, read_builder
+from meshcast.models import Builder, model_named, zoo
+from meshcast.models.words import FUSED_PLATFORMS
 from meshcast.pipelined import Pipeline
-from meshcast.plans.attending import FUSED_PLATFORMS
 from meshcast.plans.inference import inference_program
 from meshcast.plans.plan import Plan
 from meshcast.plans.settings import check_devices, near_divisors, step_settings
@@ -92,12 +91,9 @@ def model_of(target: Any) -> Builder:
         UsageError: It is a program already.
     """
     text = str(target) if isinstance(target, (str, Path)) else ""
-    names = zoo()
-    builder = names.get(text)
-    if builder is None and text and Path(text).exists() and (path := config_path(Path(text))) is not None:
-        builder = read_builder(path)
+    builder = model_named(target)
     if builder is None:
-        hint = nearest(text, names) if text else ""
+        hint = nearest(text, zoo()) if text else ""
         raise UsageError(
             f"a plan is for models of the zoo and Hugging Face configurations, not for {text or 'a program'}",
             where=_FLAG,

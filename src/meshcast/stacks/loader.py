@@ -12,9 +12,10 @@ from meshcast.hardware.reader import Reader
 from meshcast.lower import Fusion
 from meshcast.lower.overlap import Overlap
 from meshcast.lower.separate_layers import Layers
+from meshcast.models.words import Gradients
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
-from meshcast.stacks.stack import Attention, ContextAttention, Gradients, Recomputation, Selective, Stack
+from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Selective, Stack
 from meshcast.units import Dimension
 from meshcast.workload.graph import AttentionLibrary
 

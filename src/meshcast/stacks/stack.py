@@ -10,13 +10,13 @@ from meshcast.display import Rows, shown
 from meshcast.hardware import Fact, Source
 from meshcast.lower import Fusion
 from meshcast.lower.separate_layers import Layers
+from meshcast.models.words import Gradients
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler
 from meshcast.workload.graph import AttentionLibrary
 
 Attention = Literal["plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
-Gradients = Literal["fp32", "bf16"]
 Selective = Literal["selective", "alternate"]
 ContextAttention = Literal["ring", "all-gather"]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from meshcast.errors import UsageError, nearest
 
-Remat = Literal["full", "dots"]
+Remat = Literal["full", "selective"]
 AttentionKind = Literal["auto", "flash", "math"]
 OPTIMIZERS = ("adamw", "sgd")
 
@@ -37,7 +37,7 @@ class TorchOptions:
     remat: str | Sequence[str] = ()
     """Names of submodules, with wildcards (`layers.*`), whose activations the backward pass computes again."""
     remat_policy: Remat = "full"
-    """What such a submodule keeps: only its inputs, or its matrix products too."""
+    """What such a submodule keeps: only its inputs, or its products with weights too, as plans call it."""
     donate: bool = True
     """Parameters, optimizer state and buffers are overwritten in place, as PyTorch does."""
     attention: AttentionKind = "auto"

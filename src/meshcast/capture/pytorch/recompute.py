@@ -19,12 +19,13 @@ from torchax.view import View
 from meshcast.capture.pytorch.fsdp import frees_weights
 from meshcast.capture.pytorch.options import TorchOptions, names
 from meshcast.errors import UsageError, nearest
+from meshcast.models.saving import POLICIES
 
 Gather = Callable[[str, Any], Any]
 """A parameter's array as it is used, by the parameter's name."""
 _POLICIES: dict[str, Any] = {
     "full": None,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "selective": POLICIES["selective"],
 }
 
 

@@ -1,13 +1,17 @@
 """Fused attention (flash): products at a share of peak, exponentials they do not hide, whole tiles along the diagonal.
 
-`t = n launch + F pad waste / (share peak) + x exps waste / exp rate`. A tile of 128 queries passes over its keys and costs as
-much as `fill` keys besides, to load queries and write its result; under a causal mask it sees half of the keys, and the
-tiles on the diagonal are computed whole: `waste = 1 + fill / keys`, `1 + (128 + 2 fill) / keys` under the mask. Lengths that 128
-does not divide fill their last tile. Where there is a window its length stands for the keys. Heads are padded to the next
-width that there are kernels for.
-The SMs that finish first wait for a share of the longest tile, which
-under the mask is twice the mean one. After Dao, "FlashAttention-2" (2023) and Shah et al.,
-"FlashAttention-3" (2024).
+    t = n launch + |max(last, mma + exp + tail last), mem|_p + clear
+    mma = F pad waste / (share peak),   exp = x exps waste / exp rate
+
+A tile of 128 queries passes over its keys and costs as much as `fill` keys besides, to load queries and write its result;
+under a causal mask it sees half of the keys, and the tiles on the diagonal are computed whole: `waste = 1 + fill / keys`,
+`1 + (128 + 2 fill) / keys` under the mask. Lengths that 128 does not divide fill their last tile, on both sides. Where there is
+a window its length stands for the keys. Heads are padded to the next width that there are kernels for (`pad`).
+
+`last` is the longest tile, all of the work over the tiles on an SM each, twice that under the mask: SMs that finish first
+wait for a share `tail` of it, and nothing is shorter than it. Products and exponentials overlap with operands on their way
+(`mem`, in the norm p); `clear` are passes over whole operands before and after, and n the launches of one call, clears
+included. After Dao, "FlashAttention-2" (2023) and Shah et al., "FlashAttention-3" (2024).
 
 FlashAttention of 2022 takes twice as long as FlashAttention-2: 25 to 40 % of an A100's peak against 50 to 73 % (Dao 2023,
 section 1).
@@ -31,8 +35,8 @@ from meshcast.workload.graph import Attention, AttentionLibrary, element_bytes
 
 TILE = 128
 FLASH_1 = 2.0  # its time over FlashAttention-2's
-# Widths of heads that there are kernels for (FlashAttention-2: `csrc/flash_attn/src`; cuDNN: by its measured times).
-_WIDTHS: dict[AttentionLibrary, int] = {"cudnn": 64, "flash-2": 32, "flash-1": 32}
+# Kernels are for heads as wide as multiples of this (FlashAttention-2: `csrc/flash_attn/src`; cuDNN: by its measured times).
+_WIDTH_STEP: dict[AttentionLibrary, int] = {"cudnn": 64, "flash-2": 32, "flash-1": 32}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +93,8 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     reached = _shares(shape, machine)
     launches = _launches(shape)
     waste = _waste(shape, p.flash_fill)
-    width = _WIDTHS[shape.library]
-    padded = math.ceil(shape.head_dim / width) * width / shape.head_dim
+    step = _WIDTH_STEP[shape.library]
+    padded = math.ceil(shape.head_dim / step) * step / shape.head_dim
     tiles = shape.batch * shape.heads * math.ceil(shape.q_len / TILE)
     peak = rate.flops * machine.boost * reached.products
     products = kernel.matrix_flops * padded * waste / peak

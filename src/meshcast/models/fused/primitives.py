@@ -17,8 +17,9 @@ from jax.interpreters import batching, mlir
 
 from meshcast.models.fused import cudnn, plain, rocm, splash
 from meshcast.models.fused.asked import Asked, forward_results, same_as
+from meshcast.models.words import FUSED_PLATFORMS
 
-BACKENDS: dict[str, ModuleType] = {"cuda": cudnn, "rocm": rocm, "tpu": splash}
+BACKENDS: dict[str, ModuleType] = dict(zip(FUSED_PLATFORMS, (cudnn, rocm, splash), strict=True))
 _forward_p = Primitive("fused_attention")
 _backward_p = Primitive("fused_attention_backward")
 PRIMITIVES = (_forward_p.name, _backward_p.name)

@@ -9,9 +9,7 @@ from typing import Any
 
 from meshcast.errors import InputError, UnsupportedError
 from meshcast.models.huggingface.fields import Fields
-from meshcast.models.shapes.decoder import Config
-
-_ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_new": "gelu"}
+from meshcast.models.shapes.decoder import ACTIVATIONS, Config
 
 
 def sizes(fields: Fields, *, tied: bool = False, theta: float = 1e4, activation: str | None = "silu") -> dict[str, Any]:
@@ -27,7 +25,7 @@ def sizes(fields: Fields, *, tied: bool = False, theta: float = 1e4, activation:
         "head_dim": fields.integer("head_dim", dim // max(heads, 1)),
         "rope_theta": fields.number("rope_theta", theta),
         "tied": fields.flag("tie_word_embeddings", tied),
-        **({"activation": fields.word("hidden_act", activation, _ACTIVATIONS)} if activation else {}),
+        **({"activation": fields.activation("hidden_act", activation, ACTIVATIONS)} if activation else {}),
     }
 
 
@@ -130,10 +128,12 @@ def mixtral(fields: Fields) -> Config:
 
 def _gemma_sizes(fields: Fields) -> dict[str, Any]:
     fields.require("attention_bias", False, False)
-    # Gemma 2 and 3 name their activation by a key of their own.
-    key = "hidden_activation" if fields.values.get("hidden_activation") else "hidden_act"
-    activation = fields.word(key, "gelu_pytorch_tanh", _ACTIVATIONS)
-    found = sizes(fields, tied=True, activation="gelu_pytorch_tanh")
+    # Gemma 2 and 3 name their activation by a key of their own. Files from before there was one say "gelu", and
+    # `transformers` computes the tanh form for them.
+    older = fields.values.get("hidden_act")
+    meant = fields.defaulted(hidden_activation="gelu_pytorch_tanh" if older in ("gelu", None) else older)
+    found = sizes(fields, tied=True, activation=None)
+    activation = meant.activation("hidden_activation", "gelu_pytorch_tanh", ACTIVATIONS)
     return found | {"activation": activation, "scaled_embedding": True}
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from meshcast.errors import InputError, UnsupportedError
 from meshcast.models.builder import LARGEST
+
+# What `transformers` computes for the names of its `ACT2FN`: "gelu" is the exact one, the others are approximated by tanh.
+_ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "exact_gelu",
+    "gelu_new": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "relu": "relu",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +82,10 @@ class Fields:
                 f"{key}={value!r} of {self.kind} is not modelled", where=self.where, fix="modelled: " + ", ".join(known)
             )
         return known[value]
+
+    def activation(self, key: str, default: str, modelled: Collection[str]) -> str:
+        """The activation function that a word stands for, of those that a family has."""
+        return self.word(key, default, {word: name for word, name in _ACTIVATIONS.items() if name in modelled})
 
     def require(self, key: str, wanted: Any, default: Any) -> None:
         """Refuses a variant that would be another program."""

@@ -10,8 +10,6 @@ from meshcast.models.huggingface import decoders, variants
 from meshcast.models.huggingface.fields import Fields
 from meshcast.models.shapes import bert, gpt, mamba, resnet, t5, vit
 
-_GELU = {"gelu": "exact_gelu", "gelu_new": "gelu", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
-
 
 def _gpt2(fields: Fields) -> gpt.Config:
     fields.require("tie_word_embeddings", True, True)
@@ -22,7 +20,7 @@ def _gpt2(fields: Fields) -> gpt.Config:
         vocab=fields.integer("vocab_size"),
         positions=fields.integer("n_positions"),
         ffn=fields.integer("n_inner", 0),
-        activation=fields.word("activation_function", "gelu_new", _GELU),
+        activation=fields.activation("activation_function", "gelu_new", gpt.ACTIVATIONS),
     )
 
 
@@ -39,14 +37,14 @@ def _opt(fields: Fields) -> gpt.Config:
         # OPT's table of positions starts two rows late.
         positions=fields.integer("max_position_embeddings") + 2,
         ffn=fields.integer("ffn_dim"),
-        activation=fields.word("activation_function", "relu", _GELU),
+        activation=fields.activation("activation_function", "relu", gpt.ACTIVATIONS),
         post_norm=not fields.flag("do_layer_norm_before", True),
         embedding_dim=0 if narrow == dim else narrow,
     )
 
 
 def _bert(fields: Fields) -> bert.Config:
-    fields.word("hidden_act", "gelu", {"gelu": "exact_gelu"})
+    fields.activation("hidden_act", "gelu", ("exact_gelu",))
     fields.require("position_embedding_type", "absolute", "absolute")
     fields.require("is_decoder", False, False)
     return bert.Config(
@@ -83,7 +81,7 @@ def _classes(fields: Fields) -> int:
 
 
 def _vit(fields: Fields) -> vit.Config:
-    fields.word("hidden_act", "gelu", {"gelu": "exact_gelu"})
+    fields.activation("hidden_act", "gelu", ("exact_gelu",))
     fields.require("num_channels", 3, 3)
     fields.require("qkv_bias", True, True)
     return vit.Config(

@@ -9,14 +9,12 @@ from typing import Any
 
 from meshcast.models.huggingface.decoders import layer_pattern, sizes
 from meshcast.models.huggingface.fields import Fields
-from meshcast.models.shapes.decoder import Config
-
-_GELU = {"gelu": "exact_gelu", "gelu_new": "gelu", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
+from meshcast.models.shapes.decoder import ACTIVATIONS, Config
 
 
 def _plain(found: dict[str, Any], fields: Fields, key: str, default: str) -> dict[str, Any]:
     """Sizes of a model whose feed-forward layers have no gate, under layer norms."""
-    return found | {"gated": False, "norm": "layer", "activation": fields.word(key, default, _GELU)}
+    return found | {"gated": False, "norm": "layer", "activation": fields.activation(key, default, ACTIVATIONS)}
 
 
 def _biases(present: bool) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from meshcast.models.words import Remat
 from meshcast.options import Options
 from meshcast.results import Prediction
 from meshcast.validate.runs.planned import predict_run
 from meshcast.validate.runs.target import RunTarget
 
-MORE = ("none", "products", "selective", "full")
+MORE: tuple[Remat, ...] = ("none", "products", "selective", "full")
 """What plans recompute, each more than the one before it."""
 
 

@@ -20,7 +20,7 @@ _STACKS = (
     (r"deeplearningexamples|pytorch", "pytorch-ddp"),
     (r"levanter|jax|hespas|palm|t5x|\btpu\b", "xla"),
 )
-# (pattern, the plan's word)
+# (pattern, precision): words of plans, and fp4, int8 and fp16, which plans do not have
 _PRECISIONS = (
     (r"nvfp4|mxfp4|fp4", "fp4"),
     (r"int8", "int8"),

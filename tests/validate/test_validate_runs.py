@@ -125,6 +125,19 @@ def test_runs_end_to_end(file: Path) -> None:
     assert set(summary["by"]) == {"hardware", "stack", "metric"}
 
 
+def test_a_broken_row_fails_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    broken = ROWS[0].replace("one-1", "bad-1").replace("900000", "~900k")
+    path.write_text("\n".join([HEADER, broken, "short,line", ROWS[0]]) + "\n")
+    code, out = invoke(str(path), "--json")
+    *lines, summary = map(json.loads, out.splitlines())
+    assert code == 0
+    assert lines[0]["why"] == "lacks a positive number for value: line 2 has '~900k'"
+    assert lines[1]["why"].startswith("lacks hardware, devices, model, metric, value (blank in line 3)")
+    assert lines[2]["predicted"] > 0
+    assert (summary["rows"], summary["failed"]) == (3, 2)
+
+
 def test_rows_can_be_chosen(file: Path) -> None:
     _, out = invoke(str(file), "--json", "--only", "^two-2")
     assert [json.loads(line).get("id") for line in out.splitlines()] == ["two-2", None]

@@ -86,6 +86,8 @@ class RunTarget:
 
 def run_target(row: RunRow) -> RunTarget:
     """What a row describes; whatever no rule understands is among `missing`."""
+    if row.unread:
+        return _unread(row)
     found = Findings()
     system = system_of(row, found)
     model = model_of(row, found)
@@ -111,6 +113,14 @@ def run_target(row: RunRow) -> RunTarget:
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),
     )
+
+
+def _unread(row: RunRow) -> RunTarget:
+    """Of a row that cannot be read nothing is known but what it lacks."""
+    return RunTarget(
+        model=None, batch=0, seq=None, plan={}, on=None, devices=row.devices, hardware_class=UNKNOWN, stack=None, overlap="",
+        recomputation_told=False, missing=row.unread, assumptions=(),
+    )  # fmt: skip
 
 
 def _text(value: Any) -> str:

@@ -87,8 +87,39 @@ def test_what_a_row_lacks_is_named() -> None:
     assert any("'abacus'" in each for each in target(hardware="abacus").missing)
     assert any("no multiple" in each for each in target(counts={**LLAMA, "gbs": 17, "mbs": 2}).missing)
     assert any("do not divide" in each for each in target(degrees={"tp": 3}).missing)
-    assert any("software" in each for each in target(source="https://example.org/").missing)
     assert any("precision" in each for each in target(precision="int3").missing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stack", "assumed"),
+    [
+        ({"source": "", "stack": "nemo"}, "nemo", None),
+        ({"stack": "XLA"}, "xla", None),
+        ({"source": "", "other": "Megatron-DeepSpeed"}, "megatron", None),
+        ({"source": "", "other": "PaxML"}, "xla", None),
+        ({"source": "", "notes": "DeepSpeed ZeRO-3"}, "pytorch-fsdp", "stack pytorch-fsdp, for DeepSpeed"),
+        ({"source": "", "notes": "MLPerf v4.0"}, "nemo", "stack nemo, for MLPerf"),
+        ({"source": "", "notes": "MLPerf v4.0", "hardware": "TPU v5e-8"}, "maxtext", "stack maxtext, for MLPerf"),
+        ({"source": "", "hardware": "TPU v5e-8"}, "maxtext", "the usual one on TPUs"),
+        ({"hardware": "TPU v5e-8"}, "xla", "where words say pytorch-fsdp"),
+        ({"source": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
+        ({"source": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
+        ({"source": "", "degrees": {"dp": 8}}, "pytorch-ddp", "the usual one on NVIDIA"),
+    ],
+)
+def test_software_by_column_by_words_or_the_usual_one(changes: dict[str, Any], stack: str, assumed: str | None) -> None:
+    found = target(**changes)
+    assert found.missing == ()
+    assert found.stack is not None
+    assert found.stack.name == stack
+    said = [each for each in found.assumptions if each.startswith("stack ")]
+    assert bool(said) == (assumed is not None)
+    assert assumed is None or assumed in said[0]
+
+
+def test_a_stack_that_is_none_is_named() -> None:
+    (lacking,) = target(stack="megatorn").missing
+    assert lacking.startswith("a stack that is known: no stack 'megatorn' (did you mean 'megatron'")
 
 
 def test_experts_share_the_data_parallel_ranks() -> None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshcast.hardware import Cluster
-from meshcast.stacks import Stack, load_stack
+from meshcast.stacks import Stack
 from meshcast.validate.runs.findings import Findings
+from meshcast.validate.runs.framework import stack_of
 from meshcast.validate.runs.parallelism import Plan, plan_of, plan_text
 from meshcast.validate.runs.rows import RunRow
 from meshcast.validate.runs.shapes import RunModel, model_of
-from meshcast.validate.runs.software import overlap_of, stack_name
+from meshcast.validate.runs.software import overlap_of
 from meshcast.validate.runs.systems import system_of
 
 UNKNOWN = "not understood"
@@ -91,10 +92,7 @@ def run_target(row: RunRow) -> RunTarget:
     found = Findings()
     system = system_of(row, found)
     model = model_of(row, found)
-    name = stack_name(row)
-    stack = load_stack(name) if name else None
-    if stack is None:
-        found.lacks("the software that ran it")
+    stack = stack_of(row, system.cluster.device, found) if system else None
     devices = system.devices if system else row.devices
     plan = plan_of(row, model, stack, system, found) if model and stack and system else {}
     if "gbs" not in row.counts:

@@ -42,6 +42,7 @@ from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, model_of, plan_target, with_fused_attention
 from meshcast.plans.attending import unfused_note, with_fused_setting
 from meshcast.plans.levers import with_plan_levers
+from meshcast.plans.stacked import with_stack
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import model_named, predict_serving
@@ -58,14 +59,16 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     Args:
         target: A file, `module:function`, a model's name, a captured `Program`, or a `Pipeline` (or its .toml file).
         options: All settings at once.
-        **overrides: Single settings, by the field names of `Options`.
+        **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
+            that are left at their defaults.
     """
     started = time.perf_counter()
-    known = {option.name for option in fields(Options)}
+    known = {"stack", *(option.name for option in fields(Options))}
     for name in overrides:
         if name not in known:
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
-    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    stack = overrides.pop("stack", None)
+    chosen = with_stack(replace(options or Options(), **overrides), stack)  # type: ignore[arg-type]
     prediction = predict_serving(target, chosen, partial(_predicted, target)) or _predicted(target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
 
@@ -109,6 +112,7 @@ def _predict_traces(target: str | Path, options: Options) -> Prediction:
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:
     """A target and its options with the plan carried out, which makes a program or a pipeline of them."""
+    options = with_stack(options)
     if options.plan is None:
         builder = model_named(target) if options.attention == "flash" else None
         if builder is None:

@@ -193,6 +193,23 @@ def test_tables_name_what_is_missing_and_assumed(file: Path, tmp_path: Path) -> 
         assert "Llama-9: layers as in llama3-8b" in text
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"precision": "NVFP4"}, "unsupported: --plan: precision=nvfp4"),
+        ({"precision": "int8"}, "unsupported: --plan: precision=int8"),
+        (
+            {"precision": "int8", "model": "ResNet-50", "degrees": {}, "counts": {"gbs": 1024}, "metric": "images/s"},
+            "unsupported: precision: resnet50 has no products in int8",
+        ),
+    ],
+)
+def test_products_that_no_plan_has_are_unsupported(changes: dict[str, Any], why: str) -> None:
+    found = validate_run(run_row(**changes), Options()).row.why
+    assert found is not None
+    assert found.startswith(why)
+
+
 def test_what_does_not_fit_is_timed_when_asked_for() -> None:
     row = run_row(counts={"seq": 2048, "gbs": 64, "mbs": 64}, recompute="none")
     refused = validate_run(row, Options())

@@ -11,7 +11,8 @@ from meshcast.validate.runs.rows import RunRow
 
 # (pattern, the plan's word)
 _PRECISIONS = (
-    (r"nvfp4|mxfp4|fp4", "fp4"),
+    (r"nvfp4", "nvfp4"),
+    (r"mxfp4|fp4", "mxfp4"),
     (r"int8", "int8"),
     (r"mxfp8", "mxfp8"),
     (r"fp8|float8", "fp8"),

@@ -39,8 +39,7 @@ def stack_of(row: RunRow, device: Device, found: Findings) -> Stack | None:
     """The stack that ran a row; what is taken for granted goes to `found`, and what no file has."""
     try:
         if row.stack:
-            name = row.stack.lower()
-            return load_stack(name if name in stack_names() else row.stack)
+            return load_stack(_in_column(row.stack))
         stack = load_stack(_told(row, device, found) or _usual(row, device, found))
         if stack.fusion == "eager" and device.kind != "gpu":
             found.assumes(f"stack xla, where words say {stack.name}: programs for a {device.kind} are compiled")
@@ -49,6 +48,14 @@ def stack_of(row: RunRow, device: Device, found: Findings) -> Stack | None:
     except MeshcastError as error:
         found.lacks(f"a stack that is known: {error.message}{f' ({error.fix})' if error.fix else ''}")
         return None
+
+
+def _in_column(text: str) -> str:
+    """A stack's name or file, or the name of the software that it is."""
+    name = text.lower()
+    if name in stack_names() or name.endswith(".toml"):
+        return name if name in stack_names() else text
+    return next((stack for pattern, stack in _WORDS if re.search(pattern, name)), text)
 
 
 def _told(row: RunRow, device: Device, found: Findings) -> str | None:

@@ -93,7 +93,7 @@ def _in_words_of_plans(prediction: Prediction, target: Any, options: Options) ->
         return prediction
     device = resolve(options.on).device
     plan = Plan() if options.plan is None else _plan(target, options, device)
-    return with_plan_levers(prediction, builder, plan, options.settings, platform_of(device))
+    return with_plan_levers(prediction, builder, plan, options.settings, device, platform_of(device))
 
 
 def _predict_traces(target: str | Path, options: Options) -> Prediction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from meshcast.hardware import load_device
 from meshcast.options import Options
 from meshcast.pipeline import predict
 from meshcast.plans import Plan, model_of
@@ -26,8 +27,12 @@ def too_large(**roles: int) -> Prediction:
     return replace(fitting, memory=memory, infeasible=problem)
 
 
-def levers(plan: str, *, mode: str = "train", model: str = "llama3-tiny", **roles: int) -> tuple[str, ...]:
-    found = with_plan_levers(too_large(**roles), model_of(model), Plan.parse(plan), {"mode": mode}, "cuda").infeasible
+def levers(
+    plan: str, *, mode: str = "train", model: str = "llama3-tiny", on: str = "h100-sxm", **roles: int
+) -> tuple[str, ...]:
+    found = with_plan_levers(
+        too_large(**roles), model_of(model), Plan.parse(plan), {"mode": mode}, load_device(on), "cuda"
+    ).infeasible
     assert found is not None
     return found.levers
 
@@ -57,6 +62,8 @@ def test_state_is_shared_out_further() -> None:
     assert state.startswith("weights, gradients and the optimizer's state take 120 GiB of a device: zero=3 (now 0)")
     assert "fsdp=2 (now 1)" in state
     assert "offload=optimizer (now none)" in state
+    (state, _) = levers("dp=8", on="tpu-v5p", temporaries=GIB, parameter=40 * GIB, optimizer_state=80 * GIB)
+    assert "offload" not in state  # nothing is known of its host's link
     stage, staged, _ = levers("dp=8,pp=2,schedule=gpipe", temporaries=GIB, parameter=40 * GIB, optimizer_state=80 * GIB)
     assert stage == "stage 0"
     assert "zero=1 (now 0)" in staged

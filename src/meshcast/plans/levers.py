@@ -13,10 +13,11 @@ from typing import Any
 
 from meshcast.capture.target import setting_value
 from meshcast.errors import MeshcastError
+from meshcast.hardware import Device
 from meshcast.models import Builder
 from meshcast.plans.attending import unfused
 from meshcast.plans.plan import Plan, text_of
-from meshcast.plans.settings import check, step_settings
+from meshcast.plans.settings import check, check_device, step_settings
 from meshcast.results import Infeasible, Prediction
 from meshcast.units import format_bytes
 
@@ -26,7 +27,7 @@ _MUCH_IN_FLIGHT = ("gpipe", "zb-h2")  # schedules that hold what more microbatch
 
 
 def with_plan_levers(
-    prediction: Prediction, builder: Builder, plan: Plan, settings: Mapping[str, str], platform: str
+    prediction: Prediction, builder: Builder, plan: Plan, settings: Mapping[str, str], device: Device, platform: str
 ) -> Prediction:
     """A prediction whose levers, where it does not fit, are the plan's own keys.
 
@@ -35,6 +36,7 @@ def with_plan_levers(
         builder: The model.
         plan: How it is shared out.
         settings: What `--set` says.
+        device: What it does not fit into.
         platform: What programs are lowered for.
     """
     problem = prediction.infeasible
@@ -46,6 +48,7 @@ def with_plan_levers(
         builder=builder,
         plan=plan,
         settings=chosen,
+        device=device,
         mode=mode,
         fused=not unfused(builder, settings, platform, precision=plan.precision),
     )
@@ -61,11 +64,12 @@ def with_plan_levers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes:
-    """Changes of a plan that its model can have."""
+    """Changes of a plan that its model and its device can have."""
 
     builder: Builder
     plan: Plan
     settings: Mapping[str, Any]
+    device: Device
     mode: str
     fused: bool
 
@@ -93,6 +97,7 @@ class _Changes:
         settings = {name: value for name, value in self.settings.items() if name != "batch"}
         try:
             changed = replace(self.plan, **change, layers_per_stage=())
+            check_device(changed, self.device)
             whole = replace(changed, pp=1, vp=1, schedule=None, microbatches=None, offload="none")
             if self.mode == "train":
                 step_settings(whole, self.builder, settings)

@@ -42,6 +42,8 @@ from meshcast.pipelined import (
 from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, model_of, plan_target, with_fused_attention
 from meshcast.plans.attending import unfused_note, with_fused_setting
+from meshcast.plans.levers import with_plan_levers
+from meshcast.plans.stacked import with_stack
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import predict_serving
@@ -59,14 +61,16 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
         target: A file, `module:function`, a model's name, a Hugging Face `config.json` or its folder, Chakra traces (their
             prefix, folder, manifest or one of their files), a captured `Program`, or a `Pipeline` (or its .toml file).
         options: All settings at once.
-        **overrides: Single settings, by the field names of `Options`.
+        **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
+            that are left at their defaults.
     """
     started = time.perf_counter()
-    known = {option.name for option in fields(Options)}
+    known = {"stack", *(option.name for option in fields(Options))}
     for name in overrides:
         if name not in known:
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
-    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    stack = overrides.pop("stack", None)
+    chosen = with_stack(replace(options or Options(), **overrides), stack)  # type: ignore[arg-type]
     prediction = predict_serving(target, chosen, partial(_predicted, target)) or _predicted(target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
 
@@ -75,11 +79,23 @@ def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Pre
     """A prediction of one program, one pipeline of them, or one job's traces."""
     if names_traces(target):
         return _predict_traces(target, options)  # type: ignore[arg-type]  # it is a path
-    target, options = resolved(target, options)
-    if is_pipeline(target):
-        pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
-        return predict_pipeline(pipeline, options, cluster, prepare_part)
-    return prepare(target, options).predict()  # type: ignore[arg-type]  # it is no pipeline
+    planned, chosen = resolved(target, options)
+    if is_pipeline(planned):
+        pipeline, cluster, prepare_part = _prepared_pipeline(planned, chosen)
+        prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part)
+    else:
+        prediction = prepare(planned, chosen).predict()
+    return prediction if prediction.feasible else _in_words_of_plans(prediction, target, options)
+
+
+def _in_words_of_plans(prediction: Prediction, target: Any, options: Options) -> Prediction:
+    """What would let a model fit; one that trains without a plan, and a program of one's own, have no such words."""
+    builder = model_named(target)
+    if builder is None or (options.plan is None and options.settings.get("mode", builder.mode) == "train"):
+        return prediction
+    device = resolve(options.on).device
+    plan = Plan() if options.plan is None else _plan(target, options, device)
+    return with_plan_levers(prediction, builder, plan, options.settings, device, platform_of(device))
 
 
 def _predict_traces(target: str | Path, options: Options) -> Prediction:
@@ -98,6 +114,7 @@ def _predict_traces(target: str | Path, options: Options) -> Prediction:
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:
     """A target and its options with the plan carried out, which makes a program or a pipeline of them."""
+    options = with_stack(options)
     if options.plan is None:
         builder = model_named(target) if options.attention == "flash" else None
         if builder is None:
@@ -106,16 +123,23 @@ def resolved(target: Any, options: Options) -> tuple[Any, Options]:
         return target, replace(options, settings=with_fused_setting(builder, options.settings, platform))
     if options.mesh is not None:
         raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
-    plan, device = Plan.parse(str(options.plan)), resolve(options.on).device
-    check_device(plan, device)
-    if options.attention == "flash":
-        plan = with_fused_attention(
-            plan, model_of(target), options.settings, options.context_attention, platform_of(device)
-        )
+    device = resolve(options.on).device
+    plan = _plan(target, options, device)
     planned = plan_target(
         target, plan, settings=options.settings, devices=options.devices, platform=platform_of(device)
     )
     return planned, replace(options, plan=None, settings={}, attention="plain")
+
+
+def _plan(target: Any, options: Options, device: Device) -> Plan:
+    """The plan that is asked for, with the attention of the stack where it leaves it open."""
+    plan = Plan.parse(str(options.plan))
+    check_device(plan, device)
+    if options.attention != "flash":
+        return plan
+    return with_fused_attention(
+        plan, model_of(target), options.settings, options.context_attention, platform_of(device)
+    )
 
 
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:

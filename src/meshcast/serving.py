@@ -16,6 +16,7 @@ from meshcast.capture.target import setting_value, whole_setting
 from meshcast.errors import UsageError
 from meshcast.models import Builder, model_named
 from meshcast.options import Options
+from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
 
@@ -55,6 +56,13 @@ def serves(target: Any, options: Options) -> bool:
     return options.settings.get("mode") == SERVE and model_named(target) is not None
 
 
+def _of_pass(options: Options, mode: str) -> Options:
+    """The options of one of the two passes: prompts are split by position where the plan says so, single positions are not."""
+    if options.plan is None or mode == "prefill":
+        return options
+    return replace(options, plan=str(replace(Plan.parse(str(options.plan)), sp=False)))
+
+
 def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:
     """Of one pass alone."""
     accepted = builder.overrides(mode) | {name: setting_value(text) for name, text in settings.items()}
@@ -81,7 +89,12 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if hasattr(builder.config, "scan"):
         common.setdefault("scan", "false")
     first, step = (
-        predict(replace(options, settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}))
+        predict(
+            replace(
+                _of_pass(options, mode),
+                settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)},
+            )
+        )
         for mode in ("prefill", "decode")
     )
     larger = max(first, step, key=lambda each: each.memory.peak)

@@ -188,7 +188,9 @@ def test_never_faster_than_the_wire_nor_slower_without_queues(
         assert aware >= unaware - hops
     faster = AstraNetwork(dimensions=tuple(replace(d, bandwidth=2 * d.bandwidth) for d in net.dimensions))
     single = replace(chosen, splits=1)  # with more chunks their order may change, and the end with it
-    assert finish_ns(faster, single, kind, size) <= finish_ns(net, single, kind, size)
+    # Of messages that wait for a window another one may come first, which costs one more turn at the endpoint.
+    turn = single.endpoint_delay_ns if any(d.npus > 2 for d in net.dimensions) else 0
+    assert finish_ns(faster, single, kind, size) <= finish_ns(net, single, kind, size) + turn
 
 
 def test_a_power_of_two_is_asked_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshcast.errors import InfeasibleError, MeshcastError, UsageError
+from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
 from meshcast.plans import Plan
 
 degrees = st.integers(min_value=1, max_value=64)
@@ -26,6 +26,7 @@ def plans(draw: st.DrawFn) -> Plan:
     values["sp"] = values["tp"] > 1 and draw(st.booleans())
     values["microbatches"] = draw(st.none() | degrees)
     values["offload"] = draw(st.sampled_from(["none", "optimizer"]))
+    values["stack"] = draw(st.sampled_from([None, "megatron", "mine.toml"]))
     split = values["cp"] > 1
     values["attention"] = draw(st.sampled_from([None, "plain", "flash", *(SPLIT if split else [])]))
     if values["pp"] > 1:
@@ -108,7 +109,10 @@ def test_zero_3_shares_the_weights_out_over_replicas() -> None:
         ("=2", UsageError, "KEY=VALUE"),
         ("dp==2", UsageError, "positive"),
         ("DP=2", UsageError, "a plan has no 'DP'"),
-        ("precision=fp4", UsageError, "did you mean 'fp8'"),
+        ("precision=fp9", UsageError, "did you mean 'fp8'"),
+        ("precision=nvfp4", UnsupportedError, "plans have no such products"),
+        ("precision=int8", UnsupportedError, "plans have no such products"),
+        ("stack=", UsageError, "KEY=VALUE"),
         ("attention=sdpa", UsageError, "none of plain, flash"),
         ("offload=activations", UsageError, "none of none, optimizer"),
         ("schedule=dualpipe,pp=2", UsageError, "none of 1f1b, gpipe, interleaved, zb-h1, zb-h2"),

@@ -87,8 +87,40 @@ def test_what_a_row_lacks_is_named() -> None:
     assert any("'abacus'" in each for each in target(hardware="abacus").missing)
     assert any("no multiple" in each for each in target(counts={**LLAMA, "gbs": 17, "mbs": 2}).missing)
     assert any("do not divide" in each for each in target(degrees={"tp": 3}).missing)
-    assert any("software" in each for each in target(source="https://example.org/").missing)
     assert any("precision" in each for each in target(precision="int3").missing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stack", "assumed"),
+    [
+        ({"source": "", "stack": "nemo"}, "nemo", None),
+        ({"stack": "XLA"}, "xla", None),
+        ({"source": "", "stack": "torchtitan"}, "pytorch-fsdp", None),
+        ({"source": "", "other": "Megatron-DeepSpeed"}, "megatron", None),
+        ({"source": "", "other": "PaxML"}, "xla", None),
+        ({"source": "", "notes": "DeepSpeed ZeRO-3"}, "pytorch-fsdp", "stack pytorch-fsdp, for DeepSpeed"),
+        ({"source": "", "notes": "MLPerf v4.0"}, "nemo", "stack nemo, for MLPerf"),
+        ({"source": "", "notes": "MLPerf v4.0", "hardware": "TPU v5e-8"}, "maxtext", "stack maxtext, for MLPerf"),
+        ({"source": "", "hardware": "TPU v5e-8"}, "maxtext", "the usual one on TPUs"),
+        ({"hardware": "TPU v5e-8"}, "xla", "where words say pytorch-fsdp"),
+        ({"source": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
+        ({"source": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
+        ({"source": "", "degrees": {"dp": 8}}, "pytorch-ddp", "the usual one on NVIDIA"),
+    ],
+)
+def test_software_by_column_by_words_or_the_usual_one(changes: dict[str, Any], stack: str, assumed: str | None) -> None:
+    found = target(**changes)
+    assert found.missing == ()
+    assert found.stack is not None
+    assert found.stack.name == stack
+    said = [each for each in found.assumptions if each.startswith("stack ")]
+    assert bool(said) == (assumed is not None)
+    assert assumed is None or assumed in said[0]
+
+
+def test_a_stack_that_is_none_is_named() -> None:
+    (lacking,) = target(stack="megatorn").missing
+    assert lacking.startswith("a stack that is known: no stack 'megatorn' (did you mean 'megatron'")
 
 
 def test_experts_share_the_data_parallel_ranks() -> None:
@@ -185,20 +217,38 @@ def test_rows_of_tables_and_images() -> None:
     assert tables.settings["tables"] * tables.settings["rows"] * 128 * 4 == pytest.approx(82e9, rel=1e-3)
 
 
-def test_the_reader_refuses_what_is_no_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "lacking"),
+    [
+        ("a,H100,eight,Llama-3-8B,step_time_s,1.5,16", "a whole number of at least 1 for devices: line 3 has 'eight'"),
+        ("a,H100,-8,Llama-3-8B,step_time_s,1.5,16", "a whole number of at least 1 for devices: line 3 has '-8'"),
+        ("a,H100,8,Llama-3-8B,step_time_s,0,16", "a positive number for value: line 3 has '0'"),
+        ("a,H100,8,Llama-3-8B,step_time_s,~6k,16", "a positive number for value: line 3 has '~6k'"),
+        ("a,H100,8,Llama-3-8B,step_time_s,1.5,2.5", "a whole number of at least 1 for gbs: line 3 has '2.5'"),
+        ("a,H100,8,Llama-3-8B,step_time_s,inf,inf", "a whole number of at least 1 for gbs: line 3 has 'inf'"),
+        ("a,,8,Llama-3-8B,,1.5,16", "hardware, metric (blank in line 3)"),
+        ("a,H100", "devices, model, metric, value (blank in line 3)"),
+        ("a,H100, SXM,8,Llama-3-8B,step_time_s,1.5,16", "a cell for each column of the header: line 3 has 1 more"),
+    ],
+)
+def test_a_row_that_cannot_be_read_says_what_it_lacks(tmp_path: Path, line: str, lacking: str) -> None:
     path = tmp_path / "runs.csv"
-    path.write_text("id,hardware,devices,model,metric,value,gbs\na,H100,8,Llama-3-8B,step_time_s,1.5,16\n")
-    (read,) = read_run_rows(path)
-    assert (read.value, read.counts) == (1.5, {"gbs": 16})
-    for line, said in (
-        ("a,H100,eight,Llama-3-8B,step_time_s,1.5,16", "devices is 'eight'"),
-        ("a,H100,8,Llama-3-8B,step_time_s,-1,16", "value is '-1'"),
-        ("a,H100,8,Llama-3-8B,step_time_s,1.5,2.5", "gbs is '2.5'"),
-        ("a,H100,8,,step_time_s,1.5,16", "model is blank"),
-    ):
-        path.write_text(f"id,hardware,devices,model,metric,value,gbs\n{line}\n")
-        with pytest.raises(InputError, match=said):
-            read_run_rows(path)
+    path.write_text(f"id,hardware,devices,model,metric,value,gbs\nb,H100,8,Llama-3-8B,step_time_s,1.5,16\n{line}\n")
+    whole, broken = read_run_rows(path)
+    assert (whole.value, whole.counts, whole.unread) == (1.5, {"gbs": 16}, ())
+    assert any(each.startswith(lacking) for each in broken.unread)
+    assert run_target(broken).missing == broken.unread
+
+
+def test_a_row_without_a_name_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("id,hardware,devices,model,metric,value\n,H100,8,Llama-3-8B,step_time_s,1.5\n")
+    (row,) = read_run_rows(path)
+    assert (row.id, row.unread) == ("line 2", ("id (blank in line 2)",))
+
+
+def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
     path.write_text("id,hardware,devices\n")
     with pytest.raises(InputError, match="no column model, metric, value"):
         read_run_rows(path)

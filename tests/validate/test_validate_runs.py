@@ -67,6 +67,40 @@ def test_model_flops_are_narayanan_s_formula() -> None:
     assert figure("model TFLOP/s/GPU") - halved == pytest.approx(pairs, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("spelt", "plain"),
+    [
+        ("s/step", "step_time_s"), ("Step time (s)", "step_time_s"), ("seconds per step", "step_time_s"),
+        ("iteration time s", "step_time_s"), ("sec/iteration", "step_time_s"), ("s", "step_time_s"),
+        ("step time ms", "step_time_ms"), ("ms/step", "step_time_ms"), ("ms", "step_time_ms"),
+        ("tokens/sec/device", "tokens/s/GPU"), ("tokens per second per chip", "tokens/s/GPU"), ("tok/GPU/s", "tokens/s/GPU"),
+        ("tokens_per_sec", "tokens/s"), ("throughput (tokens/s)", "tokens/s"), ("samples/sec", "samples/s"),
+        ("sequences/second", "samples/s"), ("img/s", "samples/s"), ("TFLOPs/GPU", "TFLOP/s/GPU"),
+        ("achieved teraFLOP/s per GPU", "TFLOP/s/GPU"), ("TFLOPS/s/chip", "TFLOP/s/GPU"),
+        ("model TFLOPs/GPU/s", "model TFLOP/s/GPU"), ("MFU %", "MFU_%"), ("MFU (%)", "MFU_%"), ("mfu", "MFU_%"),
+        ("model FLOPs utilization %", "MFU_%"), ("Model FLOP Utilisation (MFU)", "MFU_%"),
+    ],
+)  # fmt: skip
+def test_common_spellings_mean_the_same(spelt: str, plain: str) -> None:
+    assert figure(spelt, value=40.0) == pytest.approx(figure(plain, value=40.0))
+
+
+def test_units_by_hand() -> None:
+    assert figure("step time ms") == 2000.0
+    assert figure("steps/s") == 0.5
+    assert figure("aggregate PFLOP/s") == pytest.approx(figure("TFLOP/s/GPU") * 8 / 1000)
+    assert figure("MFU", value=0.4) == pytest.approx(figure("MFU", value=40.0) / 100)
+    row = run_row(metric="step time ms", value=1420.0)
+    assert metric_of(row, run_target(row)).seconds(1420.0) == pytest.approx(1.42)
+
+
+def test_a_fraction_of_the_peak_is_told_as_one() -> None:
+    found = validate_run(run_row(metric="MFU", value=0.4), Options(fidelity="roofline"))
+    assert found.row.predicted is not None
+    assert 0.2 < found.row.predicted < 1
+    assert "an MFU of at most 1 is a fraction, not percent" in found.target.assumptions
+
+
 def test_of_experts_the_active_ones_count() -> None:
     model = models()["mixtral-8x7b"]
     active = 12.88e9 - 32000 * 4096  # the embedding is looked up
@@ -77,13 +111,19 @@ def test_of_experts_the_active_ones_count() -> None:
 def test_an_unknown_metric_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="no definition of the metric 'goodput'"):
         figure("goodput")
+    with pytest.raises(UnsupportedError, match=r"known are step_time_s.*MFU_%"):
+        figure("step time")  # in what?
     with pytest.raises(UnsupportedError, match="reads no tokens"):
         figure("tokens/s", model="ResNet-50", degrees={"dp": 8}, counts={"gbs": 1024})
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e12))
-def test_a_metric_is_its_own_inverse(seconds: float, constant: float) -> None:
-    for metric in (Metric(name="a", definition=""), Metric(name="b", definition="", constant=constant)):
+def test_a_metric_gives_the_step_time_back(seconds: float, constant: float) -> None:
+    for metric in (
+        Metric(name="a", definition=""),
+        Metric(name="b", definition="", constant=constant),
+        Metric(name="c", definition="", unit=1e-3),
+    ):
         assert metric.seconds(metric.of(seconds)) == pytest.approx(seconds)
 
 
@@ -125,6 +165,19 @@ def test_runs_end_to_end(file: Path) -> None:
     assert set(summary["by"]) == {"hardware", "stack", "metric"}
 
 
+def test_a_broken_row_fails_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    broken = ROWS[0].replace("one-1", "bad-1").replace("900000", "~900k")
+    path.write_text("\n".join([HEADER, broken, "short,line", ROWS[0]]) + "\n")
+    code, out = invoke(str(path), "--json")
+    *lines, summary = map(json.loads, out.splitlines())
+    assert code == 0
+    assert lines[0]["why"] == "lacks a positive number for value: line 2 has '~900k'"
+    assert lines[1]["why"].startswith("lacks hardware, devices, model, metric, value (blank in line 3)")
+    assert lines[2]["predicted"] > 0
+    assert (summary["rows"], summary["failed"]) == (3, 2)
+
+
 def test_rows_can_be_chosen(file: Path) -> None:
     _, out = invoke(str(file), "--json", "--only", "^two-2")
     assert [json.loads(line).get("id") for line in out.splitlines()] == ["two-2", None]
@@ -138,6 +191,23 @@ def test_tables_name_what_is_missing_and_assumed(file: Path, tmp_path: Path) -> 
     for text in (out, page.read_text()):
         assert "the model's layers, hidden, heads, ffn, vocab" in text
         assert "Llama-9: layers as in llama3-8b" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"precision": "NVFP4"}, "unsupported: --plan: precision=nvfp4"),
+        ({"precision": "int8"}, "unsupported: --plan: precision=int8"),
+        (
+            {"precision": "int8", "model": "ResNet-50", "degrees": {}, "counts": {"gbs": 1024}, "metric": "images/s"},
+            "unsupported: precision: resnet50 has no products in int8",
+        ),
+    ],
+)
+def test_products_that_no_plan_has_are_unsupported(changes: dict[str, Any], why: str) -> None:
+    found = validate_run(run_row(**changes), Options()).row.why
+    assert found is not None
+    assert found.startswith(why)
 
 
 def test_what_does_not_fit_is_timed_when_asked_for() -> None:

@@ -250,7 +250,7 @@ def options(
     from meshcast.hardware import parse_conditions
     from meshcast.mesh import Mesh
     from meshcast.pipeline import Options
-    from meshcast.stacks import load_stack
+    from meshcast.plans.stacked import with_stack
 
     chosen = Options(
         on=on,
@@ -281,7 +281,7 @@ def options(
         plan=plan,
         durations=durations,
     )
-    return chosen if stack is None else chosen.with_stack(load_stack(stack), but=written)
+    return with_stack(chosen, stack, but=written)
 
 
 def written_flags(context: typer.Context) -> tuple[str, ...]:

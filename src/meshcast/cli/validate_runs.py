@@ -18,7 +18,7 @@ def runs_command(
         Path,
         typer.Argument(
             metavar="FILE.csv",
-            help="Columns id, hardware, devices, model, metric, value, and of source_url, layers, hidden, ffn, heads, "
+            help="Columns id, hardware, devices, model, metric, value, and of source_url, stack, layers, hidden, ffn, heads, "
             "kv_heads, vocab, seq, gbs, mbs, precision, dp, fsdp, tp, sp, pp, vp, ep, cp, recompute, other, notes what "
             "is known.",
         ),

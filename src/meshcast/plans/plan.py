@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from meshcast.errors import InfeasibleError, UsageError, nearest
+from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.models.dtypes import dtype_named
 from meshcast.models.words import Gradients, Remat
 
@@ -30,6 +30,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "offload": get_args(Offload),
     "gradients": get_args(Gradients),
 }
+# Precisions that others train in and that plans have no products of.
+UNMODELLED = ("fp4", "nvfp4", "mxfp4", "fp6", "int8", "int4", "fp16")
 _FLAG = "--plan"
 _LARGEST = 2**24  # of any count: more than any machine has devices, and any model layers
 
@@ -61,6 +63,7 @@ class Plan:
         microbatches: Of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
             the last the loss, and either may have none else. Empty: shared out evenly.
+        stack: The software that runs it, as `--stack` names it (`plans.stacked`); it changes how the step runs, not its program.
     """
 
     dp: int = 1
@@ -81,10 +84,17 @@ class Plan:
     gradients: Gradients = "fp32"
     microbatches: int | None = None
     layers_per_stage: tuple[int, ...] = ()
+    stack: str | None = None
 
     def __post_init__(self) -> None:
         for name in (*DEGREES, "vp", "mbs"):
             _whole(name, getattr(self, name))
+        if self.precision in UNMODELLED:
+            raise UnsupportedError(
+                f"precision={self.precision}: plans have no such products",
+                where=_FLAG,
+                fix=f"one of {', '.join(_WORDS['precision'])}",
+            )
         for name, words in _WORDS.items():
             if getattr(self, name) not in (*words, None):
                 raise UsageError(
@@ -246,6 +256,7 @@ class Plan:
 
         Raises:
             UsageError: It is no list of `key=value`, or a key or a value is not known.
+            UnsupportedError: Products of its precision are not modelled.
             InfeasibleError: Its parts do not go together.
         """
         found: dict[str, Any] = {}
@@ -323,6 +334,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Plan)}
 _READERS: dict[str, Callable[[str, str], dict[str, Any]]] = {
     **{name: _count for name in (*DEGREES, "vp", "mbs", "zero", "microbatches")},
     **{name: lambda key, value: {key: value} for name in _WORDS},
+    "stack": lambda key, value: {key: value},
     "sp": _flag,
     "layers-per-stage": _layers,
     "hsdp": _hybrid,

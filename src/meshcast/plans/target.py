@@ -51,6 +51,7 @@ def plan_target(
         UnsupportedError: The plan asks for what the model or the platform does not have.
     """
     builder = model_of(target)
+    plan = replace(plan, stack=None)  # it runs the program and is no part of it
     check_devices(plan, devices)
     if plan.attending.startswith("flash") and platform not in FUSED_PLATFORMS:
         raise UnsupportedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -98,6 +98,8 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = Fals
         return result(row=failed(why=f"lacks {'; '.join(target.missing)}"))
     try:
         metric = metric_of(measured, target)
+        if metric.assumption:
+            target = replace(target, assumptions=(*target.assumptions, metric.assumption))
         target, prediction = predict_fitting(target, options, over_memory=over_memory)
     except Exception as error:  # this row's failure, or a bug: named in the row, so that the others are still judged
         return result(row=failed(why=why_failed(error)))

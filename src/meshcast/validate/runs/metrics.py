@@ -2,10 +2,12 @@
 
 With t the step time, n devices, B sequences (or samples) a step of s tokens:
 
-- `step_time_s`: t;
+- `step_time_s`, `step time ms`: t, and `steps/s` 1 / t;
 - `tokens/s` B s / t, `samples/s`, `images/s`, `sequences/s` B / t; with `/GPU`, `/chip` or `/device` behind them, per device;
-- `model TFLOP/s/GPU`, `TFLOP/s/chip`: B s F / (t n) with F model FLOPs a token, in 1e12;
-- `MFU_%`: 100 B s F / (t n P) with P the device's dense bf16 peak.
+- `model TFLOP/s/GPU`, `TFLOP/s/chip`: B s F / (t n) with F model FLOPs a token, in 1e12; `aggregate` ones without n;
+- `MFU_%`: 100 B s F / (t n P) with P the device's dense bf16 peak. A value of at most 1 is the fraction, without the 100.
+
+Other spellings of them are in `metric_names`.
 
 F = 6 N + a L h s: N the parameters that a product sees (not an embedding that is only looked up, not positions, of
 experts the active ones), L layers, h = heads x width of a head. Without more words a = 12, all pairs of positions (Chowdhery
@@ -24,12 +26,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshcast.errors import UnsupportedError
+from meshcast.validate.runs.metric_names import KNOWN, metric_named
 from meshcast.validate.runs.rows import RunRow
 from meshcast.validate.runs.shapes import RunModel
 from meshcast.validate.runs.target import RunTarget
 
-_RATE = re.compile(r"(tokens|samples|images|sequences)/s(?:(?:ec)?)(/(?:gpu|chip|device))?$")
-_FLOPS = re.compile(r"(model )?t(?:era)?flop/?s/(?:s/)?(?:gpu|chip|device)$")
 _ALL_PAIRS, _VISIBLE_PAIRS = 12, 6
 _RECOMPUTED = 4 / 3
 # Parameters that no product sees.
@@ -38,25 +39,29 @@ _LOOKED_UP = ("positions", "embedding")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A figure that is a constant over the step time, or the step time itself.
+    """A figure that is a constant over the step time, or the step time itself in a unit of its own.
 
     Attributes:
         name: The row's.
         definition: What was computed, for people.
         constant: The figure times the step time; None where the figure is the step time.
+        unit: Seconds of the figure's unit where it is the step time.
+        assumption: What was taken for granted about it; empty where nothing was.
     """
 
     name: str
     definition: str
     constant: float | None = None
+    unit: float = 1.0
+    assumption: str = ""
 
     def of(self, seconds: float) -> float:
         """The figure at a step time."""
-        return seconds if self.constant is None else self.constant / seconds
+        return seconds / self.unit if self.constant is None else self.constant / seconds
 
     def seconds(self, value: float) -> float:
-        """The step time that a figure means; the relation is its own inverse."""
-        return self.of(value)
+        """The step time that a figure means."""
+        return value * self.unit if self.constant is None else self.constant / value
 
 
 def metric_of(row: RunRow, target: RunTarget) -> Metric:
@@ -65,37 +70,38 @@ def metric_of(row: RunRow, target: RunTarget) -> Metric:
     Raises:
         UnsupportedError: No definition of it is known, or it is not defined for the model.
     """
-    name = row.metric.lower()
-    if name in ("step_time_s", "s/step"):
-        return Metric(name=row.metric, definition="seconds of a step")
-    if rate := _RATE.match(name):
-        work = target.batch * (_tokens(target) if rate[1] == "tokens" else 1)
-        each = target.devices if rate[2] else 1
-        return Metric(name=row.metric, definition=f"{rate[1]} of a step over its time", constant=work / each)
-    if _FLOPS.match(name) or name in ("mfu_%", "mfu"):
-        flops, said = _counted_flops(row, target)
-        share = flops * target.batch * _tokens(target) / target.devices
-        if not name.startswith("mfu"):
-            return Metric(name=row.metric, definition=f"{said}, in 1e12", constant=share / 1e12)
-        assert target.on is not None
-        peak = target.on.device.matrix_peak("bf16")
-        return Metric(name=row.metric, definition=f"{said}, over {peak:.4g}", constant=100 * share / peak)
-    raise UnsupportedError(
-        f"no definition of the metric {row.metric!r}",
-        where=row.id,
-        fix="step_time_s, tokens/s[/GPU], samples/s, images/s, TFLOP/s/GPU, model TFLOP/s/GPU or MFU_%",
+    name = metric_named(row.metric)
+    if name is None:
+        raise UnsupportedError(f"no definition of the metric {row.metric!r}; known are {KNOWN}", where="metric")
+    if name.quantity == "time":
+        return Metric(name=row.metric, definition="the time of a step", unit=name.unit)
+    each = target.devices if name.per_device else 1
+    if name.quantity == "rate":
+        amount = 1 if name.counted == "step" else target.batch * (_tokens(target) if name.counted == "token" else 1)
+        return Metric(name=row.metric, definition=f"{name.counted}s of a step over its time", constant=amount / each)
+    flops, said = _counted_flops(row, target, of_model=name.of_model)
+    share = flops * target.batch * _tokens(target) / each
+    if name.quantity == "flops":
+        return Metric(name=row.metric, definition=f"{said}, in {name.unit:.0e}", constant=share / name.unit)
+    assert target.on is not None
+    peak = target.on.device.matrix_peak("bf16")
+    fraction = row.value is not None and row.value <= 1
+    return Metric(
+        name=row.metric,
+        definition=f"{said}, over {peak:.4g}, {'as a fraction' if fraction else 'in percent'}",
+        constant=(1 if fraction else 100) * share / peak,
+        assumption="an MFU of at most 1 is a fraction, not percent" if fraction else "",
     )
 
 
-def _counted_flops(row: RunRow, target: RunTarget) -> tuple[float, str]:
+def _counted_flops(row: RunRow, target: RunTarget, *, of_model: bool) -> tuple[float, str]:
     """FLOPs of a token as the source counts them, and in words how."""
     assert target.model is not None
     visible = re.search(r"causal \(halved\)|causal.*halv", row.words) is not None
     factor = _VISIBLE_PAIRS if visible else _ALL_PAIRS
     flops = model_flops(target.model, _tokens(target), factor)
     said = f"model FLOPs 6 N + {factor} L h s"
-    hardware = not row.metric.lower().startswith(("model", "mfu"))
-    if hardware and target.stack and target.stack.name == "megatron" and target.plan.get("remat") == "full":
+    if not of_model and target.stack and target.stack.name == "megatron" and target.plan.get("remat") == "full":
         return flops * _RECOMPUTED, f"hardware FLOPs, 4/3 of {said}"
     return flops, said
 

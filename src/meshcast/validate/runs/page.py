@@ -48,7 +48,7 @@ class RunsSummary:
         return {
             "hardware": self.by(lambda r: r.target.hardware_class),
             "stack": self.by(lambda r: r.target.stack.name if r.target.stack else "unknown"),
-            "metric": self.by(lambda r: r.measured.metric),
+            "metric": self.by(lambda r: r.measured.metric or "not told"),
         }
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from meshcast.errors import UnsupportedError
 from meshcast.options import Options
 from meshcast.pipeline import predict
 from meshcast.results import Prediction
@@ -39,7 +40,12 @@ def predict_run(target: RunTarget, options: Options, *, over_memory: bool = Fals
         return predict(target.model.name, replace(chosen, plan=target.plan_text, settings=_texts(settings)))
     # Models without mixed precision compute in the type of their parameters.
     accepted = target.model.builder.overrides()
-    settings["compute_dtype" if "compute_dtype" in accepted else "param_dtype"] = _DTYPES[str(target.plan["precision"])]
+    precision = str(target.plan["precision"])
+    if precision not in _DTYPES:
+        raise UnsupportedError(
+            f"{target.model.name} has no products in {precision}", where="precision", fix=f"one of {', '.join(_DTYPES)}"
+        )
+    settings["compute_dtype" if "compute_dtype" in accepted else "param_dtype"] = _DTYPES[precision]
     mesh = {"data": target.devices} if target.devices > 1 else None
     return predict(target.model.name, replace(chosen, mesh=mesh, settings=_texts(settings)))
 

@@ -1,6 +1,7 @@
 """Published training runs in a CSV: hardware, a model's shape, a batch, a plan, and one figure that was measured.
 
-A blank cell means that the source does not say. Columns beyond `COLUMNS` and `OPTIONAL` are ignored.
+A blank cell means that the source does not say. Columns beyond `COLUMNS` and `OPTIONAL` are ignored. A row that cannot be
+read is one that lacks something, like those that can: the others are still judged.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meshcast.errors import InputError
-from meshcast.validate.csv_rows import csv_rows
+from meshcast.validate.csv_rows import Cells, csv_rows
 
 COLUMNS = ("id", "hardware", "devices", "model", "metric", "value")
 SHAPE = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "seq")
 DEGREES = ("dp", "fsdp", "tp", "sp", "pp", "vp", "ep", "cp")
 _COUNTS = (*SHAPE, "gbs", "mbs")
-OPTIONAL = ("source_url", "params_b", *_COUNTS, *DEGREES, "precision", "recompute", "other", "notes")
+OPTIONAL = ("source_url", "stack", "params_b", *_COUNTS, *DEGREES, "precision", "recompute", "other", "notes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class RunRow:
     Attributes:
         counts: The model's shape and the batches (`gbs`: sequences or samples a step, `mbs`: a microbatch's), where told.
         degrees: The parallel degrees, where told; 0 says that this kind was not used.
+        stack: The software stack, where a column names it.
+        unread: What the row lacks to be read at all; where there is anything, `devices` may be 0 and `value` None.
     """
 
     id: str
@@ -33,7 +35,7 @@ class RunRow:
     devices: int
     model: str
     metric: str
-    value: float
+    value: float | None
     counts: Mapping[str, int] = field(default_factory=dict)
     degrees: Mapping[str, int] = field(default_factory=dict)
     parameters: float | None = None
@@ -42,6 +44,8 @@ class RunRow:
     other: str = ""
     notes: str = ""
     source: str = ""
+    stack: str = ""
+    unread: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -50,53 +54,73 @@ class RunRow:
 
 
 def read_run_rows(path: Path) -> list[RunRow]:
-    """The rows of a CSV.
+    """The rows of a CSV; those that cannot be read say so in `unread`.
 
     Raises:
-        InputError: It cannot be read, is empty, lacks a column, or a number in it is none.
+        InputError: The file cannot be read, is empty, or lacks a column.
     """
     columns = f"the columns are {', '.join(COLUMNS)}, and of {', '.join(OPTIONAL)} what is known"
-    return [_row(cells, f"{path}:{line}") for line, cells in csv_rows(path, COLUMNS, fix=columns)]
+    return [_row(cells, line) for line, cells in csv_rows(path, COLUMNS, fix=columns)]
 
 
-def _row(cells: Mapping[str, str | None], where: str) -> RunRow:
-    text = {key: (value or "").strip() for key, value in cells.items() if isinstance(value, str | None) and key}
-    if blank := [name for name in COLUMNS if not text[name]]:
-        raise InputError(f"{', '.join(blank)} is blank", where=where, fix="a run needs at least these")
-    parameters = text.get("params_b", "")
+def _row(cells: Cells, line: int) -> RunRow:
+    text = {key: value.strip() for key, value in cells.items() if key and isinstance(value, str)}
+    unread: list[str] = []
+    if blank := [name for name in COLUMNS if not text.get(name)]:
+        unread.append(f"{', '.join(blank)} (blank in line {line})")
+    beyond = next(
+        (value for key, value in cells.items() if not key), None
+    )  # the csv module's list of what is left over
+    if beyond and any(beyond):
+        unread.append(
+            f"a cell for each column of the header: line {line} has {len(beyond)} more (quote cells with commas)"
+        )
+
+    def number(name: str) -> float | None:
+        return _number(text[name], name, line, unread) if text.get(name) else None
+
+    def wholes(names: tuple[str, ...], *, least: int) -> dict[str, int]:
+        found = {name: _whole(text[name], name, line, unread, least=least) for name in names if text.get(name)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    parameters = number("params_b")
     return RunRow(
-        id=text["id"],
-        hardware=text["hardware"],
-        devices=_whole(text["devices"], "devices", where, least=1),
-        model=text["model"],
-        metric=text["metric"],
-        value=_number(text["value"], "value", where),
-        counts={name: _whole(text[name], name, where, least=1) for name in _COUNTS if text.get(name)},
-        degrees={name: _whole(text[name], name, where, least=0) for name in DEGREES if text.get(name)},
-        parameters=_number(parameters, "params_b", where) * 1e9 if parameters else None,
+        id=text.get("id") or f"line {line}",
+        hardware=text.get("hardware", ""),
+        devices=wholes(("devices",), least=1).get("devices", 0),
+        model=text.get("model", ""),
+        metric=text.get("metric", ""),
+        value=number("value"),
+        counts=wholes(_COUNTS, least=1),
+        degrees=wholes(DEGREES, least=0),
+        parameters=parameters * 1e9 if parameters else None,
         precision=text.get("precision", ""),
         recompute=text.get("recompute", ""),
         other=text.get("other", ""),
         notes=text.get("notes", ""),
         source=text.get("source_url", ""),
+        stack=text.get("stack", ""),
+        unread=tuple(unread),
     )
 
 
-def _number(text: str, name: str, where: str) -> float:
+def _number(text: str, name: str, line: int, unread: list[str]) -> float | None:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"{name} is {text!r}, not a positive number", where=where)
-    return value
+    if 0 < value < float("inf"):
+        return value
+    unread.append(f"a positive number for {name}: line {line} has {text!r}")
+    return None
 
 
-def _whole(text: str, name: str, where: str, *, least: int) -> int:
+def _whole(text: str, name: str, line: int, unread: list[str], *, least: int) -> int | None:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if value < least or not value.is_integer():
-        raise InputError(f"{name} is {text!r}, not a whole number of at least {least}", where=where)
-    return int(value)
+    if value >= least and value.is_integer():
+        return int(value)
+    unread.append(f"a whole number of at least {least} for {name}: line {line} has {text!r}")
+    return None

@@ -1,4 +1,4 @@
-"""The software of a run: its stack, its precision and what it recomputes, from the words of its source."""
+"""What the software of a run does: its precision, what it recomputes and overlaps, from the words of its source."""
 
 from __future__ import annotations
 
@@ -9,20 +9,10 @@ from meshcast.stacks import Stack
 from meshcast.validate.runs.findings import Findings
 from meshcast.validate.runs.rows import RunRow
 
-# (pattern in the source and the row's words, stack), the more special ones first.
-_STACKS = (
-    (r"megatron-bridge|nemo", "nemo"),
-    (r"2205\.05198|2104\.04473|megatron", "megatron"),
-    (r"maxtext|tpu-recipes|gpu-recipes", "maxtext"),
-    (r"torch\.compile", "pytorch-compile"),
-    (r"llm-foundry|mosaicml", "composer"),
-    (r"torchtitan|fsdp(?! jax)|2407\.21783", "pytorch-fsdp"),
-    (r"deeplearningexamples|pytorch", "pytorch-ddp"),
-    (r"levanter|jax|hespas|palm|t5x|\btpu\b", "xla"),
-)
 # (pattern, precision): words of plans, and fp4, int8 and fp16, which plans do not have
 _PRECISIONS = (
-    (r"nvfp4|mxfp4|fp4", "fp4"),
+    (r"nvfp4", "nvfp4"),
+    (r"mxfp4|fp4", "mxfp4"),
     (r"int8", "int8"),
     (r"mxfp8", "mxfp8"),
     (r"fp8|float8", "fp8"),
@@ -45,12 +35,6 @@ _RECOMPUTED = (
     (r"offload|layer-input|remat", "full", "a layer keeps its input alone; what is offloaded moves beside the compute"),
     (r"^custom$", "full", "its own choice of what to keep is not told"),
 )
-
-
-def stack_name(row: RunRow) -> str | None:
-    """The stack that a row's words name, or None."""
-    text = f"{row.source} {row.other} {row.notes} {row.hardware}".lower()
-    return next((name for pattern, name in _STACKS if re.search(pattern, text)), None)
 
 
 def precision_of(row: RunRow, device: Device, found: Findings) -> str:

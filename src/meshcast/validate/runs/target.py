@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshcast.hardware import Cluster
-from meshcast.stacks import Stack, load_stack
+from meshcast.stacks import Stack
 from meshcast.validate.runs.findings import Findings
+from meshcast.validate.runs.framework import stack_of
 from meshcast.validate.runs.parallelism import Plan, plan_of, plan_text
 from meshcast.validate.runs.rows import RunRow
 from meshcast.validate.runs.shapes import RunModel, model_of
-from meshcast.validate.runs.software import overlap_of, stack_name
+from meshcast.validate.runs.software import overlap_of
 from meshcast.validate.runs.systems import system_of
 
 UNKNOWN = "not understood"
@@ -86,13 +87,12 @@ class RunTarget:
 
 def run_target(row: RunRow) -> RunTarget:
     """What a row describes; whatever no rule understands is among `missing`."""
+    if row.unread:
+        return _unread(row)
     found = Findings()
     system = system_of(row, found)
     model = model_of(row, found)
-    name = stack_name(row)
-    stack = load_stack(name) if name else None
-    if stack is None:
-        found.lacks("the software that ran it")
+    stack = stack_of(row, system.cluster.device, found) if system else None
     devices = system.devices if system else row.devices
     plan = plan_of(row, model, stack, system, found) if model and stack and system else {}
     if "gbs" not in row.counts:
@@ -111,6 +111,14 @@ def run_target(row: RunRow) -> RunTarget:
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),
     )
+
+
+def _unread(row: RunRow) -> RunTarget:
+    """Of a row that cannot be read nothing is known but what it lacks."""
+    return RunTarget(
+        model=None, batch=0, seq=None, plan={}, on=None, devices=row.devices, hardware_class=UNKNOWN, stack=None, overlap="",
+        recomputation_told=False, missing=row.unread, assumptions=(),
+    )  # fmt: skip
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,161 @@
+"""What would let a model fit that does not, in the words of plans and settings.
+
+Changes are named, not tried: of what takes most memory those that make it smaller, each as a plan would have it, and none
+that the plan has already or that the model cannot have. Whether one is enough is the next prediction's to say.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshcast.capture.target import setting_value
+from meshcast.errors import MeshcastError
+from meshcast.hardware import Device
+from meshcast.models import Builder
+from meshcast.plans.attending import unfused
+from meshcast.plans.plan import Plan, text_of
+from meshcast.plans.settings import check, check_device, step_settings
+from meshcast.results import Infeasible, Prediction
+from meshcast.units import format_bytes
+
+_STATE = ("parameter", "gradients", "optimizer_state")
+_MUCH = 4  # a part of memory is worth a line from one in so many of what there is on
+_MUCH_IN_FLIGHT = ("gpipe", "zb-h2")  # schedules that hold what more microbatches saved than 1f1b does
+
+
+def with_plan_levers(
+    prediction: Prediction, builder: Builder, plan: Plan, settings: Mapping[str, str], device: Device, platform: str
+) -> Prediction:
+    """A prediction whose levers, where it does not fit, are the plan's own keys.
+
+    Args:
+        prediction: Of the model under the plan.
+        builder: The model.
+        plan: How it is shared out.
+        settings: What `--set` says.
+        device: What it does not fit into.
+        platform: What programs are lowered for.
+    """
+    problem = prediction.infeasible
+    if problem is None:
+        return prediction
+    chosen: dict[str, Any] = {name: setting_value(text) for name, text in settings.items()}
+    mode = chosen.pop("mode", builder.mode)
+    changes = _Changes(
+        builder=builder,
+        plan=plan,
+        settings=chosen,
+        device=device,
+        mode=mode,
+        fused=not unfused(builder, settings, platform, precision=plan.precision),
+    )
+    parts = _of_training(prediction, changes) if mode == "train" else _of_inference(prediction, changes)
+    named = [
+        f"{what} take {format_bytes(size)} of a device" + (f": {', '.join(ways)}" if ways else "")
+        for what, size, ways in parts
+        if _MUCH * size > problem.bound
+    ]
+    stage = problem.levers[:1] if plan.pp > 1 else ()  # which one it is
+    return replace(prediction, infeasible=replace(problem, levers=(*stage, *named, _larger(problem))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """Changes of a plan that its model and its device can have."""
+
+    builder: Builder
+    plan: Plan
+    settings: Mapping[str, Any]
+    device: Device
+    mode: str
+    fused: bool
+
+    def named(self, *wanted: Mapping[str, Any]) -> list[str]:
+        """Those of the changes that are ones and that the model can have, as a plan has them."""
+        return [
+            ", ".join(f"{key}={text_of(value)} (now {text_of(self._now(key))})" for key, value in change.items())
+            for change in wanted
+            if any(self._now(key) != value for key, value in change.items()) and self._possible(change)
+        ]
+
+    def twice(self, *keys: str) -> list[str]:
+        """Degrees doubled."""
+        return self.named(*({key: 2 * getattr(self.plan, key)} for key in keys))
+
+    def _now(self, key: str) -> Any:
+        return self.plan.attending if key == "attention" else getattr(self.plan, key)
+
+    def _possible(self, change: Mapping[str, Any]) -> bool:
+        """Whether model and plan go together so; the batch may have to be another one."""
+        if "attention" in change and (not self.fused or self.plan.attending.startswith("flash")):
+            return False
+        if {"pp", "offload"} & change.keys() and not self._can_be_cut(change):
+            return False
+        settings = {name: value for name, value in self.settings.items() if name != "batch"}
+        try:
+            changed = replace(self.plan, **change, layers_per_stage=())
+            check_device(changed, self.device)
+            whole = replace(changed, pp=1, vp=1, schedule=None, microbatches=None, offload="none")
+            if self.mode == "train":
+                step_settings(whole, self.builder, settings)
+            else:
+                check(whole, self.builder, settings)
+        except MeshcastError:
+            return False
+        return True
+
+    def _can_be_cut(self, change: Mapping[str, Any]) -> bool:
+        module = importlib.import_module(f"meshcast.models.{self.builder.module}")
+        parts = change.get("pp", 1) * self.plan.vp
+        return hasattr(module, "sections") and self.builder.configured(**self.settings).layers % parts == 0
+
+
+_Part = tuple[str, int, list[str]]
+
+
+def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[_Part]:
+    """(what, bytes, what would make it smaller)."""
+    memory, plan = prediction.memory, changes.plan
+    yield (
+        "activations and other temporaries",
+        memory.temporaries,
+        [
+            *changes.named(
+                {"remat": "full"},
+                {"attention": "flash-all-gather" if plan.cp > 1 else "flash"},
+                {"mbs": plan.mbs // 2 if plan.mbs % 2 == 0 else 1},
+                *([{"sp": True}] if plan.tp > 1 else []),
+                *([{"schedule": "1f1b"}] if plan.schedule in _MUCH_IN_FLIGHT else []),
+                {"gradients": "bf16"},
+            ),
+            *changes.twice("tp", "cp"),
+        ],
+    )
+    zero = 1 if plan.pp > 1 else 3
+    yield (
+        "weights, gradients and the optimizer's state",
+        sum(memory.by_role.get(role, 0) for role in _STATE),
+        [
+            *changes.named(*([{"zero": zero}] if plan.dp > 1 and plan.zero < zero else [])),
+            *changes.twice("fsdp", "tp", "pp", "ep"),
+            *changes.named({"offload": "optimizer"}),
+        ],
+    )
+
+
+def _of_inference(prediction: Prediction, changes: _Changes) -> Iterator[_Part]:
+    """Likewise, of weights and requests."""
+    memory = prediction.memory
+    fewer = ["a smaller batch", *(f"{way} for the same batch" for way in changes.twice("dp"))]
+    yield "weights", memory.by_role.get("parameter", 0), changes.twice("tp", "ep", "fsdp")
+    yield "caches", memory.by_role.get("cache", 0), [*fewer, "shorter prompts and answers", *changes.twice("tp")]
+    fused = changes.named({"attention": "flash"})
+    yield "temporaries", memory.temporaries, [*fused, *fewer, "shorter prompts", *changes.twice("tp")]
+
+
+def _larger(problem: Infeasible) -> str:
+    more = f"{problem.demand / problem.bound:.1f} times as many devices"
+    return f"use {more}, or devices with at least {format_bytes(problem.demand)}"

@@ -1,0 +1,41 @@
+"""Options with the software stack that is asked for: by its name, or as `stack=NAME` in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields, replace
+from pathlib import Path
+
+from meshcast.errors import UsageError
+from meshcast.options import Options
+from meshcast.plans.plan import Plan
+from meshcast.stacks import Stack, load_stack
+
+
+def with_stack(
+    options: Options, stack: str | Path | Stack | None = None, *, but: Collection[str] | None = None
+) -> Options:
+    """The options with what a stack brings, and a plan that does not name it any more: asked again, nothing changes.
+
+    Args:
+        options: As they are without a stack.
+        stack: A stack, its name or its file; None where only the plan may name one.
+        but: Fields that are chosen already, which a stack leaves alone; None: those that are not the default.
+
+    Raises:
+        UsageError: The plan names another one.
+        UnsupportedError: No such stack.
+    """
+    plan = Plan.parse(str(options.plan)) if options.plan is not None else None
+    told = plan.stack if plan is not None else None
+    if stack is None and told is None:
+        return options
+    name = stack.name if isinstance(stack, Stack) else str(stack)
+    if stack is not None and told is not None and name != told:
+        raise UsageError(f"the plan says stack={told}, and {name} is asked for", where="--stack", fix="name one stack")
+    chosen = stack if isinstance(stack, Stack) else load_stack(stack or told or "")
+    if but is None:
+        default = Options()
+        but = {field.name for field in fields(Options) if getattr(options, field.name) != getattr(default, field.name)}
+    plain = str(replace(plan, stack=None)) if plan is not None else None
+    return replace(options, plan=plain).with_stack(chosen, but=but)

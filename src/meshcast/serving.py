@@ -91,8 +91,6 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
             f"{clash} follows from prompt and output in mode {SERVE}", where="--set", fix="set prompt and output"
         )
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
-    if hasattr(builder.config, "scan"):
-        common.setdefault("scan", "false")
     first, step = (
         predict(replace(options, settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}))
         for mode in ("prefill", "decode")

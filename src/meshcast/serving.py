@@ -18,6 +18,7 @@ from meshcast.errors import UsageError
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
 from meshcast.options import Options
+from meshcast.plans import Plan
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
 
@@ -92,8 +93,14 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         )
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
     first, step = (
-        predict(replace(options, settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}))
-        for mode in ("prefill", "decode")
+        predict(
+            replace(
+                options,
+                plan=plan,
+                settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)},
+            )
+        )
+        for mode, plan in (("prefill", options.plan), ("decode", _of_single_positions(options.plan)))
     )
     larger = max(first, step, key=lambda each: each.memory.peak)
     answer = replace(
@@ -115,6 +122,12 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         tpot_s=step.step_time_s,
     )
     return replace(answer, serving=noticed)
+
+
+def _of_single_positions(plan: str | None) -> str | None:
+    """A plan for steps of one position each: there are none to split, so `sp` is for prompts alone."""
+    parsed = Plan.parse(str(plan)) if plan is not None else None
+    return str(replace(parsed, sp=False)) if parsed is not None and parsed.sp else plan
 
 
 def _lengths(builder: Builder, mode: str, prompt: int, output: int) -> dict[str, str]:

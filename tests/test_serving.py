@@ -63,6 +63,37 @@ def test_a_decoding_step_reads_weights_and_cache_once(model: str, context: int) 
     assert bound < step.step_time_s < 1.6 * bound
 
 
+def test_prompts_may_split_their_positions() -> None:
+    """Single positions cannot: their step is that of the plan without `sp`."""
+    split, whole = (
+        meshcast.predict(TINY, on="dgx-h100", plan=plan, settings=REQUEST, lowering="modelled")
+        for plan in ("tp=2,sp=1", "tp=2")
+    )
+    first = meshcast.predict(
+        f"{TINY}-prefill", on="dgx-h100", plan="tp=2,sp=1", lowering="modelled",
+        settings={"batch": "4", "seq": "64", "context": "80"},
+    )  # fmt: skip
+    assert split.serving is not None
+    assert whole.serving is not None
+    assert split.serving.tpot_s == whole.serving.tpot_s
+    assert split.serving.ttft_s == first.step_time_s != whole.serving.ttft_s
+
+
+def test_a_step_of_more_requests_moves_no_fewer_bytes() -> None:
+    """Of 64 experts, six a token: weights that are chosen are copied, so three tokens have the bytes of all experts."""
+    moved = [
+        meshcast.predict(
+            "deepseek-v2-lite-decode",
+            on="h100-sxm",
+            lowering="modelled",
+            settings={"layers": "2", "batch": str(batch), "context": "64"},
+        ).hbm_bytes
+        for batch in (1, 3, 4, 8, 16)
+    ]
+    assert moved == sorted(moved)
+    assert moved[0] < 0.6 * moved[-1]
+
+
 @pytest.mark.parametrize("model", [TINY, "gpt2-tiny"])
 def test_layers_of_their_own_compute_the_same(model: str) -> None:
     rest = {"batch": "2", "context": "64"}

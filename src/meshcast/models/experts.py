@@ -154,8 +154,7 @@ def routed(
     gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
     chosen = kept(chosen)
     choice = jax.nn.one_hot(chosen, config.experts, dtype=jnp.float32)
-    few = tokens.shape[0] * tokens.shape[1] * config.active < config.experts
-    if few and layout.size("expert") == 1:
+    if _is_by_token(tokens, config, layout):
         y = _by_token(tokens, w, gates, chosen, config)
     else:
         capacity = math.ceil(config.active * tokens.shape[1] * config.capacity_factor / config.experts)
@@ -168,10 +167,20 @@ def routed(
     return y, balance_loss(choice, probabilities) if config.balance else None
 
 
+def _is_by_token(tokens: jax.Array, config: Config, layout: Layout) -> bool:
+    """Whether a device's tokens read the weights of their own experts, which takes fewer bytes than reading all experts.
+
+    Choosing weights is a gather: they are read, written and read again by the product, three times for each of a token's
+    experts, where capacity reads every expert once: 3 T K < E.
+    """
+    choices = tokens.shape[0] * tokens.shape[1] * config.active // layout.size(TOKENS)
+    return 3 * choices < config.experts and layout.size("expert") == 1
+
+
 def _by_token(
     tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: Config
 ) -> jax.Array:
-    """Each token with the weights of its own experts: fewer bytes than all experts when there are few tokens."""
+    """Each token with the weights of its own experts."""
 
     def own(name: str) -> jax.Array:
         return jnp.take(w[name], chosen, axis=0, mode="clip")

@@ -27,7 +27,7 @@ def test_requests_add_up() -> None:
 def test_both_passes_are_one_prediction(on: str, plan: str | None) -> None:
     modelled: dict[str, object] = {"lowering": "modelled"}
     both = meshcast.predict(TINY, on=on, plan=plan, settings=REQUEST, **modelled)
-    rest = {"batch": "4", "context": "80", "scan": "false"}
+    rest = {"batch": "4", "context": "80"}
     first = meshcast.predict(f"{TINY}-prefill", on=on, plan=plan, settings={**rest, "seq": "64"}, **modelled)
     step = meshcast.predict(f"{TINY}-decode", on=on, plan=plan, settings=rest, **modelled)
     assert both.serving is not None
@@ -50,28 +50,59 @@ def test_both_passes_are_one_prediction(on: str, plan: str | None) -> None:
         assert row in text
 
 
-def test_a_decoding_step_reads_weights_and_cache_once() -> None:
+@pytest.mark.parametrize(("model", "context"), [("llama3-70b", 4096), ("gpt3-6.7b", 2048)])
+def test_a_decoding_step_reads_weights_and_cache_once(model: str, context: int) -> None:
     """No step is faster than memory; with arrays for each layer it is not far from it where memory is all there is."""
-    settings = {"layers": "2", "batch": "8", "context": "4096", "mode": "decode", "scan": "false"}
-    step = meshcast.predict("llama3-70b", on="h100-sxm", settings=settings)
-    config = meshcast.models.zoo()["llama3-70b"].config
-    unread = 2 * config.vocab * config.dim  # of the embedding only the tokens' rows are read
+    settings = {"layers": "2", "batch": "8", "context": str(context), "mode": "decode"}
+    step = meshcast.predict(model, on="h100-sxm", settings=settings)
+    config = meshcast.models.zoo()[model].config
+    # Of an embedding that the head does not share, only the tokens' rows are read.
+    unread = 2 * config.vocab * config.dim if model.startswith("llama") else 0
     read = step.memory.by_role["parameter"] - unread + step.memory.by_role["cache"]
     bound = read / resolve("h100-sxm").device.memory_bandwidth
     assert step.step_time_s is not None
     assert bound < step.step_time_s < 1.6 * bound
 
 
-def test_layers_of_their_own_compute_the_same() -> None:
-    stacked, alone = (
+def test_prompts_may_split_their_positions() -> None:
+    """Single positions cannot: their step is that of the plan without `sp`."""
+    split, whole = (
+        meshcast.predict(TINY, on="dgx-h100", plan=plan, settings=REQUEST, lowering="modelled")
+        for plan in ("tp=2,sp=1", "tp=2")
+    )
+    first = meshcast.predict(
+        f"{TINY}-prefill", on="dgx-h100", plan="tp=2,sp=1", lowering="modelled",
+        settings={"batch": "4", "seq": "64", "context": "80"},
+    )  # fmt: skip
+    assert split.serving is not None
+    assert whole.serving is not None
+    assert split.serving.tpot_s == whole.serving.tpot_s
+    assert split.serving.ttft_s == first.step_time_s != whole.serving.ttft_s
+
+
+def test_a_step_of_more_requests_moves_no_fewer_bytes() -> None:
+    """Of 64 experts, six a token: weights that are chosen are copied, so three tokens have the bytes of all experts."""
+    moved = [
         meshcast.predict(
-            f"{TINY}-decode",
+            "deepseek-v2-lite-decode",
             on="h100-sxm",
             lowering="modelled",
-            settings={"batch": "2", "context": "64", "scan": scan},
-        )
-        for scan in ("true", "false")
+            settings={"layers": "2", "batch": str(batch), "context": "64"},
+        ).hbm_bytes
+        for batch in (1, 3, 4, 8, 16)
+    ]
+    assert moved == sorted(moved)
+    assert moved[0] < 0.6 * moved[-1]
+
+
+@pytest.mark.parametrize("model", [TINY, "gpt2-tiny"])
+def test_layers_of_their_own_compute_the_same(model: str) -> None:
+    rest = {"batch": "2", "context": "64"}
+    stacked, alone, unsaid = (
+        meshcast.predict(f"{model}-decode", on="h100-sxm", lowering="modelled", settings=rest | said)
+        for said in ({"scan": "true"}, {"scan": "false"}, {})
     )
+    assert unsaid.step_time_s == alone.step_time_s  # what serving engines do is what is meant
     assert alone.flops == pytest.approx(stacked.flops, rel=0.02)
     assert alone.memory.by_role == stacked.memory.by_role
     assert alone.hbm_bytes < stacked.hbm_bytes
@@ -152,7 +183,7 @@ def test_prompts_attend_by_fused_kernels_where_asked_for() -> None:
 
 
 def test_weights_in_fewer_bits_take_less_room_and_less_time_to_read() -> None:
-    asked = {"mode": "decode", "layers": "2", "batch": "8", "context": "256", "scan": "false"}
+    asked = {"mode": "decode", "layers": "2", "batch": "8", "context": "256"}
     steps = {
         name: meshcast.predict("llama3-8b", on="h200", settings={**asked, "weight_dtype": name}, lowering="modelled")
         for name in ("none", "int8", "int4")

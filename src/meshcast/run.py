@@ -359,17 +359,17 @@ class Run:
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 
     def _model_flops(self) -> tuple[float, float, float]:
-        """(matrix FLOPs without recomputation, all matrix FLOPs, the peak of the type that most of them are in)."""
+        """(the model's own matrix FLOPs, all matrix FLOPs, the peak of the type that most of them are in)."""
         by_peak: defaultdict[float, float] = defaultdict(float)
-        total = recomputed = 0.0
+        total = redundant = 0.0
         for kernel, count in self.executed:
             if kernel.matrix_flops:
                 flops = count * kernel.matrix_flops
                 total += flops
-                recomputed += flops if kernel.recomputed else 0.0
+                redundant += count * kernel.redundant_flops
                 by_peak[matrix_rate(kernel, self.device).flops] += flops
         peak = max(by_peak, key=lambda rate: by_peak[rate]) if by_peak else 0.0
-        return total - recomputed, total, peak
+        return total - redundant, total, peak
 
     def _provenance(self) -> Provenance:
         """Shares of busy time by origin."""

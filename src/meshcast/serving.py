@@ -86,8 +86,6 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         )
     prompt, output = request_lengths(builder, options.settings)
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
-    if hasattr(builder.config, "scan"):
-        common.setdefault("scan", "false")
     first, step = (
         predict(
             replace(

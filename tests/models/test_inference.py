@@ -40,6 +40,7 @@ BIASED = {"qkv_bias": True, "out_bias": True, "ffn_bias": True, "gated": False, 
             6,
         ),
         ("gpt2-tiny", {}, 4, 6),
+        ("gpt2-tiny", {"scan": False}, 4, 6),
         ("gpt2-tiny", {"post_norm": True, "embedding_dim": 32, "layers": 1}, 4, 6),
         # GPT-NeoX, BLOOM, OLMo 2, Command R, gpt-oss.
         (
@@ -72,6 +73,7 @@ BIASED = {"qkv_bias": True, "out_bias": True, "ffn_bias": True, "gated": False, 
 def test_prefill_and_decoding_agree_with_forward(
     name: str, settings: dict[str, Any], prompt: int, length: int, batch: int
 ) -> None:
+    settings = {"scan": True, **settings}  # of all three programs, so that they have the same parameters
     forward, args, _ = build(f"{name}-forward", batch=batch, seq=length, **WIDE, **settings)
     params, data = concrete(args, ["params", "batch"])
     expected = jnp.argmax(jax.jit(forward, compiler_options=QUICK)(params, data), axis=-1)
@@ -89,17 +91,17 @@ def test_prefill_and_decoding_agree_with_forward(
 
 
 def test_many_tokens_of_one_step_share_the_experts() -> None:
-    """Eight tokens and more go to experts by capacity; fewer read the weights of their own experts."""
+    """Eight tokens go to experts by capacity; a single one reads the weights of its own experts."""
     settings: dict[str, Any] = {**ROOM, **WIDE, "context": 2}
     decode, args, _ = build("mixtral-tiny-decode", batch=8, **settings)
     params, cache, data = concrete(args, ["params", "cache", "batch"])
     data["position"] = jnp.int32(0)
     _, together = jax.jit(decode, compiler_options=QUICK)(params, cache, data)
-    decode, args, _ = build("mixtral-tiny-decode", batch=2, **settings)
+    decode, args, _ = build("mixtral-tiny-decode", batch=1, **settings)
     _, cache, _ = concrete(args, ["params", "cache", "batch"])
-    few = {"tokens": data["tokens"][:2], "position": data["position"]}
+    few = {"tokens": data["tokens"][:1], "position": data["position"]}
     _, alone = jax.jit(decode, compiler_options=QUICK)(params, cache, few)
-    np.testing.assert_array_equal(together[:2], alone)
+    np.testing.assert_array_equal(together[:1], alone)
 
 
 @pytest.mark.parametrize("prompt", [2, 6])  # shorter than the convolution's window of four, and longer
@@ -159,7 +161,7 @@ def test_only_plain_attention_has_biased_scores() -> None:
 
 
 def test_local_layers_keep_their_window_and_latents_are_narrow() -> None:
-    _, (_, cache, _), _ = build("gemma2-2b-decode", batch=1, context=8192)
+    _, (_, cache, _), _ = build("gemma2-2b-decode", batch=1, context=8192, scan=True)
     assert [layer["k"].shape[2] for layer in cache["layers"]] == [4096, 8192]
     _, (_, cache, _), _ = build("deepseek-v3-decode", batch=1, context=4096)
     per_position = sum(leaf.size for leaf in jax.tree.leaves(cache)) / 4096

@@ -243,6 +243,7 @@ def _part(product: Kernel, side: int, parts: int, label: str) -> Kernel:
         name=f"{product.name} part {label}",
         geometry=smaller,
         matrix_flops=product.matrix_flops / parts,
+        redundant_flops=product.redundant_flops / parts,
         vector_flops=product.vector_flops / parts,
         transcendentals=product.transcendentals / parts,
         operand_bytes=read,

@@ -38,7 +38,7 @@ def merge_products(
             continue
         for side in (0, 1):
             shared = buffer.get(op.operands[side], op.operands[side])
-            groups.setdefault((side, shared, _common(shape, side), op.cost.orders, op.recomputed), []).append(index)
+            groups.setdefault((side, shared, _common(shape, side), op.cost.orders, _share(op)), []).append(index)
     candidates = [(key, members) for key, members in groups.items() if len(members) > 1]
     if not candidates:
         return ops
@@ -76,6 +76,11 @@ def _replaced(ops: Sequence[Op], merged: Mapping[int, list[Op]], gone: Set[int])
 def _common(shape: Gemm, side: int) -> Gemm:
     """What two products with the same operand on `side` must agree in: everything but the other's free dimension."""
     return replace(shape, n=0) if side == 0 else replace(shape, m=0)
+
+
+def _share(op: Op) -> float:
+    """Of the op's work, what is not the model's own: products are one where they are alike in that, too."""
+    return op.redundant_flops / op.cost.matrix_flops if op.cost.matrix_flops else 0.0
 
 
 def _bytes(op: Op, values: Values) -> int:

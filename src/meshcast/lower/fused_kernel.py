@@ -60,7 +60,7 @@ def fused_kernel(
     inside = {value for op, _ in members for value in op.results}
     parts = _computed_parts(members, inside, tensors, results or root.results)
     read: dict[int, float] = {}
-    matrix = vector = transcendentals = 0.0
+    matrix = redundant = vector = transcendentals = 0.0
     guessed = False
     picked: Indexed | None = None
     product: Op | None = None  # what the matrix engine does decides, wherever it stands in the fusion
@@ -72,7 +72,9 @@ def fused_kernel(
         for position, value in enumerate(operands):
             if value not in inside:  # an operand that its rule gave no bytes for is still a dependency
                 read[value] = read.get(value, 0.0) + (moved[position] * part if position < len(moved) else 0.0)
-        matrix += work.matrix_flops * part
+        if work.matrix_flops:
+            matrix += work.matrix_flops * part
+            redundant += op.redundant_flops * part
         transcendentals += work.transcendentals * part
         if work.vector_flops:
             vector += work.vector_flops * part
@@ -119,7 +121,8 @@ def fused_kernel(
         picked=picked,
         ops=tuple([op.name for op, _ in members]),
         location=root.location,
-        recomputed=root.recomputed,
+        recomputed=(product or root).recomputed,
+        redundant_flops=redundant,
         guessed=guessed,
     )
 
@@ -168,6 +171,7 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         ops=(*first.ops, *second.ops),
         location=first.location,
         recomputed=first.recomputed and second.recomputed,
+        redundant_flops=first.redundant_flops,
         guessed=first.guessed or second.guessed,
     )
 

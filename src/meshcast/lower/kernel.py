@@ -153,6 +153,7 @@ class Kernel:
     ops: tuple[str, ...] = ()
     location: str = ""
     recomputed: bool = False
+    redundant_flops: float = 0.0  # of its matrix FLOPs, what is computed again, or alike on other devices
     guessed: bool = False
 
     @property

@@ -21,6 +21,8 @@ MODES = {
     "decode": ("decode_step", "one decoding step with a KV cache"),
 }
 """What a program may do: the function that builds it, and its name for people."""
+ANSWERING = ("prefill", "decode")
+"""The modes that answer token by token."""
 LARGEST = 2**31 - 1
 """Of a size: positions and indices are 32-bit."""
 _LENGTHS = {"seq": "context", "context": "seq"}
@@ -65,7 +67,15 @@ class Builder:
         }
         fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(self.config)}
         presets = {name: value for name, value in self.presets if name in keywords}
-        return {"mode": mode or self.mode} | keywords | presets | fields
+        return {"mode": mode or self.mode} | keywords | presets | fields | self._answering(mode or self.mode)
+
+    def _answering(self, mode: str) -> dict[str, Any]:
+        """What a configuration has otherwise in a mode that answers: weights and a cache of each layer's own.
+
+        A scan copies each layer's share out of stacks first, which more than doubles the bytes of a step that reads
+        everything once; serving engines keep layers apart.
+        """
+        return {"scan": False} if mode in ANSWERING and hasattr(self.config, "scan") else {}
 
     def configured(self, **overrides: Any) -> Any:
         """The configuration with some of its fields overridden."""
@@ -80,7 +90,7 @@ class Builder:
         # A size that its class, or a keyword that the function, has as zero is a part that may be left out.
         optional = {field.name for field in dataclasses.fields(self.config) if field.default == 0}
         optional |= {name for name, default in accepted.items() if default == 0 and default is not False}
-        settings = {name: value for name, value in self.presets if name in accepted}
+        settings = {name: value for name, value in self.presets if name in accepted} | self._answering(mode)
         for name, value in overrides.items():
             if name not in accepted:
                 raise self._unknown(name, mode, accepted)

@@ -18,7 +18,7 @@ from meshcast.errors import UsageError
 from meshcast.models.layers import ACTIVATIONS, BATCH, gate_with
 from meshcast.models.products import product, products
 from meshcast.models.saving import EXCHANGED, kept
-from meshcast.models.scopes import COPIES
+from meshcast.models.scopes import ALIKE, COPIES
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -26,8 +26,6 @@ HOME = ("data", "fsdp", "context")
 """The axes that still split the tokens once they are at their experts."""
 TOKENS = ("data", "fsdp", "context", "expert")
 """The axes that split groups of tokens: those of the batch and of the positions."""
-ROUTING = "routing"
-"""The name, in the program, of products that choose experts and move tokens: tensor parallelism does not split them."""
 
 
 def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False) -> dict[str, Weight]:
@@ -93,6 +91,11 @@ def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layo
     return product("bsf,fd->bsd", y, w["down"], layout, over=over, number=6)
 
 
+def _routing(layout: Layout) -> Any:
+    """A scope for products that choose experts and move tokens: tensor parallelism does not split them."""
+    return jax.named_scope(f"{ALIKE}{layout.size('tensor')}")
+
+
 def choose(logits: jax.Array, bias: jax.Array | None, active: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Gates (G, S, K) and experts (G, S, K) of router logits (G, S, E), and their probabilities.
 
@@ -145,14 +148,13 @@ def routed(
     """The routed feed-forward half of a layer (B, S, dim), without its residual sum, and its balance loss if it has one."""
     h = h if layout.sequence_parallel else layout.constrain(kept(h), BATCH, "context", None)
     tokens = grouped(h, config, layout)
-    with jax.named_scope(ROUTING):
+    with _routing(layout):
         logits = (tokens @ w["router"]).astype(jnp.float32)
     logits = kept(logits + w["router_offset"].astype(jnp.float32) if config.expert_bias else logits)
     gates, chosen, probabilities = choose(logits, w.get("router_bias"), config.active)
     chosen = kept(chosen)
     choice = jax.nn.one_hot(chosen, config.experts, dtype=jnp.float32)
-    few = tokens.shape[0] * tokens.shape[1] * config.active < config.experts
-    if few and layout.size("expert") == 1:
+    if _is_by_token(tokens, config, layout):
         y = _by_token(tokens, w, gates, chosen, config)
     else:
         capacity = math.ceil(config.active * tokens.shape[1] * config.capacity_factor / config.experts)
@@ -165,10 +167,20 @@ def routed(
     return y, balance_loss(choice, probabilities) if config.balance else None
 
 
+def _is_by_token(tokens: jax.Array, config: Config, layout: Layout) -> bool:
+    """Whether a device's tokens read the weights of their own experts, which takes fewer bytes than reading all experts.
+
+    Choosing weights is a gather: they are read, written and read again by the product, three times for each of a token's
+    experts, where capacity reads every expert once: 3 T K < E.
+    """
+    choices = tokens.shape[0] * tokens.shape[1] * config.active // layout.size(TOKENS)
+    return 3 * choices < config.experts and layout.size("expert") == 1
+
+
 def _by_token(
     tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: Config
 ) -> jax.Array:
-    """Each token with the weights of its own experts: fewer bytes than all experts when there are few tokens."""
+    """Each token with the weights of its own experts."""
 
     def own(name: str) -> jax.Array:
         return jnp.take(w[name], chosen, axis=0, mode="clip")
@@ -187,14 +199,14 @@ def _by_products(
 ) -> jax.Array:  # fmt: skip
     """Dispatch and combine by one-hot products; what is past an expert's capacity is dropped."""
     slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
-    with jax.named_scope(ROUTING):
+    with _routing(layout):
         combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
     combine = layout.constrain(kept(combine.astype(tokens.dtype)), TOKENS, None, None, None)
     dispatch = (combine > 0).astype(tokens.dtype)
-    with jax.named_scope(ROUTING):
+    with _routing(layout):
         slots = jnp.einsum("gsec,gsd->egcd", dispatch, tokens)
     y = _experts(slots, w, config, layout)
-    with jax.named_scope(ROUTING):
+    with _routing(layout):
         return jnp.einsum("gsec,egcd->gsd", combine, kept(y))
 
 

@@ -196,11 +196,12 @@ def forward(
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
     seq: int | None = None,
+    scan: bool = True,
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position."""
     layout = Layout.of(mesh, axes=AXES)
-    length, tree = _length(config, seq), weights(config, layout)
+    length, tree = _length(config, seq), weights(config, layout, scan=scan)
 
     def forward(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["tokens"], tree, config=config, layout=layout, remat="autodiff")
@@ -214,6 +215,8 @@ def _cached(
     params: Any, cache: Any, tokens: jax.Array, positions: jax.Array, *, config: Config, layout: Layout, tree: Any
 ) -> tuple[Any, jax.Array]:
     """The cache with new positions, and the likeliest token after the last of them."""
+    unrolled = isinstance(tree["layers"], list)
+    weight = tree["layers"][0] if unrolled else one_layer(tree["layers"])
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
         (x, held), (index, w) = carry, xs
@@ -227,12 +230,11 @@ def _cached(
             seen = kv_cache.of_layer(updated, place)
             return attention(q, seen["k"], seen["v"], kv_cache.visible(seen["k"].shape[1], place))
 
-        w = layout.gather(w, one_layer(tree["layers"]))
-        x = _block(x, w, config=config, layout=layout, attend=attend)
+        x = _block(x, layout.gather(w, weight), config=config, layout=layout, attend=attend)
         return (x, updated), None
 
     x = _embedded(params, tokens, jnp.take(params["positions"], positions, axis=0, mode="clip"), layout)
-    (x, cache), _ = jax.lax.scan(body, (x, cache), (jnp.arange(config.layers), params["layers"]))
+    x, cache = kv_cache.through_layers(body, x, cache, params["layers"])
     return cache, jnp.argmax(_logits(x[:, -1:], params, layout)[:, 0], axis=-1).astype(jnp.int32)
 
 
@@ -243,6 +245,7 @@ def prefill(
     batch: int = 8,
     seq: int | None = None,
     context: int | None = None,
+    scan: bool = False,
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place."""
@@ -252,7 +255,7 @@ def prefill(
         raise UsageError(
             f"a prompt of seq={length} does not fit context={room}", where="--set", fix=f"context={length}"
         )
-    return _serving(config, mesh, batch, room, param_dtype, prompt=length)
+    return _serving(config, mesh, batch, room, param_dtype, prompt=length, scan=scan)
 
 
 def decode_step(
@@ -261,22 +264,30 @@ def decode_step(
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
     context: int | None = None,
+    scan: bool = False,
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`, the cache updated in place."""
-    return _serving(config, mesh, batch, _length(config, context), param_dtype, prompt=None)
+    return _serving(config, mesh, batch, _length(config, context), param_dtype, prompt=None, scan=scan)
 
 
 def _serving(
-    config: Config, mesh: Mapping[str, int] | None, batch: int, room: int, dtype: DTypeLike, *, prompt: int | None
+    config: Config,
+    mesh: Mapping[str, int] | None,
+    batch: int,
+    room: int,
+    dtype: DTypeLike,
+    *,
+    prompt: int | None,
+    scan: bool,
 ) -> Program:
     """The program of a prompt, or of a single step, over a cache of `room` positions."""
     layout = Layout.of(mesh, axes=AXES)
-    tree = weights(config, layout)
+    tree = weights(config, layout, scan=scan)
     entry = kv_cache.Entry(
         shape=(batch, room, config.heads, config.dim // config.heads), axes=(BATCH, None, "tensor", None)
     )
-    cache = {name: entry.struct(config.layers, layout, dtype) for name in ("k", "v")}
+    cache = kv_cache.structs({"k": entry, "v": entry}, config.layers, layout, dtype, scan=scan)
     step = partial(_cached, config=config, layout=layout, tree=tree)
 
     def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:

@@ -5,7 +5,9 @@ A layer with a window keeps as many positions as it sees, written round and roun
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +28,38 @@ class Entry:
     def struct(self, layers: int, layout: Layout, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
         """The abstract array of a stack of layers."""
         return layout.struct((layers, *self.shape), dtype, None, *self.axes)
+
+
+def structs(entries: Mapping[str, Entry], layers: int, layout: Layout, dtype: DTypeLike, *, scan: bool) -> Any:
+    """The abstract cache of equal layers: stacked for a scan, else one of each layer's own, as serving engines keep it."""
+    if scan:
+        return {name: entry.struct(layers, layout, dtype) for name, entry in entries.items()}
+    return [{name: entry.struct(1, layout, dtype) for name, entry in entries.items()} for _ in range(layers)]
+
+
+def through_layers(
+    body: Callable[[Any, Any], tuple[Any, None]], x: jax.Array, cache: Any, layers: Any
+) -> tuple[jax.Array, Any]:
+    """Activations after every layer, and what the layers keep now: a scan over stacks, unrolled where they are lists.
+
+    Args:
+        body: One layer of a scan, `((x, cache), (its number, its weights)) -> ((x, cache), None)`. A layer with a cache of
+            its own is number 0 there.
+        x: What goes in.
+        cache: As `structs` has it.
+        layers: The layers' weights, stacked or not as the cache is.
+    """
+    if not isinstance(layers, list):
+        count = jax.tree.leaves(layers)[0].shape[0]
+        (x, cache), _ = jax.lax.scan(body, (x, cache), (jnp.arange(count), layers))
+        return x, cache
+    # Traced and lowered once for all.
+    step = jax.jit(lambda x, held, w: body((x, held), (0, w))[0])
+    kept = []
+    for held, w in zip(cache, layers, strict=True):
+        x, updated = step(x, held, w)
+        kept.append(updated)
+    return x, kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

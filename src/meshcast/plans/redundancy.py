@@ -17,6 +17,7 @@ from typing import Any
 
 from meshcast.capture.program import Program
 from meshcast.display import Rows, shown
+from meshcast.models.scopes import ALIKE
 from meshcast.partition import partition
 from meshcast.plans.plan import Plan
 from meshcast.plans.settings import microbatches_of
@@ -75,8 +76,6 @@ def redundancy(
         UsageError: The target is no model, or does not train, or its batch is no number.
         InfeasibleError: The batch does not make whole microbatches.
     """
-    from meshcast.models.experts import ROUTING
-
     asked = dict(settings or {})
     whole = plan.mbs * plan.batch_shards * microbatches_of(plan, asked)
     alone = Plan(
@@ -89,7 +88,7 @@ def redundancy(
     assert isinstance(program, Program)
     workload = read_workload(partition(program))
     total, recomputed = sum(workload.totals.matrix_flops.values()), workload.totals.recomputed_flops
-    routing = sum(count * op.cost.matrix_flops for op, count in workload.walk() if ROUTING in op.location)
+    routing = sum(count * op.cost.matrix_flops for op, count in workload.walk() if ALIKE in op.location)
     return Redundancy(
         model_flops=total - recomputed,
         recomputed_flops=recomputed,

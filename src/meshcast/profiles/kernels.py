@@ -31,7 +31,7 @@ GEOMETRIES: dict[str, type[Gemm | Convolution | Reduction | Indexed | Window | S
 }
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
-LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed"})
+LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed", "redundant_flops"})
 _SHAPED = frozenset(
     {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "recency"}
 )  # written in a form of their own

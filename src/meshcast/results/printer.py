@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TEXT_WIDTH, WIDE = 100, 120
 COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
 BAR, BAR_CELLS = "█", 24
-MFU_DEFINITION = "matrix FLOPs without recomputation / (step time x dense peak)"
+MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
 FIDELITY_NOTES = {
     "roofline": "a speed-of-light bound: its interval opens upwards only",

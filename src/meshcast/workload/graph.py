@@ -7,14 +7,17 @@ output element, transcendental functions are counted apart); bytes are what the 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
 from meshcast.mesh import Group
+from meshcast.models.scopes import ALIKE
 
 AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
+_ALIKE = re.compile(rf"\b{ALIKE}([1-9]\d*)\b")
 
 # Bits per element by MLIR element type name. Sub-byte types are packed: rounding to bytes is per tensor.
 DTYPE_BITS: dict[str, int] = {
@@ -281,6 +284,7 @@ class Cost:
     kind: OpKind
     dtype: str = ""
     matrix_flops: float = 0.0
+    recomputed_flops: float = 0.0  # of them, what a fused backward pass computes again instead of reading it
     vector_flops: float = 0.0
     transcendentals: float = 0.0
     operand_bytes: tuple[int, ...] = ()
@@ -318,6 +322,18 @@ class Op:
     location: str = ""
     recomputed: bool = False  # inside a rematerialised region (jax.checkpoint's backward pass)
     launch: Launch | None = None  # in a program that a compiler has scheduled
+
+    @property
+    def recomputed_flops(self) -> float:
+        """Matrix FLOPs that a backward pass computes again: all of a rematerialised op, of a fused kernel its share."""
+        return self.cost.matrix_flops if self.recomputed else self.cost.recomputed_flops
+
+    @property
+    def redundant_flops(self) -> float:
+        """Matrix FLOPs beside the model's own: F_again + (F - F_again) (1 - 1/n) where n devices compute the op alike."""
+        total, again = self.cost.matrix_flops, self.recomputed_flops
+        alike = _ALIKE.search(self.location) if total and ALIKE in self.location else None
+        return again + (total - again) * (1 - 1 / int(alike[1])) if alike else again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

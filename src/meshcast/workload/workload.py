@@ -100,7 +100,7 @@ class Workload:
             ops += 1
             if cost.matrix_flops:
                 matrix[cost.dtype] += count * cost.matrix_flops
-                recomputed += count * cost.matrix_flops if op.recomputed else 0.0
+                recomputed += count * op.recomputed_flops
             if cost.vector_flops:
                 vector[cost.dtype] += count * cost.vector_flops
             transcendentals += count * cost.transcendentals
@@ -137,7 +137,11 @@ class Workload:
 def _hash_block(block: Block, update: Callable[[bytes], None]) -> None:
     update(repr((block.inputs, block.outputs, len(block.ops))).encode())
     for op in block.ops:
-        update(repr((op.name, op.cost, op.operands, op.results, op.trip_count, op.recomputed, len(op.blocks))).encode())
+        update(
+            repr(
+                (op.name, op.cost, op.operands, op.results, op.trip_count, op.redundant_flops, len(op.blocks))
+            ).encode()
+        )
         if op.launch is not None:
             update(repr(op.launch).encode())
         for inner in op.blocks:

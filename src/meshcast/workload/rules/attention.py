@@ -2,6 +2,8 @@
 
 Over the P = B H A scores, with head sizes D of queries and keys and V of values: forward 2 P (D + V), that is
 4 B H Sq Skv D when they are equal and nothing is masked; backward 2 P (3 D + 2 V), the five products S, dV, dP, dQ, dK.
+The backward pass has neither the scores nor, of its two kernels on TPUs, what the other one made: S is computed again, the
+model's own products are dV, dP, dQ and dK.
 Softmax adds one exponential per score, and 4 vector FLOPs per score (scale, maximum, subtract, sum) forward or 5
 backward (scale, subtract, and dS = P (dP - delta) scaled).
 
@@ -60,7 +62,8 @@ def fused_attention(reading: OpReading) -> Cost:
         backward=backward,
         window=int(config.get("sliding_window_length", 0)),
     )
-    return attention_cost(reading, geometry, pair_width=_width(geometry, value.shape[3]))
+    again = query.shape[3] if backward else 0
+    return attention_cost(reading, geometry, pair_width=_width(geometry, value.shape[3]), again=again)
 
 
 def transformer_engine_attention(reading: OpReading) -> Cost:
@@ -88,7 +91,9 @@ def transformer_engine_attention(reading: OpReading) -> Cost:
         backward="backward" in text(reading.op, "call_target_name"),
         window=int(config.get("window_size_left", -1)) + 1,
     )
-    return attention_cost(reading, geometry, pair_width=_width(geometry, int(config.get("v_head_dim", head))))
+    again = geometry.head_dim if geometry.backward else 0
+    width = _width(geometry, int(config.get("v_head_dim", head)))
+    return attention_cost(reading, geometry, pair_width=width, again=again)
 
 
 def _width(shape: Attention, value_head: int) -> int:
@@ -96,13 +101,14 @@ def _width(shape: Attention, value_head: int) -> int:
     return 3 * shape.head_dim + 2 * value_head if shape.backward else shape.head_dim + value_head
 
 
-def attention_cost(reading: OpReading, shape: Attention, *, pair_width: int) -> Cost:
-    """Work over the scores that the masks leave, `pair_width` multiply-adds for each."""
+def attention_cost(reading: OpReading, shape: Attention, *, pair_width: int, again: int) -> Cost:
+    """Work over the scores that the masks leave, `pair_width` multiply-adds for each, `again` of them done before."""
     scores = shape.batch * shape.heads * attended(shape)
     return Cost(
         kind=OpKind.CUSTOM,
         dtype=shape.dtype,
         matrix_flops=2 * scores * pair_width,
+        recomputed_flops=2 * scores * again,
         vector_flops=scores * (BACKWARD_VECTOR_FLOPS if shape.backward else FORWARD_VECTOR_FLOPS),
         transcendentals=scores,
         operand_bytes=tuple(tensor.bytes for tensor in reading.operands),

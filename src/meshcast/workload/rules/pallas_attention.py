@@ -8,6 +8,8 @@ The kernel's name tells what it computes, over the A pairs of a query and a key 
 | dkv | S, dP = do v, dv = P do, dk = dS q | 2 (2 D + 2 V) |
 | dq | S, dP, dq = dS k | 2 (2 D + V) |
 
+S in both backward kernels is computed again, and dP in the second of them.
+
 Its operands are, without those of integers, queries `[B, H, S, D]`, keys and values `[B, Hkv, T, D]` (B may be missing, and in
 "mqa" kernels Hkv). The mask is what the call notes beside it (`models.attention_note`). Where it notes nothing, shapes say it
 as far as they can: splash attention computes causal and local masks from the positions of its queries, an operand of
@@ -30,6 +32,7 @@ from meshcast.workload.rules.pallas import kernel_name, noted
 
 # Heads of keys and of values that a pair's products have, by what the name says.
 _PHASES = {"fwd": (1, 1), "dkv": (2, 2), "dq": (2, 1)}
+_AGAIN = {"fwd": (0, 0), "dkv": (1, 0), "dq": (1, 1)}  # of those, what another kernel has computed
 _KNOWN = re.compile(r"(splash)_m[hq]a_(fwd|dkv|dq)|_(flash)_attention_(dkv|dq)_kernel")
 
 
@@ -53,7 +56,13 @@ def training_attention(reading: OpReading) -> Cost | None:
         dtype=query.dtype, causal=causal, backward=phase != "fwd", window=window, block=_block(phase, reading),
     )  # fmt: skip
     keys, values = _PHASES[phase]
-    return attention_cost(reading, shape, pair_width=keys * head + values * value.shape[-1])
+    again_keys, again_values = _AGAIN[phase]
+    return attention_cost(
+        reading,
+        shape,
+        pair_width=keys * head + values * value.shape[-1],
+        again=again_keys * head + again_values * value.shape[-1],
+    )
 
 
 def _extents(

@@ -13,8 +13,9 @@ import pytest
 
 from meshcast import predict
 from meshcast.chakra import NodeType, checked_trace, read_trace
+from meshcast.chakra.job_files import parse_ranges, ranges
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
-from meshcast.export.chakra import ChakraFiles, parse_ranges, planned, ranges, write
+from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.encoding import whole_microseconds
 from meshcast.export.formats import FORMATS, TraceRequest, write_trace
 from meshcast.export.job import JobTrace, classes_of

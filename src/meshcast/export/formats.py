@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from meshcast.chakra.job_files import parse_ranges
 from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
-from meshcast.export.chakra import ChakraFiles, parse_ranges, planned, write
+from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.flattening import Detail
 from meshcast.export.job import JobTrace
 from meshcast.export.kineto import check_name, rank_path, write_kineto

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,14 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _check_room(folder, what)
-        _remove_earlier(wanted, {rank for rank, _ in what.files})
-        with ThreadPoolExecutor(max_workers=min(WRITERS, os.cpu_count() or 1)) as pool:
-            for _ in pool.map(lambda file: _write_rank(wanted, *file), what.files):
-                pass
-        _write_json(wanted.groups, job.groups.listed())
-        _write_json(wanted.manifest, _manifest(job, wanted))
+        with tempfile.TemporaryDirectory(prefix=f".{wanted.prefix.name}.", suffix=".part", dir=folder) as name:
+            beside = replace(wanted, prefix=Path(name) / wanted.prefix.name)
+            with ThreadPoolExecutor(max_workers=min(WRITERS, os.cpu_count() or 1)) as pool:
+                for _ in pool.map(lambda file: _write_rank(beside, *file), what.files):
+                    pass
+            _write_json(beside.groups, job.groups.listed())
+            _write_json(beside.manifest, _manifest(job, wanted))
+            _put(beside, wanted, {rank for rank, _ in what.files})
     except OSError as error:
         raise UsageError(
             f"cannot be written: {error.strerror or error}", where=str(error.filename or folder),
@@ -130,6 +133,19 @@ def _check_room(folder: Path, what: Planned) -> None:
         )  # fmt: skip
 
 
+def _put(beside: ChakraFiles, wanted: ChakraFiles, ranks: set[int]) -> None:
+    """Moves files that are whole to their places, and what an earlier export left there away.
+
+    The manifest goes first and comes last: what stands without one is not taken for whole.
+    """
+    _remove_earlier(wanted, ranks)
+    wanted.manifest.unlink(missing_ok=True)
+    for rank in ranks:
+        beside.path(rank).replace(wanted.path(rank))
+    beside.groups.replace(wanted.groups)
+    beside.manifest.replace(wanted.manifest)
+
+
 def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
     """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
     if not wanted.manifest.is_file():
@@ -141,10 +157,7 @@ def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
 
 
 def _write_rank(wanted: ChakraFiles, rank: int, files: ClassFiles) -> None:
-    path = wanted.path(rank)
-    if path.is_symlink():
-        path.unlink()  # of an earlier export: the file that it points to is another rank's
-    with path.open("wb", buffering=0) as out:
+    with wanted.path(rank).open("wb", buffering=0) as out:
         out.write(files.file(rank).data)
 
 

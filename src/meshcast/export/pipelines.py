@@ -19,6 +19,7 @@ from meshcast.export.job import JobTrace, RankClass, classes_of
 from meshcast.export.job_groups import JobGroups
 from meshcast.export.kernels_as_pieces import collective_pieces, computing, timed, waiting
 from meshcast.export.pieces import RECEIVING, Body, Piece, Waits
+from meshcast.export.program_slices import check_drawable
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
@@ -47,7 +48,13 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
         step: Its parts on healthy devices.
         run: Its step in time.
         detail: What the trace should hold.
+
+    Raises:
+        InfeasibleError: A program does not fit into the devices' memory, so there is no step.
+        UnsupportedError: Devices are not all alike.
     """
+    for program in (each for estimate in step.estimates for each in estimate.programs.values()):
+        check_drawable(program.run)
     groups = JobGroups(ranks=pipeline.devices)
     parts = _Parts(groups=groups, detail=detail)
     classes: list[RankClass] = []

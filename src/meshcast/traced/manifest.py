@@ -100,7 +100,7 @@ def _is(value: Any, kind: type[T], name: str, where: str) -> T:
         raise InputError(
             f"is no manifest of traces: {name} is {value!r:.60}, not of type {kind.__name__}", where=where, fix=AGAIN
         )
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import predict_serving
 from meshcast.simulate.pipelines import PipelineRun
-from meshcast.traced import find_traces, names_traces, predict_traces
+from meshcast.traced import check_asked, find_traces, names_traces, predict_traces
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 from meshcast.workload.posted import may_deadlock
@@ -58,8 +58,8 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     """How a target will run: `predict("step.mlir", on="h200")`.
 
     Args:
-        target: A file, `module:function`, a model's name, a Hugging Face `config.json` or its folder, Chakra traces (their
-            prefix, folder, manifest or one of their files), a captured `Program`, or a `Pipeline` (or its .toml file).
+        target: A file (StableHLO, HLO, a Hugging Face configuration), `module:function`, a model's name, a captured
+            `Program`, a `Pipeline` (or its .toml file), or Chakra traces (a file, prefix, folder or manifest).
         options: All settings at once.
         **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
             that are left at their defaults.
@@ -71,7 +71,9 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
             raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
     stack = overrides.pop("stack", None)
     chosen = with_stack(replace(options or Options(), **overrides), stack)  # type: ignore[arg-type]
-    prediction = predict_serving(target, chosen, partial(_predicted, target)) or _predicted(target, chosen)
+    # Before models: a manifest of traces is a .json file as a configuration is.
+    serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
+    prediction = serving or _predicted(target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
 
 
@@ -100,16 +102,12 @@ def _in_words_of_plans(prediction: Prediction, target: Any, options: Options) ->
 
 def _predict_traces(target: str | Path, options: Options) -> Prediction:
     """How the job of some traces will run; what a trace has decided already is refused."""
-    for flag, given in (
-        ("--mesh", options.mesh), ("--plan", options.plan), ("--set", options.settings), ("--dim", options.dims),
-        ("--devices", options.devices), ("--overlap", options.overlap), ("--trip-count", options.trip_counts),
-    ):  # fmt: skip
-        if given:
-            raise UsageError("a trace has its ranks, sizes and order already", where=flag, fix="leave it out")
+    check_asked(options)
     cluster = resolve(options.on)
     check_settings(options)
-    estimators, _ = chosen_estimators(options, cluster.device)
-    return predict_traces(find_traces(target), options, cluster, estimators)
+    estimators, notes = chosen_estimators(options, cluster.device)
+    prediction = predict_traces(find_traces(target), options, cluster, estimators)
+    return replace(prediction, warnings=(*notes, *prediction.warnings))
 
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:

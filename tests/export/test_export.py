@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import pytest
 
 from meshcast import predict
 from meshcast.chakra import NodeType, checked_trace, read_trace
+from meshcast.chakra.job_files import parse_ranges, ranges
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
-from meshcast.export.chakra import ChakraFiles, parse_ranges, planned, ranges, write
+from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.encoding import whole_microseconds
 from meshcast.export.formats import FORMATS, TraceRequest, write_trace
 from meshcast.export.job import JobTrace, classes_of
 from meshcast.export.job_groups import JobGroups
 from meshcast.export.kernels_as_pieces import collective_pieces, waiting
 from meshcast.export.pieces import Body, Piece
+from meshcast.export.timelines import job_timeline
 from meshcast.mesh import Group, Mesh
 from meshcast.options import Options
 from meshcast.workload.graph import Collective
@@ -41,6 +44,36 @@ def test_there_and_back_takes_as_long(tmp_path: Path, plan: str, form: dict[str,
     assert found.devices == written["ranks"]
     again = predict("llama3-tiny", on="dgx-h100", plan=plan, settings=SETTINGS)
     assert found.step_time_s == pytest.approx(again.step_time_s, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "behind"),
+    [
+        ("gpt2-tiny", "pp=2", {"tied gradients summed"}),
+        ("gpt2-tiny", "pp=2,tp=2,dp=2", {"tied gradients summed", "gradients reduced"}),
+        ("gpt2-tiny", "pp=2,offload=optimizer", {"tied gradients summed", "optimizer state from and to the host"}),
+        (
+            "llama3-tiny",
+            "pp=2,dp=2,zero=1,offload=optimizer",
+            {"optimizer state from and to the host", "parameters gathered", "gradients reduced"},
+        ),
+        ("llama3-tiny", "pp=2,fsdp=2", {"gradients summed"}),
+    ],
+)
+def test_everything_behind_the_passes_is_written(tmp_path: Path, model: str, plan: str, behind: set[str]) -> None:
+    """Sums inside a stage, sums of tied weights, the host's state, gathers: in traces and on timelines."""
+    options = Options(on="dgx-h100", plan=plan, settings=SETTINGS)
+    step = predict(model, options).step_time_s
+    assert step is not None
+    write_trace("chakra", TraceRequest(target=model, options=options, out=tmp_path / "job"))
+    assert predict(tmp_path / "job", on="dgx-h100").step_time_s == pytest.approx(step, rel=1e-9)
+    drawn = job_timeline(model, options)
+    slices = [each for kind in drawn.kinds for each in kind.slices(int(kind.ranks[0]))]
+    assert behind <= {each.what.name for each in slices}
+    assert max(each.end for each in slices) == pytest.approx(step, rel=1e-9)
+    for kind in drawn.kinds:
+        mine = [each for each in kind.slices(int(kind.ranks[0])) if each.track == "gradients"]
+        assert all(a.end <= b.start + 1e-12 for a, b in pairwise(sorted(mine, key=lambda each: each.start)))
 
 
 def test_copies_beside_compute_are_waits(tmp_path: Path) -> None:

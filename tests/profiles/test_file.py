@@ -94,7 +94,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     cut = tmp_path / "cut.profile.jsonl.gz"
     write(cut, HEADER, ROWS)
     cut.write_bytes(cut.read_bytes()[:-12])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cut off or damaged"):
         read(cut)
     with pytest.raises(InputError, match="cannot be written"):
         write(tmp_path / "cut.profile.jsonl.gz" / "b", HEADER, ROWS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,10 @@ import pytest
 from meshcast import predict
 from meshcast.chakra import Node, NodeType, Values, trace_bytes
 from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
+from meshcast.hardware.conditions import Conditions
+from meshcast.options import Options
 from meshcast.traced import find_traces, names_traces
+from meshcast.traced.asking import HEEDED, HEEDED_BY_ESTIMATES, REFUSED
 from meshcast.traced.job import read_job
 
 MICRO = 1e-6
@@ -175,3 +178,68 @@ def test_targets(tmp_path: Path) -> None:
         predict(f"{prefix}.1.et", on="dgx-h100", plan="dp=2")
     with pytest.raises(UsageError, match="no durations"):
         predict(job(tmp_path, [[compute(1, 10)]]), on="dgx-h100", durations="other")
+
+
+def test_a_manifest_is_a_target_and_is_checked(tmp_path: Path) -> None:
+    """Two ranks of one file, and what is wrong with a manifest by name and place."""
+    prefix = job(tmp_path, [[compute(1, 10), collective(2, 5, 1, pg_name="1")]], {"1": [0, 1]})
+    value = {"attribute": "pg_name", "in_file": 1, "of_rank": [1, 1]}
+    equal = {"file": "job.0.et", "ranks": "0-1", "ambiguous": False, "values": [value]}
+    said = {"name": "job", "ranks": 2, "dedup": True, "comm_groups": "job.comm_groups.json", "classes": [equal]}
+    manifest = tmp_path / "job.manifest.json"
+
+    def step(**changed: Any) -> float:
+        manifest.write_text(json.dumps({name: v for name, v in {**said, **changed}.items() if v is not None}))
+        return step_us(manifest)
+
+    assert step() == pytest.approx(15)
+    assert predict(prefix, on="dgx-h100").devices == 2
+    for changed, message in (
+        ({"ranks": None}, "ranks is missing"),
+        ({"ranks": "2"}, "ranks is '2', not of type int"),
+        ({"ranks": 3}, "names 2 of 3 ranks"),
+        ({"classes": [7]}, "classes[0] is 7"),
+        ({"classes": [{**equal, "ranks": "1-0"}]}, "ends before it begins"),
+        ({"classes": [{**equal, "values": [{**value, "of_rank": [1]}]}]}, "no list of 2 whole numbers"),
+        ({"classes": [{**equal, "values": [{**value, "attribute": "tag"}]}]}, "attribute is 'tag'"),
+    ):
+        with pytest.raises(InputError) as raised:
+            step(**changed)
+        assert message in raised.value.message
+        assert raised.value.fix
+    (tmp_path / "job.0.et").write_bytes(trace_bytes([send(1, 4, 1)]))
+    with pytest.raises(InputError, match="no value says whom"):
+        step()
+
+
+def test_every_option_is_heeded_or_refused(tmp_path: Path) -> None:
+    known = [HEEDED, set(HEEDED_BY_ESTIMATES), set(REFUSED)]
+    assert sorted(name for table in known for name in table) == sorted(each.name for each in fields(Options))
+    prefix = job(tmp_path, [[compute(1, 10)]] * 2)
+    slow = Conditions(speed={0: 0.5})
+    for flag, asked in (
+        ("--host", {"host": "off"}), ("--scheduler", {"scheduler": "serial"}), ("--contention", {"contention": "off"}),
+        ("--indices", {"indices": "zipf:1"}), ("--stack", {"fusion": "eager"}), ("--channels", {"channels": 2}),
+        ("--slow", {"conditions": slow}),
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as raised:
+            predict(prefix, Options(on="dgx-h100", **asked))  # type: ignore[arg-type]
+        assert raised.value.where == flag
+    said = predict(prefix, on="dgx-h100", network="flow").warnings
+    assert any("--network changes none" in warning for warning in said)
+
+
+def test_memory_that_does_not_fit_and_that_is_not_known(tmp_path: Path) -> None:
+    """40 GB on a V100 of 32 GiB: refused where it is worked out, said where it was recorded."""
+    held = compute(1, 10, outputs=("a", str(40 * 10**9)))
+    again = predict(job(tmp_path, [[held]]), on="v100-sxm2-32gb", durations="estimated")
+    assert again.step_time_s is None
+    assert again.infeasible is not None
+    assert (again.infeasible.demand, again.infeasible.bound) == (40 * 10**9, again.capacity_bytes)
+    assert again.memory.peak == 40 * 10**9
+    recorded = predict(job(tmp_path, [[held]]), on="v100-sxm2-32gb")
+    assert recorded.step_time_s == pytest.approx(10 * MICRO)
+    assert any("does not fit at once" in warning for warning in recorded.warnings)
+    unknown = predict(job(tmp_path, [[compute(1, 10)]]), on="v100-sxm2-32gb")
+    assert unknown.to_json()["memory_bytes"]["peak"] is None
+    assert "not known" in str(unknown)

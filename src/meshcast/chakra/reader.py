@@ -53,7 +53,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def trace_of_bytes(data: bytes, *, where: str = "trace") -> Trace:
-    """The trace that bytes hold, its dependencies checked (`checked_trace`).
+    """The trace that bytes hold; whether it can be run is `checked_trace`'s to say.
 
     Raises:
         InputError: They hold none.

@@ -7,6 +7,7 @@ message a node and no metadata before them, which STAGE can still write. It is r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, get_args
@@ -45,6 +46,21 @@ class CollectiveCode(IntEnum):
     REDUCE_SCATTER_BLOCK = 8
     BARRIER = 9
 
+
+# What StableHLO and our network models call them. A permutation is a message each way, and has no code.
+COLLECTIVE_CODES: Mapping[str, CollectiveCode] = {
+    "all_reduce": CollectiveCode.ALL_REDUCE,
+    "all_gather": CollectiveCode.ALL_GATHER,
+    "reduce_scatter": CollectiveCode.REDUCE_SCATTER,
+    "all_to_all": CollectiveCode.ALL_TO_ALL,
+    "collective_broadcast": CollectiveCode.BROADCAST,
+    "collective_reduce": CollectiveCode.REDUCE,
+}
+# The other way: a code more is read, of a reduce-scatter in equal blocks.
+COLLECTIVE_KINDS: Mapping[CollectiveCode, str] = {
+    **{code: kind for kind, code in COLLECTIVE_CODES.items()},
+    CollectiveCode.REDUCE_SCATTER_BLOCK: "reduce_scatter",
+}
 
 # As the schema itself calls them, in the order of their numbers.
 NODE_TYPE_NAMES = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 LONGEST_VARINT = 10  # bytes of 64 bits
 FieldValue = int | bytes
@@ -65,9 +63,6 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         shift += 7
         if at - begin >= LONGEST_VARINT:
             raise WireError("a number is longer than 64 bits", begin)
-
-
-Type = Literal[0, 1, 2, 5]
 
 
 def fields(data: bytes, at: int, end: int) -> list[tuple[int, int, FieldValue, int]]:

@@ -1,4 +1,4 @@
-"""`meshcast trace TARGET --on X --format perfetto|kineto|chakra|stablehlo -o OUT`."""
+"""`meshcast trace TARGET --on X --format chakra|perfetto|kineto|stablehlo -o OUT`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
+from meshcast.export.format_names import FORMAT_NAMES
 
 
 def trace_command(
@@ -19,8 +20,7 @@ def trace_command(
         str,
         typer.Option(
             "--format",
-            help="perfetto: a timeline for ui.perfetto.dev; kineto: JSON as PyTorch's profiler writes it, a file a rank; "
-            "chakra: an execution trace a rank, PREFIX.RANK.et; stablehlo: the program itself, FILE.mlir.",
+            help="; ".join(f"{name}: {what}" for name, what in FORMAT_NAMES.items()) + ".",
         ),
     ],
     on: flags.On = "h100-sxm",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, named_rank, ranges, rank_path
 from meshcast.chakra.schema import GENERATIONS, VERSIONS, Generation
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.export.encoding import ClassFiles
@@ -41,17 +43,17 @@ class ChakraFiles:
 
     def path(self, rank: int) -> Path:
         """The file of a rank."""
-        return self.prefix.with_name(f"{self.prefix.name}.{rank}.et")
+        return rank_path(self.prefix, rank)
 
     @property
     def groups(self) -> Path:
         """The file of the groups."""
-        return self.prefix.with_name(f"{self.prefix.name}.comm_groups.json")
+        return groups_path(self.prefix)
 
     @property
     def manifest(self) -> Path:
         """The file that says what is equal."""
-        return self.prefix.with_name(f"{self.prefix.name}.manifest.json")
+        return manifest_path(self.prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +76,7 @@ def planned(job: JobTrace, wanted: ChakraFiles) -> Planned:
             f"no schema {wanted.generation!r}", where="--schema", fix=nearest(wanted.generation, GENERATIONS)
         )
     asked = None if wanted.ranks is None else set(wanted.ranks)
-    if asked and (unknown := max(asked)) >= job.ranks:
-        raise UsageError(
-            f"no rank {unknown} among {job.ranks}", where="--ranks", fix=f"ranks go from 0 to {job.ranks - 1}"
-        )
+    check_ranks(asked or (), job.ranks)
     files: list[tuple[int, ClassFiles]] = []
     size = 0
     for each in job.classes:
@@ -106,12 +105,14 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _check_room(folder, what)
-        _remove_earlier(wanted, {rank for rank, _ in what.files})
-        with ThreadPoolExecutor(max_workers=min(WRITERS, os.cpu_count() or 1)) as pool:
-            for _ in pool.map(lambda file: _write_rank(wanted, *file), what.files):
-                pass
-        _write_json(wanted.groups, job.groups.listed())
-        _write_json(wanted.manifest, _manifest(job, wanted))
+        with tempfile.TemporaryDirectory(prefix=f".{wanted.prefix.name}.", suffix=".part", dir=folder) as name:
+            beside = replace(wanted, prefix=Path(name) / wanted.prefix.name)
+            with ThreadPoolExecutor(max_workers=min(WRITERS, os.cpu_count() or 1)) as pool:
+                for _ in pool.map(lambda file: _write_rank(beside, *file), what.files):
+                    pass
+            _write_json(beside.groups, job.groups.listed())
+            _write_json(beside.manifest, _manifest(job, wanted))
+            _put(beside, wanted, {rank for rank, _ in what.files})
     except OSError as error:
         raise UsageError(
             f"cannot be written: {error.strerror or error}", where=str(error.filename or folder),
@@ -132,21 +133,31 @@ def _check_room(folder: Path, what: Planned) -> None:
         )  # fmt: skip
 
 
+def _put(beside: ChakraFiles, wanted: ChakraFiles, ranks: set[int]) -> None:
+    """Moves files that are whole to their places, and what an earlier export left there away.
+
+    The manifest goes first and comes last: what stands without one is not taken for whole.
+    """
+    _remove_earlier(wanted, ranks)
+    wanted.manifest.unlink(missing_ok=True)
+    for rank in ranks:
+        beside.path(rank).replace(wanted.path(rank))
+    beside.groups.replace(wanted.groups)
+    beside.manifest.replace(wanted.manifest)
+
+
 def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
     """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
     if not wanted.manifest.is_file():
         return
     for path in wanted.prefix.parent.iterdir():
-        rank = path.name.removeprefix(f"{wanted.prefix.name}.").removesuffix(".et")
-        if rank.isascii() and rank.isdigit() and path == wanted.path(int(rank)) and int(rank) not in ranks:
+        found = named_rank(path)
+        if found is not None and path == wanted.path(found[1]) and found[1] not in ranks:
             path.unlink()
 
 
 def _write_rank(wanted: ChakraFiles, rank: int, files: ClassFiles) -> None:
-    path = wanted.path(rank)
-    if path.is_symlink():
-        path.unlink()  # of an earlier export: the file that it points to is another rank's
-    with path.open("wb", buffering=0) as out:
+    with wanted.path(rank).open("wb", buffering=0) as out:
         out.write(files.file(rank).data)
 
 
@@ -199,31 +210,3 @@ def _ambiguous(job: JobTrace, of_class: RankClass, ranks: list[int]) -> bool:
         if known.setdefault((value.attribute == "pg_name", rows[0]), rows) != rows:
             return True
     return False
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Whole numbers as a short text: `0-7,16`."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
-
-
-def parse_ranges(text: str) -> tuple[int, ...]:
-    """Whole numbers from `0-7,16`.
-
-    Raises:
-        UsageError: It is no such text.
-    """
-    found: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isascii() or not first.isdigit() or (dash and not (last.isascii() and last.isdigit())):
-            raise UsageError(f"{part!r} is no rank and no range of ranks", where="--ranks", fix="write --ranks 0-7,16")
-        if dash and int(last) < int(first):
-            raise UsageError(f"{part!r} ends before it begins", where="--ranks", fix="write the lower rank first")
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))

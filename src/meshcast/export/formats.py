@@ -1,7 +1,7 @@
 """Formats that traces are written in: one table, an entry a format.
 
-To add one: a function that takes a `TraceRequest`, writes its files and gives a `Written`, and a line in `FORMATS` that names
-the flags of `meshcast trace` beyond the common ones that it heeds. Flags that a format does not heed are refused.
+To add one: a function that takes a `TraceRequest`, writes its files and gives a `Written`; what it is in `format_names`; and a
+line in `FORMATS` that names the flags of `meshcast trace` beyond the common ones that it heeds. Others are refused.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from meshcast.chakra.job_files import parse_ranges
 from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
-from meshcast.export.chakra import ChakraFiles, parse_ranges, planned, write
+from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.flattening import Detail
 from meshcast.export.job import JobTrace
 from meshcast.export.kineto import check_name, rank_path, write_kineto
@@ -23,7 +24,7 @@ from meshcast.export.programs import program_trace
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
 from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
-from meshcast.export.whole_files import check_place, whole_file
+from meshcast.files import check_place, whole_file
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
@@ -31,6 +32,7 @@ from meshcast.pipelined import is_pipeline
 from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]
+LEFT_OUT = "names, places in the source and constants are left out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,6 @@ class Written:
 class TraceFormat:
     """How one format is written, and which of the request's fields (`ranks`, `unroll`, ...) it heeds."""
 
-    what: str
     write: Callable[[TraceRequest, Said], Written]
     heeds: frozenset[str]
 
@@ -135,7 +136,16 @@ def _anonymous_lines(request: TraceRequest, changed: float) -> tuple[str, ...]:
     if not request.anonymise:
         return ()
     said = f"by at most {bound(changed):.2%}, as every duration is" if changed else "not at all"
-    return (f"names, places in the source and constants are left out; replaying it changes the predicted step {said}",)
+    return (f"{LEFT_OUT}; replaying it changes the predicted step {said}",)
+
+
+def _anonymous_drawing(request: TraceRequest) -> tuple[str, ...]:
+    """Of timelines, which are not replayed: their times stay."""
+    if not request.anonymise:
+        return ()
+    share = request.coarseness
+    sizes = f"operations and bytes are changed by at most {bound(share):.2%}, times are not" if share else "times stay"
+    return (f"{LEFT_OUT}; {sizes}",)
 
 
 def _timeline(request: TraceRequest) -> JobTimeline:
@@ -151,7 +161,7 @@ def _timeline(request: TraceRequest) -> JobTimeline:
 def _drawn(
     job: JobTimeline, request: TraceRequest, form: str, ranks: int, sizes: dict[Path, int], **more: int
 ) -> Written:
-    lines = (*said_about(job, ranks, request.ranks, sizes), *_anonymous_lines(request, 0.0))
+    lines = (*said_about(job, ranks, request.ranks, sizes), *_anonymous_drawing(request))
     return Written(
         lines=lines,
         summary={
@@ -207,17 +217,18 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
             where="--mesh", fix="leave it out",
         )  # fmt: skip
     text = program_text(program, anonymise=request.anonymise)
+    said(f"writing the program of {program.devices} devices to {request.out}")
     with whole_file(request.out) as out:
         out.write(text.encode())
     # What a target is made with is in the file now.
     beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
     before, after = (predict(each, on).step_time_s for each, on in ((target, options), (request.out, beyond)))
     change = abs(after / before - 1) if before and after else None
-    shown = "does not fit into memory, before and after" if change is None else f"{format_time(before or 0.0)}"
+    shown = format_time(before) if change is not None and before else _unfit(before, after)
     lines = [f"{request.out}, {format_bytes(request.out.stat().st_size)}: {program.devices} devices"]
     if request.anonymise:
         changed = "" if change is None else f", changed by {change:.2g}"
-        lines.append(f"names, places in the source and constants are left out; the predicted step: {shown}{changed}")
+        lines.append(f"{LEFT_OUT}; the predicted step: {shown}{changed}")
     return Written(
         lines=tuple(lines),
         summary={
@@ -227,21 +238,29 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
     )  # fmt: skip
 
 
+def _unfit(before: float | None, after: float | None) -> str:
+    """Which of the two has no step."""
+    if before is None and after is None:
+        return "does not fit into memory, before and after"
+    one, other, fits = ("before", "after", after) if before is None else ("after", "before", before)
+    return f"does not fit into memory {one}, and takes {format_time(fits or 0.0)} {other}"
+
+
 TIMELINE = frozenset({"ranks", "unroll", "anonymise", "coarsen"})
 FORMATS: Mapping[str, TraceFormat] = {
     "chakra": TraceFormat(
-        what="Chakra execution traces, PREFIX.RANK.et (docs/traces.md)", write=write_chakra,
+        write=write_chakra,
         heeds=frozenset({"ranks", "unroll", "dedup", "schema", "memory", "anonymise", "coarsen"}),
     ),
     "perfetto": TraceFormat(
-        what="a Perfetto trace, FILE.pftrace or FILE.pftrace.gz, for ui.perfetto.dev", write=write_perfetto_file, heeds=TIMELINE,
+        write=write_perfetto_file, heeds=TIMELINE,
     ),
     "kineto": TraceFormat(
-        what="Chrome's JSON with PyTorch's fields, FILE.json or FILE.json.gz, a file a rank", write=write_kineto_files,
+        write=write_kineto_files,
         heeds=TIMELINE,
     ),
     "stablehlo": TraceFormat(
-        what="the program itself, FILE.mlir or FILE.mlir.gz; for --anonymise", write=write_stablehlo,
+        write=write_stablehlo,
         heeds=frozenset({"anonymise"}),
     ),
 }  # fmt: skip
@@ -258,5 +277,6 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
     default = TraceRequest(target=None, options=request.options, out=request.out)
     for flag in ("ranks", "unroll", "dedup", "schema", "memory", "anonymise", "coarsen"):
         if flag not in FORMATS[name].heeds and getattr(request, flag) != getattr(default, flag):
-            raise UsageError(f"format {name} knows no {flag}", where=f"--{flag}", fix="leave it out")
+            where = "--no-memory" if flag == "memory" else f"--{flag}"
+            raise UsageError(f"format {name} knows no {flag}", where=where, fix="leave it out")
     return FORMATS[name].write(request, said)

@@ -10,21 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from meshcast.chakra.nodes import Attribute
-from meshcast.chakra.schema import CollectiveCode, NodeType
+from meshcast.chakra.schema import COLLECTIVE_CODES, NodeType
 from meshcast.errors import UnsupportedError
 from meshcast.export.job_groups import JobGroups
 from meshcast.export.pieces import RECEIVING, Piece
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Collective, Tensor
 
-CODES: Mapping[str, CollectiveCode] = {
-    "all_reduce": CollectiveCode.ALL_REDUCE,
-    "all_gather": CollectiveCode.ALL_GATHER,
-    "reduce_scatter": CollectiveCode.REDUCE_SCATTER,
-    "all_to_all": CollectiveCode.ALL_TO_ALL,
-    "collective_broadcast": CollectiveCode.BROADCAST,
-    "collective_reduce": CollectiveCode.REDUCE,
-}
 NANOSECONDS = 1e9
 
 
@@ -83,9 +75,11 @@ def collective_pieces(
         to, origin = groups.neighbours(collective.group, devices)
         size: dict[str, Attribute] = {"comm_size": collective.payload_bytes * repeat, "comm_tag": stream}
         return message_pieces(label, seconds, stream, said | size, to, origin)
-    if collective.kind not in CODES:
-        raise UnsupportedError(f"Chakra has no {collective.kind}", where=label, fix="it has " + ", ".join(CODES))
-    code = CODES[collective.kind]
+    if collective.kind not in COLLECTIVE_CODES:
+        raise UnsupportedError(
+            f"Chakra has no {collective.kind}", where=label, fix="it has " + ", ".join(COLLECTIVE_CODES)
+        )
+    code = COLLECTIVE_CODES[collective.kind]
     said |= {"comm_type": int(code), "comm_size": max(1, collective.input_bytes * repeat)}
     number = groups.group(collective.group, devices)
     return (

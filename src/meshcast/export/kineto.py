@@ -3,7 +3,7 @@
 HTA tells communication from computing by names alone: what NCCL runs begins with `nccl`, copies with `Memcpy`; anything else is
 computing, unless it has words in it that HTA knows otherwise, which are taken apart here. Streams are numbers; a launch on the
 host goes before each kernel, with its `correlation`. Times are microseconds with three digits. What the host does has no times
-of its own in the model: launches are drawn one launch latency before their kernels, all else being the same for every reader.
+of its own in the model: launches are drawn `LAUNCH_US` before their kernels, which is no figure of the model's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from meshcast.export.slices import (
 from meshcast.workload.graph import DTYPE_BITS
 
 MICROSECONDS = 1e6
-LAUNCH_US = 2.0  # drawn before each kernel; the step begins that much later on the host's clock
+# Drawn before each kernel, long enough to be seen in a viewer; the step begins that much later on the host's clock.
+LAUNCH_US = 2.0
 HOST_THREAD = 1
 SUFFIXES = (".json", ".json.gz")
 COMPUTE_STREAM, COPY_STREAM, FIRST_CHANNEL = 7, 8, 20  # HTA keeps 0 and -1 for the host

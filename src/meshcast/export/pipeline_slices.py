@@ -17,6 +17,7 @@ from meshcast.estimate.energy import idle_watts
 from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices, check_drawable, facts_of, taking_part
 from meshcast.export.slices import (
     COMPUTE_TRACK,
+    COPY_TRACK,
     TASK_TRACK,
     Description,
     Exchange,
@@ -29,11 +30,22 @@ from meshcast.export.slices import (
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
+from meshcast.pipelined.walk import (
+    PROGRAM_OF,
+    EndCollective,
+    adds_gradients,
+    gradient_sums,
+    last_passes,
+    message_number,
+    stage_positions,
+    task_programs,
+    tied_sum,
+    update_pieces,
+)
 from meshcast.pipelined.wiring import total_bytes
 from meshcast.simulate.pipelines import PipelineRun, Task, Work
 
 GRADIENTS_TRACK = "gradients"
-PROGRAMS = {Work.FORWARD: "forward", Work.BACKWARD: "backward", Work.WEIGHT: "weight"}
 
 
 def pipeline_timeline(pipeline: Pipeline, step: StepParts, run: PipelineRun, unroll: bool | None) -> JobTimeline:
@@ -97,7 +109,8 @@ class _Drawn:
         for task in order:
             position = self.step.schedule.position(stage, task.chunk)
             found += sum(
-                self._program(self.step.estimates[position], name).count() for name in self._named(task, position)
+                self._program(self.step.estimates[position], name).count()
+                for name in task_programs(self.step, task, position)
             )
         return found
 
@@ -107,27 +120,20 @@ class _Drawn:
             self._programs[key] = ProgramSlices(run=estimate.programs[name].run, unroll=self.unroll)
         return self._programs[key]
 
-    def _named(self, task: Task, position: int) -> list[str]:
-        """The programs of a task, in order."""
-        whole = task.work is Work.BACKWARD and not self.step.schedule.split
-        also = ["weight"] if whole and "weight" in self.step.estimates[position].programs else []
-        return [PROGRAMS[task.work], *also]
-
     def _tasks(self, stage: int, arrows: Arrows) -> Iterator[Slice]:
         schedule, timed = self.step.schedule, self.run.stages[stage]
         for task, start, end in zip(schedule.orders[stage], timed.starts, timed.ends, strict=True):
             position = schedule.position(stage, task.chunk)
             estimate = self.step.estimates[position]
             facts: dict[str, Fact] = {"microbatch": task.microbatch, "position": position, "part": estimate.part.name}
-            what = Description(name=f"{PROGRAMS[task.work]} {task.microbatch}", category="task", facts=facts)
+            what = Description(name=f"{PROGRAM_OF[task.work]} {task.microbatch}", category="task", facts=facts)
             yield Slice(what=what, track=TASK_TRACK, start=start, end=end)
             now = start
-            for name in self._named(task, position):
+            for name in task_programs(self.step, task, position):
                 program = self._program(estimate, name)
                 yield from program.slices(arrows, now)
                 now += program.run.timeline.duration
-            adds = Work.WEIGHT if schedule.split and "weight" in estimate.programs else Work.BACKWARD
-            if estimate.accumulation_s and task.work is adds:
+            if adds_gradients(self.step, task, position):
                 moved: dict[str, Fact] = {
                     "bytes": 3 * estimate.gradient_bytes,
                     "bound": "memory",
@@ -151,8 +157,7 @@ class _Drawn:
             other = schedule.place(position + 1 if forward else position - 1)[0]
             leaves = max(end, free.get(other, 0.0))
             free[other] = leaves + message.seconds
-            number = (task.microbatch * schedule.positions + position) * 2 + (not forward)
-            yield number, position, other, message, task, leaves
+            yield message_number(self.step, task, position), position, other, message, task, leaves
 
     def _sent(self, stage: int, rank: int) -> Iterator[Slice]:
         for number, _, other, message, task, leaves in self._sends(stage):
@@ -186,73 +191,75 @@ class _Drawn:
                 "kind": side, "bytes": size, "level": message.plan.level, "microbatch": task.microbatch, "peer_stage": other,
             }  # fmt: skip
             self._messages[key] = Description(
-                name=f"{side} {PROGRAMS[task.work]} {task.microbatch}", category="send" if side == "send" else "receive",
+                name=f"{side} {PROGRAM_OF[task.work]} {task.microbatch}", category="send" if side == "send" else "receive",
                 facts=facts, sent=message.plan.level_bytes if side == "send" else {},
                 exchange=Exchange(kind=side, dtype="", input_bytes=size, output_bytes=size, peer=distance),
             )  # fmt: skip
         return self._messages[key]
 
-    def _reduced(self, label: str, message: Message, share: int) -> Description:
-        """A share of a reduction over replicas, or of the gathering after it."""
-        collective = message.collective
-        over = self.pipeline.reduction.over if self.pipeline.reduction else ()
-        group = self.pipeline.mesh.group(over)
+    def _collective(self, what: EndCollective) -> Description:
+        """A collective behind the passes, or a share of it."""
+        collective, group = what.collective, what.collective.group
         facts: dict[str, Fact] = {
-            "kind": collective.kind, "bytes": collective.payload_bytes // share, "over": str(group),
-            "group_size": group.size, "algorithm": message.plan.algorithm, "level": message.plan.level,
+            "kind": collective.kind, "bytes": collective.payload_bytes, "over": str(group), "group_size": group.size,
+            "algorithm": what.plan.algorithm, "level": what.plan.level,
         }  # fmt: skip
         exchange = Exchange(
-            kind=collective.kind, dtype="", input_bytes=collective.input_bytes // share,
-            output_bytes=collective.output_bytes // share, group=group, devices=self.pipeline.mesh.size,
+            kind=collective.kind, dtype="", input_bytes=collective.input_bytes, output_bytes=collective.output_bytes,
+            group=group, devices=what.devices,
         )  # fmt: skip
-        sent = {level: size / share for level, size in message.plan.level_bytes.items()}
-        return Description(name=label, category="collective", facts=facts, sent=sent, exchange=exchange)
+        return Description(name=what.label, category="collective", facts=facts, sent=what.sent, exchange=exchange)
 
     def _finish(self, stage: int, arrows: Arrows) -> Iterator[Slice]:
-        """Reductions of gradients, then the optimizer."""
-        schedule, timed = self.step.schedule, self.run.stages[stage]
-        mine = [schedule.position(stage, chunk) for chunk in range(schedule.chunks)]
+        """Sums of gradients, then the optimizer."""
         yield from self._reductions(stage)
-        now = timed.end - sum(self._update_s(position) for position in mine)
-        for position in mine:
-            estimate, gather = self.step.estimates[position], self.step.gathers[position]
-            if "update" in estimate.programs:
-                program = self._program(estimate, "update")
-                seconds = program.run.timeline.duration
-                what = Description(name="update", category="task", facts={"part": estimate.part.name})
-                yield Slice(what=what, track=TASK_TRACK, start=now, end=now + seconds)
-                yield from program.slices(arrows, now)
-                now += seconds
-            if gather is not None:
-                what = self._reduced("parameters gathered", gather, 1)
-                yield Slice(what=what, track=GRADIENTS_TRACK, start=now, end=now + gather.seconds)
-                now += gather.seconds
+        now = self._update_start(stage)
+        if (tied := tied_sum(self.pipeline, self.step, stage)) is not None:
+            yield Slice(what=self._collective(tied), track=GRADIENTS_TRACK, start=now - tied.seconds, end=now)
+        for position in stage_positions(self.step, stage):
+            estimate = self.step.estimates[position]
+            for piece in update_pieces(self.pipeline, self.step, position):
+                end = now + piece.seconds
+                if piece.program is not None:
+                    what = Description(name=piece.program, category="task", facts={"part": estimate.part.name})
+                    yield Slice(what=what, track=TASK_TRACK, start=now, end=end)
+                    yield from self._program(estimate, piece.program).slices(arrows, now)
+                elif piece.collective is not None:
+                    yield Slice(what=self._collective(piece.collective), track=GRADIENTS_TRACK, start=now, end=end)
+                else:
+                    moved: dict[str, Fact] = {
+                        "bytes": 2 * estimate.host_bytes,
+                        "bound": "memory",
+                        "origin": "analytical",
+                    }
+                    copied = Description(name="optimizer state from and to the host", category="copy", facts=moved)
+                    yield Slice(what=copied, track=COPY_TRACK, start=now, end=end)
+                now = end
 
-    def _update_s(self, position: int) -> float:
-        estimate, gather = self.step.estimates[position], self.step.gathers[position]
-        update = estimate.programs["update"].run.timeline.duration if "update" in estimate.programs else 0.0
-        return update + (gather.seconds if gather is not None else 0.0)
+    def _update_start(self, stage: int) -> float:
+        """When the optimizer of a stage begins."""
+        pieces = (
+            piece.seconds
+            for position in stage_positions(self.step, stage)
+            for piece in update_pieces(self.pipeline, self.step, position)
+        )
+        return self.run.stages[stage].end - sum(pieces)
 
     def _reductions(self, stage: int) -> Iterator[Slice]:
-        schedule, timed = self.step.schedule, self.run.stages[stage]
-        if self.pipeline.reduction is None:
-            return
-        gradient = Work.WEIGHT if schedule.split else Work.BACKWARD
-        last = {task.chunk: at for at, task in enumerate(schedule.orders[stage]) if task.work is gradient}
-        buckets = self.pipeline.reduction.buckets
-        free = timed.end - timed.reducing - sum(self._update_s(schedule.position(stage, chunk)) for chunk in last)
+        timed = self.run.stages[stage]
+        buckets = self.pipeline.reduction.buckets if self.pipeline.reduction else 1
+        count = max(1, buckets)
         channel = 0.0
-        for chunk, at in sorted(last.items(), key=lambda item: item[1]):
-            message = self.step.reductions[schedule.position(stage, chunk)]
-            if message is None or not message.seconds:
-                continue
-            count = max(1, buckets)
-            what = self._reduced("gradients reduced", message, count)
+        for chunk, at in last_passes(self.step, stage).items():
+            position = self.step.schedule.position(stage, chunk)
+            shares = [each.share(count) for each in gradient_sums(self.pipeline, self.step, position)]
+            drawn = [(self._collective(share), share.seconds) for share in shares]
             for bucket in range(1, count + 1):
-                ready = timed.starts[at] + bucket / count * (timed.ends[at] - timed.starts[at]) if buckets else free
-                begin = max(channel, ready)
-                channel = begin + message.seconds / count
-                yield Slice(what=what, track=GRADIENTS_TRACK, start=begin, end=channel)
+                through = timed.starts[at] + bucket / count * (timed.ends[at] - timed.starts[at])
+                channel = max(channel, through if buckets else timed.ready) if drawn else channel
+                for what, seconds in drawn:
+                    yield Slice(what=what, track=GRADIENTS_TRACK, start=channel, end=channel + seconds)
+                    channel += seconds
 
     def memory(self, stage: int) -> tuple[Level, ...]:
         """Bytes over time: what stays, activations of microbatches in flight, and what tasks work with."""
@@ -274,8 +281,7 @@ class _Drawn:
             live.append((end, held))
             working.append((end, 0.0))
         updating = max((part.working_bytes.get("update", 0) for part in mine), default=0)
-        update_s = sum(self._update_s(schedule.position(stage, chunk)) for chunk in range(schedule.chunks))
-        for at, used in ((timed.end - update_s, updating), (timed.end, 0)):
+        for at, used in ((self._update_start(stage), updating), (timed.end, 0)):
             live.append((at, held))
             working.append((at, float(used)))
         constant = {

@@ -19,13 +19,25 @@ from meshcast.export.job import JobTrace, RankClass, classes_of
 from meshcast.export.job_groups import JobGroups
 from meshcast.export.kernels_as_pieces import collective_pieces, computing, timed, waiting
 from meshcast.export.pieces import RECEIVING, Body, Piece, Waits
+from meshcast.export.program_slices import check_drawable
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
+from meshcast.pipelined.walk import (
+    EndCollective,
+    adds_gradients,
+    gradient_sums,
+    last_passes,
+    message_number,
+    stage_positions,
+    task_programs,
+    tied_sum,
+    update_pieces,
+)
 from meshcast.simulate.pipelines import PipelineRun, Task, Work
 
+STREAMING = "waiting for the optimizer's state"
 REDUCING, SENDING = 100, 101  # streams beyond the channels of programs; sends to stage d have SENDING + d
-_PROGRAMS = {Work.FORWARD: "forward", Work.BACKWARD: "backward", Work.WEIGHT: "weight"}
 
 
 def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail: Detail) -> JobTrace:
@@ -36,7 +48,13 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
         step: Its parts on healthy devices.
         run: Its step in time.
         detail: What the trace should hold.
+
+    Raises:
+        InfeasibleError: A program does not fit into the devices' memory, so there is no step.
+        UnsupportedError: Devices are not all alike.
     """
+    for program in (each for estimate in step.estimates for each in estimate.programs.values()):
+        check_drawable(program.run)
     groups = JobGroups(ranks=pipeline.devices)
     parts = _Parts(groups=groups, detail=detail)
     classes: list[RankClass] = []
@@ -95,11 +113,9 @@ class _Stage:
     def traced(self) -> Body:
         """All of it."""
         schedule = self.step.schedule
-        order = schedule.orders[self.stage]
-        gradient = Work.WEIGHT if schedule.split else Work.BACKWARD
-        last = {task.chunk: index for index, task in enumerate(order) if task.work is gradient}
+        last = last_passes(self.step, self.stage)
         behind = self.pipeline.reduction is not None and self.pipeline.reduction.buckets == 0
-        for index, task in enumerate(order):
+        for index, task in enumerate(schedule.orders[self.stage]):
             position = schedule.position(self.stage, task.chunk)
             entry, seconds = self._task(task, position)
             made = self.tails
@@ -108,12 +124,13 @@ class _Stage:
                 self._send(task, position)
             if last.get(task.chunk) == index and not behind:
                 self._reduce(position, entry, seconds, made)
-        mine = [schedule.position(self.stage, chunk) for chunk, _ in sorted(last.items(), key=lambda item: item[1])]
-        for position in mine if behind else ():
-            self._reduce(position, (), 0.0, self.tails)
+        for chunk in last if behind else ():
+            self._reduce(schedule.position(self.stage, chunk), (), 0.0, self.tails)
         self.tails = (*self.tails, *self.reduced)
-        for chunk in range(schedule.chunks):
-            self._update(schedule.position(self.stage, chunk))
+        if (tied := tied_sum(self.pipeline, self.step, self.stage)) is not None:
+            self.tails = (self._collective(tied.label, tied, self.tails, ()),)
+        for position in stage_positions(self.step, self.stage):
+            self._update(position)
         return self.body
 
     def _task(self, task: Task, position: int) -> tuple[Waits, float]:
@@ -122,13 +139,9 @@ class _Stage:
         entry = (*self.tails, *self._receive(task, position))
         self.tails = entry
         seconds = 0.0
-        names = [_PROGRAMS[task.work]]
-        if task.work is Work.BACKWARD and not self.step.schedule.split and "weight" in estimate.programs:
-            names.append("weight")
-        for name in names:
+        for name in task_programs(self.step, task, position):
             seconds += self._program(estimate, name)
-        adds = Work.WEIGHT if self.step.schedule.split and "weight" in estimate.programs else Work.BACKWARD
-        if estimate.accumulation_s and task.work is adds:
+        if adds_gradients(self.step, task, position):
             said: dict[str, Attribute] = {"inputs": (), "outputs": (), "op_type": "accumulate"}
             moved = 3 * estimate.gradient_bytes
             piece = computing(
@@ -181,7 +194,7 @@ class _Stage:
 
     def _message(self, task: Task, origin: int, message: Message) -> dict[str, Attribute]:
         """Attributes that a send and its receive share: the tag is one for each message of the step."""
-        which = (task.microbatch * self.step.schedule.positions + origin) * 2 + (task.work is Work.BACKWARD)
+        which = message_number(self.step, task, origin)
         size = message.collective.input_bytes
         return timed(0.0, RECEIVING) | {"comm_size": size, "comm_tag": which, "inputs": (), "outputs": ()}
 
@@ -193,14 +206,14 @@ class _Stage:
         return self.groups.peers(attribute, (np.arange(self.groups.ranks) + distance) % self.groups.ranks)
 
     def _reduce(self, position: int, entry: Waits, seconds: float, made: Waits) -> None:
-        """Adds the reduction of a part's gradients over replicas, in buckets beside the pass that makes them.
+        """Adds the sums of a part's gradients, in buckets beside the pass that makes them.
 
         The pass begins behind `entry`, takes so many seconds and ends with the nodes `made`.
         """
-        message = self.step.reductions[position]
-        if message is None or self.pipeline.reduction is None:
+        sums = gradient_sums(self.pipeline, self.step, position)
+        if not sums:
             return
-        buckets = max(1, self.pipeline.reduction.buckets)
+        buckets = max(1, self.pipeline.reduction.buckets) if self.pipeline.reduction else 1
         ready: Waits = entry
         for bucket in range(1, buckets + 1):
             if bucket < buckets:
@@ -208,27 +221,21 @@ class _Stage:
                 ready = (self.body.add(timer, order=ready),)
             else:
                 ready = made
-            self._collective(f"gradients of bucket {bucket}", message, ready, self.reduced, buckets)
-            self.reduced = (len(self.body) - 1,)
+            for each in sums:
+                label = f"{each.label}, bucket {bucket}"
+                self.reduced = (self._collective(label, each.share(buckets), ready, self.reduced),)
 
-    def _collective(self, label: str, message: Message, data: Waits, order: Waits, pieces: int = 1) -> None:
-        size = self.pipeline.mesh.size
-        over = self.pipeline.reduction.over if self.pipeline.reduction else ()
-        group = self.pipeline.mesh.group(over)
-        share = type(message.collective)(
-            kind=message.collective.kind, group=group, input_bytes=message.collective.input_bytes // pieces,
-            output_bytes=message.collective.output_bytes // pieces,
-        )  # fmt: skip
+    def _collective(self, label: str, what: EndCollective, data: Waits, order: Waits) -> int:
         said: dict[str, Attribute] = {"inputs": (), "outputs": ()}
-        (piece,) = collective_pieces(label, share, size, message.seconds / pieces, REDUCING, self.groups, said)
-        self.body.add(piece, data, order)
+        (piece,) = collective_pieces(label, what.collective, what.devices, what.seconds, REDUCING, self.groups, said)
+        return self.body.add(piece, data, order)
 
     def _update(self, position: int) -> None:
-        """Adds the optimizer of a part, and the gathering of what it has updated."""
-        estimate = self.step.estimates[position]
-        if "update" in estimate.programs:
-            self._program(estimate, "update")
-        gather = self.step.gathers[position]
-        if gather is not None:
-            self._collective("parameters", gather, self.tails, ())
-            self.tails = (len(self.body) - 1,)
+        """Adds the optimizer of a part, the wait for its state, and the gathering of what it has updated."""
+        for piece in update_pieces(self.pipeline, self.step, position):
+            if piece.program is not None:
+                self._program(self.step.estimates[position], piece.program)
+            elif piece.collective is not None:
+                self.tails = (self._collective(piece.collective.label, piece.collective, self.tails, ()),)
+            else:
+                self.tails = (self.body.add(waiting(STREAMING, piece.seconds), self.tails),)

@@ -250,11 +250,11 @@ def check_drawable(run: Run) -> None:
     if run.memory.peak > run.device.memory_bytes:
         raise InfeasibleError(
             f"{run.workload.name} needs {format_bytes(run.memory.peak)} of a device that has "
-            f"{format_bytes(run.device.memory_bytes)}: there is no step to draw",
+            f"{format_bytes(run.device.memory_bytes)}: there is no step to trace",
             where="memory", fix="see meshcast predict for what would help",
         )  # fmt: skip
     if run.speeds is not None:
-        raise UnsupportedError("devices that are not alike have no timeline yet", where="--slow", fix="leave it out")
+        raise UnsupportedError("devices that are not alike have no trace yet", where="--slow", fix="leave it out")
 
 
 def facts_of(run: Run) -> dict[str, Fact]:
@@ -283,7 +283,7 @@ def _alike(run: Run) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     return sorted(found, key=lambda ranks: int(ranks[0]))
 
 
-def memory_levels(run: Run, program: ProgramSlices, start: float = 0.0) -> tuple[Level, ...]:
+def memory_levels(run: Run, program: ProgramSlices) -> tuple[Level, ...]:
     """Bytes held over time: arguments by their role and outputs for the whole step, temporaries as kernels need them."""
     memory = run.memory
     constant: dict[str, float] = dict(memory.by_role)
@@ -291,12 +291,12 @@ def memory_levels(run: Run, program: ProgramSlices, start: float = 0.0) -> tuple
     constant["other arguments"] = rest
     constant["outputs"] = memory.outputs - memory.aliased
     fixed = [
-        Level(name=f"memory: {role.replace('_', ' ')}", unit="B", steps=((start, float(size)),))
+        Level(name=f"memory: {role.replace('_', ' ')}", unit="B", steps=((0.0, float(size)),))
         for role, size in constant.items()
         if size
     ]
     held = sum(constant.values())
-    temporaries = _temporaries(run, program, start)
+    temporaries = _temporaries(run, program)
     total = tuple((moment, held + size) for moment, size in temporaries)
     return (
         Level(name="memory", unit="B", steps=total),
@@ -305,13 +305,13 @@ def memory_levels(run: Run, program: ProgramSlices, start: float = 0.0) -> tuple
     )
 
 
-def _temporaries(run: Run, program: ProgramSlices, start: float) -> tuple[tuple[float, float], ...]:
+def _temporaries(run: Run, program: ProgramSlices) -> tuple[tuple[float, float], ...]:
     by_kernel: Mapping[int, int] | None = memory_by_kernel(run.lowered, run.device)
     if by_kernel is None:  # a compiler has put all of them into one block, held from start to end
-        return ((start, float(run.memory.temporaries)),)
+        return ((0.0, float(run.memory.temporaries)),)
     kernels = {id(program.described(kernel)): by_kernel[id(kernel)] for kernel, _ in run.executed}
     found: list[tuple[float, float]] = []
-    drawn = sorted(program.slices(Arrows(rank=0, ranks=1), start), key=lambda each: each.start)
+    drawn = sorted(program.slices(Arrows(rank=0, ranks=1)), key=lambda each: each.start)
     for each in drawn:
         size = kernels.get(id(each.what))
         if size is None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.chakra.job_files import check_ranks, parse_ranges, ranges
+from meshcast.errors import UnsupportedError
 from meshcast.export.anonymous import anonymous_timeline
-from meshcast.export.chakra import parse_ranges, ranges
 from meshcast.export.pipeline_slices import pipeline_timeline
 from meshcast.export.program_slices import program_timeline
 from meshcast.export.slices import JobTimeline, RankTimeline
@@ -60,10 +60,7 @@ def drawn_ranks(job: JobTimeline, asked: str | None) -> list[tuple[int, RankTime
         return [(int(kind.ranks[0]), kind) for kind in job.kinds]
     of_rank = {int(rank): kind for kind in job.kinds for rank in kind.ranks}
     wanted = range(job.ranks) if asked.strip() == ALL else parse_ranges(asked)
-    if wanted and wanted[-1] >= job.ranks:
-        raise UsageError(
-            f"no rank {wanted[-1]} among {job.ranks}", where="--ranks", fix=f"ranks go from 0 to {job.ranks - 1}"
-        )
+    check_ranks(wanted, job.ranks)
     return [(rank, of_rank[rank]) for rank in wanted]
 
 

@@ -57,8 +57,9 @@ def read_kineto(content: bytes, source: str) -> list[MeasuredTrace]:
             kernel = _kernel(event, args, host)
         except (TypeError, ValueError, KeyError) as error:
             raise InputError(
-                f"kernel {number} ({str(event.get('name'))[:60]!r}) has no readable time: {error!r}", where=source
-            ) from None
+                f"kernel {number} ({str(event.get('name'))[:60]!r}) has no readable time: {error!r}", where=source,
+                fix="export the trace again: ts and dur are microseconds",
+            ) from None  # fmt: skip
         devices[str(args.get("device", event.get("pid", 0)))].append(kernel)
     return [
         MeasuredTrace(

@@ -17,19 +17,20 @@ from meshcast.measured.trace import MeasuredKernel, MeasuredTrace, by_start
 
 TRACE_HEAD = ("Start", "Duration", "Name")
 SUMMARY_HEAD = ("Total Time", "Instances", "Name")
+TIMES = ("Start", "Duration", "Total Time")
 UNITS = {"ns": 1e-9, "nsec": 1e-9, "us": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0}
 _HEAD = re.compile(r"^\s*(.*?)\s*(?:\(([^)]*)\))?\s*$")
 
 
-def head_of(text: str) -> tuple[int, dict[str, tuple[int, float]]] | None:
+def head_of(text: str) -> tuple[int, dict[str, tuple[int, str]]] | None:
     """The line of the head, and the place and unit of each column by its name; None where it is no table of Nsight's."""
     for number, line in enumerate(text.splitlines()[:50]):
         cells = next(csv.reader([line]), [])
-        found: dict[str, tuple[int, float]] = {}
+        found: dict[str, tuple[int, str]] = {}
         for place, cell in enumerate(cells):
             match = _HEAD.match(cell)
             assert match is not None  # it matches anything
-            found.setdefault(match[1], (place, UNITS.get(match[2] or "", 1.0)))
+            found.setdefault(match[1], (place, match[2] or ""))
         if set(TRACE_HEAD) <= set(found) or set(SUMMARY_HEAD) <= set(found):
             return number, found
     return None
@@ -48,7 +49,8 @@ def read_nsys(text: str, source: str) -> list[MeasuredTrace]:
             where=source,
             fix="nsys stats --report cuda_gpu_trace --format csv REPORT",
         )
-    line, columns = head
+    line, found = head
+    columns = {name: (place, _scale(name, unit, source)) for name, (place, unit) in found.items()}
     rows = [
         (line + 2 + number, row)
         for number, row in enumerate(csv.reader(io.StringIO("\n".join(text.splitlines()[line + 1 :]))))
@@ -65,7 +67,9 @@ def read_nsys(text: str, source: str) -> list[MeasuredTrace]:
             }
             devices[cells["Device"][0] if "Device" in cells else ""].append(read(row[columns["Name"][0]], cells))
         except (IndexError, ValueError) as error:
-            raise InputError(f"a row that does not fit the head: {error}", where=f"{source}:{number}") from None
+            raise InputError(
+                f"a row that does not fit the head: {error}", where=f"{source}:{number}", fix="write the table again"
+            ) from None
     return [
         MeasuredTrace(
             source=source,
@@ -76,6 +80,22 @@ def read_nsys(text: str, source: str) -> list[MeasuredTrace]:
         )
         for name, kernels in sorted(devices.items())
     ]
+
+
+def _scale(column: str, unit: str, source: str) -> float:
+    """Seconds in a column's unit; 1 where it holds no time that is read.
+
+    Raises:
+        InputError: It holds one, and its unit is none that we know.
+    """
+    if column not in TIMES:
+        return 1.0
+    if unit not in UNITS:
+        said = f"is in {unit!r}" if unit else "has no unit"
+        raise InputError(
+            f"column {column!r} {said}", where=source, fix=f"let nsys write it as {column} (ns): " + ", ".join(UNITS)
+        )
+    return UNITS[unit]
 
 
 def _device(text: str) -> tuple[str, str]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 
 from meshcast.errors import InputError
+from meshcast.files import unpacked
 from meshcast.measured.kineto import read_kineto
 from meshcast.measured.nsys import head_of, read_nsys
 from meshcast.measured.trace import MeasuredTrace
 from meshcast.measured.xplane import read_xplane
 
-GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\x00"
+SQLITE = b"SQLite format 3\x00"
 FOLDER_PATTERNS = ("*.xplane.pb", "*.xplane.pb.gz", "*.trace.json", "*.trace.json.gz")
 TAKEN = "JAX's .xplane.pb or its folder, torch.profiler's .json[.gz], or nsys stats --format csv (cuda_gpu_trace)"
 
@@ -28,14 +27,8 @@ def read_traces(path: Path) -> list[MeasuredTrace]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    if content.startswith(GZIP):
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(
-                f"gzip that is cut off or damaged: {error}", where=str(path), fix="copy it again"
-            ) from None
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), fix="check the path") from None
+    content = unpacked(content, where=str(path))
     if not content.strip():
         raise InputError("empty", where=str(path), fix=f"give {TAKEN}")
     return _read(content, str(path))

@@ -111,5 +111,7 @@ def _links(
 
 def _segments(run: PipelineRun) -> Iterator[Segment]:
     for segment in run.critical_path:
-        kind: SegmentKind = "communication" if segment.what in ("send", "gradient reduction") else "compute"
+        kind: SegmentKind = (
+            "communication" if segment.what in ("send", "gradient reduction", "tied gradients") else "compute"
+        )
         yield Segment(kind=kind, what=f"stage {segment.stage}: {segment.what}", seconds=segment.seconds)

@@ -20,6 +20,7 @@ from meshcast.results.prediction import CollectiveShare
 from meshcast.run import Run
 from meshcast.simulate.network import collective_of_kernel
 from meshcast.simulate.pipelines import Work
+from meshcast.workload.graph import Collective
 
 # A program on its hardware, and the paths of its results.
 Prepare = Callable[[Any], tuple[Run, tuple[str, ...]]]
@@ -31,6 +32,8 @@ TASKS = {"forward": Work.FORWARD, "backward": Work.BACKWARD, "weight": Work.WEIG
 class Deferred:
     """Sums of gradients inside a stage that are made once a step, behind the last microbatch."""
 
+    collective: Collective  # one of `share.count`
+    devices: int  # of the program, whose groups it is over
     plan: CollectivePlan
     share: CollectiveShare
 
@@ -180,7 +183,7 @@ def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tup
             algorithm=plan.algorithm,
             level=plan.level,
         )
-        deferred.append(Deferred(plan=plan, share=share))
+        deferred.append(Deferred(collective=collective, devices=run.workload.devices, plan=plan, share=share))
     return replace(program, run=replace(run, lowered=replace(lowered, schedule=schedule))), tuple(deferred)
 
 

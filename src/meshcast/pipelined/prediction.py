@@ -18,13 +18,14 @@ from meshcast.network.arranging import arranged
 from meshcast.network.setting import Setting
 from meshcast.options import Options
 from meshcast.pipelined.communication import pipeline_communication
+from meshcast.pipelined.costs import End, step_costs
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.effects import without_effect
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
 from meshcast.pipelined.replicas import replica_shares, run_replicas
 from meshcast.pipelined.shares import collective_shares, kernel_shares, pipeline_share
 from meshcast.pipelined.state import HardwareState
-from meshcast.pipelined.step import End, Message, StepParts, assemble, step_costs
+from meshcast.pipelined.step import Message, StepParts, assemble
 from meshcast.results import Prediction, Provenance
 from meshcast.results.pipelined import StageShare
 from meshcast.results.prediction import Infeasible

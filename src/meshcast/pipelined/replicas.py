@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from meshcast.pipelined.costs import step_costs
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.state import HardwareState, Local, copies, in_state
-from meshcast.pipelined.step import StepParts, step_costs
+from meshcast.pipelined.step import StepParts
 from meshcast.results import Prediction, RankShare
 from meshcast.simulate.pipelines import PipelineRun, simulate_pipeline
 

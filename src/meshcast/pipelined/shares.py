@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from meshcast.pipelined.costs import step_costs
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
-from meshcast.pipelined.step import Message, StepParts, step_costs
+from meshcast.pipelined.step import Message, StepParts
+from meshcast.pipelined.walk import stage_positions
 from meshcast.results import CollectiveShare, KernelShare
 from meshcast.results.pipelined import PipelineShare, StageShare
 from meshcast.simulate.pipelines import PipelineRun, stage_memory
@@ -41,7 +43,7 @@ def _stage_shares(pipeline: Pipeline, step: StepParts, run: PipelineRun | None) 
     rows = []
     for stage in range(schedule.stages):
         timed = run.stages[stage] if run else None
-        mine = _positions(step, stage)
+        mine = stage_positions(step, stage)
         estimates = [step.estimates[position] for position in mine]
         memory = stage_memory(schedule, stage, parts)
         updating = max((e.working_bytes.get("update", 0) for e in estimates), default=0)
@@ -67,10 +69,6 @@ def _stage_shares(pipeline: Pipeline, step: StepParts, run: PipelineRun | None) 
             )
         )
     return tuple(rows)
-
-
-def _positions(step: StepParts, stage: int) -> list[int]:
-    return [step.schedule.position(stage, chunk) for chunk in range(step.schedule.chunks)]
 
 
 def _numbered(step: StepParts, position: int) -> str:
@@ -109,7 +107,7 @@ def collective_shares(step: StepParts, stage: int) -> tuple[CollectiveShare, ...
                 seconds=times * share.seconds,
             )
             found[share.kind, share.group, share.group_size, share.algorithm, share.level].append(many)
-    for position in _positions(step, stage):
+    for position in stage_positions(step, stage):
         often = step.schedule.microbatches
         for late in step.estimates[position].deferred:
             share = late.share
@@ -139,7 +137,7 @@ def collective_shares(step: StepParts, stage: int) -> tuple[CollectiveShare, ...
 def _runs(step: StepParts, stage: int) -> list[tuple[PartEstimate, str, int]]:
     return [
         (step.estimates[position], name, 1 if name == "update" else step.schedule.microbatches)
-        for position in _positions(step, stage)
+        for position in stage_positions(step, stage)
         for name in step.estimates[position].programs
     ]
 

@@ -1,4 +1,4 @@
-"""From parts to the costs of a step: messages over the links between stages, reductions over replicas, intervals."""
+"""From parts to a step: messages over the links between stages, reductions over replicas."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from meshcast.errors import UsageError
 from meshcast.mesh import Group
 from meshcast.network import CollectivePlan
 from meshcast.network.models import NetworkModel, network_model
 from meshcast.network.setting import Setting
-from meshcast.network.uncertainty import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.wiring import passed_on, total_bytes
-from meshcast.simulate.pipelines import PartCosts, PipelineSchedule, StepCosts, make_schedule
+from meshcast.simulate.pipelines import PipelineSchedule, make_schedule
 from meshcast.workload.graph import Collective
-
-End = Literal["low", "middle", "high"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,60 +241,3 @@ class _Wires:
 
     def _timed(self, collective: Collective, network: NetworkModel) -> Message:
         return Message(collective=collective, plan=network.plan(collective), seconds=network.seconds(collective))
-
-
-def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> StepCosts:
-    """Seconds and bytes for the simulation, at one end of their intervals or in the middle."""
-
-    def wire(message: Message | None, alone: float = 0.0) -> float:
-        """Of a message, and of `alone` seconds of other collectives."""
-        seconds = alone + (message.seconds if message is not None else 0.0)
-        if end == "middle" or not seconds:
-            return seconds
-        if end == "high":
-            return seconds * NETWORK_FACTOR + NETWORK_START_S
-        return max(0.0, seconds / NETWORK_FACTOR - NETWORK_START_S)
-
-    def seconds(estimate: PartEstimate, name: str) -> float:
-        prediction = estimate.predictions.get(name)
-        if prediction is None or prediction.step_time_s is None:
-            return 0.0
-        if end == "middle" or prediction.interval_s is None:
-            return prediction.step_time_s
-        return prediction.interval_s[0 if end == "low" else 1]
-
-    parts = tuple(
-        PartCosts(
-            forward_s=seconds(estimate, "forward"),
-            backward_s=seconds(estimate, "backward") + (0.0 if "weight" in estimate.programs else added),
-            weight_s=seconds(estimate, "weight") + (added if "weight" in estimate.programs else 0.0),
-            forward_send_s=wire(step.forward[position]),
-            backward_send_s=wire(step.backward[position]),
-            saved_bytes=total_bytes(estimate.saved),
-            weight_saved_bytes=total_bytes(estimate.weight_saved),
-            working_bytes=estimate.in_working,
-            fixed_bytes=estimate.fixed_bytes,
-            reduce_s=wire(step.reductions[position], sum(late.share.seconds for late in estimate.deferred)),
-        )
-        for position, estimate in enumerate(step.estimates)
-        for added in (estimate.accumulation_s,)
-    )
-    schedule = step.schedule
-    updates = []
-    for stage in range(schedule.stages):
-        mine = [schedule.position(stage, chunk) for chunk in range(schedule.chunks)]
-        updates.append(
-            sum(
-                seconds(step.estimates[at], "update")
-                + step.estimates[at].streaming_s
-                + wire(step.gathers[at])
-                + wire(step.ties[at])
-                for at in mine
-            )
-        )
-    return StepCosts(
-        parts=parts,
-        update_s=tuple(updates),
-        overlap_sends=pipeline.overlap_sends,
-        buckets=pipeline.reduction.buckets if pipeline.reduction else 1,
-    )

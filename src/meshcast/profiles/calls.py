@@ -31,7 +31,7 @@ class Call:
 
 
 def read_calls(path: Path) -> list[Call]:
-    """The calls of a file that are the host does not hold up."""
+    """The calls of a file that the host does not hold up."""
     rows = (json.loads(line) for line in path.read_text().splitlines())
     return [call for row in rows for call in _calls(row) if call.burst <= HOST_BOUND * call.sustained]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.errors import InputError, UsageError
+from meshcast.files import unpacked
 
 SCHEMA = "meshcast.profile/1"
 Row = dict[str, Any]
@@ -70,9 +71,9 @@ def read(path: Path) -> tuple[Header, list[Row]]:
     where = str(path)
     try:
         data = path.read_bytes()
-        text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
+    except OSError as error:
         raise InputError(f"cannot be read: {error}", where=where) from error
+    text = unpacked(data, where=where)
     lines = text.split(b"\n")
     torn = lines.pop()  # what follows the last newline: nothing, or a line that was not written to its end
     if not lines:

@@ -153,11 +153,10 @@ class Prediction:
             "communication_bytes": self.communication_bytes,
             "communication_s": self.communication_s,
             "memory_bytes": {
-                "peak": self.memory.peak,
-                "arguments": self.memory.arguments,
-                "outputs": self.memory.outputs,
-                "temporaries": self.memory.temporaries,
-                "aliased": self.memory.aliased,
+                **{
+                    part: getattr(self.memory, part) if self.memory.known else None
+                    for part in ("peak", "arguments", "outputs", "temporaries", "aliased")
+                },
                 "capacity": self.capacity_bytes,
                 "by_role": self.memory.by_role,
             },

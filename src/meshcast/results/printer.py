@@ -269,6 +269,8 @@ def _figures(prediction: Prediction) -> list[tuple[str, str]]:
 
 
 def _memory(memory: MemoryUse, capacity: int) -> list[tuple[str, str]]:
+    if not memory.known:
+        return [("memory", f"not known, of {format_bytes(capacity)}")]
     roles = [(role.replace("_", " "), size) for role, size in memory.by_role.items() if size]
     known = any(role != "unknown" for role, _ in roles)
     named = f" ({', '.join(f'{role} {format_bytes(size)}' for role, size in roles)})" if known else ""

@@ -23,7 +23,10 @@ from meshcast.workload.graph import Tensor
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """Bytes on one device; `peak = arguments + outputs + temporaries - aliased`."""
+    """Bytes on one device; `peak = arguments + outputs + temporaries - aliased`.
+
+    All are 0 where nothing is known of them (`known`): a trace need not say what its nodes hold.
+    """
 
     peak: int
     arguments: int
@@ -31,9 +34,12 @@ class MemoryUse:
     temporaries: int
     aliased: int
     by_role: dict[str, int]
+    known: bool = True
 
     def summary_rows(self) -> Rows:
         """The peak and its parts."""
+        if not self.known:
+            return [("peak", "not known")]
         return [
             ("peak", format_bytes(self.peak)),
             ("arguments", format_bytes(self.arguments)),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from meshcast.chakra.job_files import MANIFEST_SUFFIX, SUFFIX, groups_path, manifest_path, named_rank, rank_path
 from meshcast.errors import InputError
-
-SUFFIX = ".et"
-MANIFEST_SUFFIX = ".manifest.json"
-_RANK = re.compile(r"(?P<prefix>.*)\.(?P<rank>[0-9]+)\.et")
+from meshcast.traced.manifest import Manifest, read_json, read_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +26,7 @@ class TraceFiles:
     name: str
     by_rank: dict[int, Path]
     groups: Path | None = None
-    manifest: dict[str, Any] = field(default_factory=dict)
+    manifest: Manifest | None = None
 
 
 def names_traces(target: object) -> bool:
@@ -42,7 +38,7 @@ def names_traces(target: object) -> bool:
         return True
     if path.is_dir():
         return any(path.glob(f"*{SUFFIX}"))
-    return not path.exists() and _file(path, 0).is_file()
+    return not path.exists() and rank_path(path, 0).is_file()
 
 
 def find_traces(target: str | Path) -> TraceFiles:
@@ -55,7 +51,7 @@ def find_traces(target: str | Path) -> TraceFiles:
     if str(target).endswith(MANIFEST_SUFFIX):
         return _of_manifest(path)
     if path.is_dir():
-        prefixes = {found["prefix"] for each in path.glob(f"*{SUFFIX}") if (found := _RANK.fullmatch(each.name))}
+        prefixes = {found[0] for each in path.glob(f"*{SUFFIX}") if (found := named_rank(each))}
         if len(prefixes) != 1:
             single = sorted(path.glob(f"*{SUFFIX}"))
             if not prefixes and len(single) == 1:
@@ -70,28 +66,28 @@ def find_traces(target: str | Path) -> TraceFiles:
     elif path.suffix == SUFFIX:
         if not path.is_file():
             raise InputError("no such file", where=str(path), fix="check the path")
-        found = _RANK.fullmatch(path.name)
+        found = named_rank(path)
         if found is None:
             return TraceFiles(name=path.stem, by_rank={0: path}, groups=_groups(path.with_suffix("")))
-        path = path.with_name(found["prefix"])
-    manifest = path.with_name(path.name + MANIFEST_SUFFIX)
+        path = path.with_name(found[0])
+    manifest = manifest_path(path)
     made = _of_manifest(manifest) if manifest.is_file() else None
-    if made is not None and made.manifest.get("dedup"):
+    if made is not None and made.manifest is not None and made.manifest.dedup:
         return made
     by_rank = {
-        int(found["rank"]): each
+        found[1]: each
         for each in path.parent.glob(f"{_escaped(path.name)}.*{SUFFIX}")
-        if (found := _RANK.fullmatch(each.name)) and found["prefix"] == path.name
+        if (found := named_rank(each)) and found[0] == path.name
     }
     if missing := sorted(set(range(max(by_rank) + 1)) - set(by_rank)):
         raise InputError(
             f"{len(missing)} of {max(by_rank) + 1} ranks have no file, rank {missing[0]} first", where=str(path),
             fix=f"a job needs {path.name}.RANK{SUFFIX} of all its ranks: export them all, or --dedup",
         )  # fmt: skip
-    clear = made is not None and not any(each.get("ambiguous") for each in made.manifest["classes"])
     if (
         made is not None
-        and clear
+        and made.manifest is not None
+        and not any(each.ambiguous for each in made.manifest.classes)
         and sorted(by_rank) == sorted(made.by_rank)
         and _as_exported(manifest, by_rank.values())
     ):
@@ -109,59 +105,16 @@ def _escaped(name: str) -> str:
     return re.sub(r"([\[\]*?])", r"[\1]", name)
 
 
-def _file(prefix: Path, rank: int) -> Path:
-    return prefix.with_name(f"{prefix.name}.{rank}{SUFFIX}")
-
-
 def _groups(prefix: Path) -> Path | None:
     """The file of groups beside traces: ours, STAGE's, or that of a folder."""
-    names = (f"{prefix.name}.comm_groups.json", f"{prefix.name}.json", "comm_groups.json", "comm_group.json")
+    names = (groups_path(prefix).name, f"{prefix.name}.json", "comm_groups.json", "comm_group.json")
     return next((found for name in names if (found := prefix.with_name(name)).is_file()), None)
 
 
 def _of_manifest(path: Path) -> TraceFiles:
-    said = read_json(path)
-    try:
-        by_rank = {
-            rank: path.with_name(each["file"])
-            for each in said["classes"]
-            for rank in ranks_of(str(each["ranks"]), path)
-        }
-        name, groups = str(said["name"]), path.with_name(said["comm_groups"])
-    except (KeyError, TypeError) as error:
-        raise InputError(f"is no manifest of traces: {error} is missing", where=str(path)) from None
-    if sorted(by_rank) != list(range(int(said["ranks"]))):
-        raise InputError(
-            f"names {len(by_rank)} of {said['ranks']} ranks", where=str(path), fix="export all ranks: leave out --ranks"
-        )
-    return TraceFiles(name=name, by_rank=dict(sorted(by_rank.items())), groups=groups, manifest=said)
-
-
-def ranks_of(text: str, where: Path) -> list[int]:
-    """Ranks from `0-7,16`."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        try:
-            found += range(int(first), int(last or first) + 1)
-        except ValueError:
-            raise InputError(f"{part!r} is no range of ranks", where=str(where)) from None
-    return found
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file.
-
-    Raises:
-        InputError: It holds none.
-    """
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read as JSON: {error}", where=str(path)) from None
-    if not isinstance(found, dict):
-        raise InputError("holds no object", where=str(path))
-    return found
+    said = read_manifest(path)
+    by_rank = {rank: each.file for each in said.classes for rank in each.ranks}
+    return TraceFiles(name=said.name, by_rank=dict(sorted(by_rank.items())), groups=said.groups, manifest=said)
 
 
 def read_groups(path: Path | None) -> dict[str, tuple[int, ...]]:
@@ -175,8 +128,10 @@ def read_groups(path: Path | None) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for name, ranks in read_json(path).items():
         if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks):
-            raise InputError(f"group {name!r} is no list of ranks", where=str(path))
+            raise InputError(
+                f"group {name!r} is no list of ranks", where=str(path), fix=f'write "{name}": [0, 1] for ranks 0 and 1'
+            )
         if len(set(ranks)) != len(ranks):
-            raise InputError(f"group {name!r} has a rank twice", where=str(path))
+            raise InputError(f"group {name!r} has a rank twice", where=str(path), fix="name every rank once")
         found[name] = tuple(ranks)
     return found

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from meshcast.chakra import Attribute, read_trace
+from meshcast.chakra.job_files import ranges
 from meshcast.errors import InputError
 from meshcast.simulate.classes import Ints, refine
-from meshcast.traced.files import TraceFiles, ranks_of, read_groups
+from meshcast.traced.files import TraceFiles, read_groups
+from meshcast.traced.manifest import AGAIN, GROUP, PEER, Manifest
 from meshcast.traced.memory import peak_bytes
 from meshcast.traced.steps import ALL_RANKS, Step, groups_within, steps_of
 
@@ -75,7 +77,7 @@ def read_job(files: TraceFiles) -> TracedJob:
         metadata = metadata or trace.metadata
         groups |= groups_within(trace)
         made[path] = replace(_relative(steps_of(trace)), peak_bytes=peak_bytes(trace))
-    of_rank = _of_manifest(files, made) if files.manifest else [made[p] for p in files.by_rank.values()]
+    of_rank = _of_manifest(files.manifest, made) if files.manifest else [made[p] for p in files.by_rank.values()]
     alone = len(of_rank) == 1 and any(step.does == "collective" for step in of_rank[0].steps)
     size = max([len(of_rank), *(1 + max(ranks) for ranks in groups.values())]) if alone else len(of_rank)
     groups[ALL_RANKS] = tuple(range(size))
@@ -107,22 +109,26 @@ def _relative(steps: tuple[Step, ...]) -> RankSteps:
     return RankSteps(steps=tuple(found), groups=tuple(groups), peers=tuple(peers))
 
 
-def _of_manifest(files: TraceFiles, made: dict[Path, RankSteps]) -> list[RankSteps]:
+def _of_manifest(manifest: Manifest, made: dict[Path, RankSteps]) -> list[RankSteps]:
     """The ranks of a manifest: those of a class have its file, with groups and neighbours of their own."""
     found: dict[int, RankSteps] = {}
-    for each in files.manifest["classes"]:
-        ranks = ranks_of(str(each["ranks"]), Path(files.name))
-        steps = made[files.by_rank[ranks[0]]]
-        numbers: dict[str, list[int]] = {}
-        for value in each["values"]:
-            numbers.setdefault(f"{value['attribute'] == 'pg_name'}{value['in_file']}", value["of_rank"])
-        for index, rank in enumerate(ranks):
+    for each in manifest.classes:
+        steps = made[each.file]
+        for peer in steps.peers:
+            if (PEER, peer) not in each.values:
+                raise InputError(
+                    f"ranks {ranges(each.ranks)} meet rank {peer} in {each.file.name}, and no value says whom each of "
+                    "them meets", where=manifest.name, fix=AGAIN,
+                )  # fmt: skip
+        groups = [each.values.get((GROUP, int(name))) if name.isdigit() else None for name in steps.groups]
+        for index, rank in enumerate(each.ranks):
             found[rank] = replace(
                 steps,
                 groups=tuple(
-                    str(numbers[f"True{name}"][index]) if f"True{name}" in numbers else name for name in steps.groups
+                    name if numbers is None else str(numbers[index])
+                    for name, numbers in zip(steps.groups, groups, strict=True)
                 ),
-                peers=tuple(numbers[f"False{peer}"][index] for peer in steps.peers),
+                peers=tuple(each.values[PEER, peer][index] for peer in steps.peers),
             )
     return [found[rank] for rank in sorted(found)]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from meshcast.estimate import Estimator
+from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster
 from meshcast.network.arranging import arranged
 from meshcast.network.models import network_model
@@ -15,6 +17,7 @@ from meshcast.results import Prediction, Provenance
 from meshcast.results.prediction import KernelShare
 from meshcast.simulate import Breakdown, MemoryUse
 from meshcast.simulate.exposure import covered
+from meshcast.traced.asking import without_effect
 from meshcast.traced.files import TraceFiles
 from meshcast.traced.job import TracedJob, read_job
 from meshcast.traced.replay import Replayed, replay
@@ -44,7 +47,7 @@ def predict_traces(
     device = cluster.device
     cluster.for_devices(job.ranks)  # refuses more than there are
     setting, said = arranged(options.arrangement, cluster, job.ranks, {})
-    timing = time_steps(job, options.durations, device, estimators, network_model(options.network, setting))
+    timing = time_steps(job, options, device, estimators, network_model(options.network, setting))
     run = replay(job, timing.seconds, shared=options.channels == 1)
     last = max(range(len(job.classes)), key=lambda number: max(run.ends[number], default=0.0))
     steps = job.steps[last]
@@ -52,23 +55,39 @@ def predict_traces(
     sent = [collective_of(job, last, step) for step in steps if step.does in ("collective", "send")]
     repeats = [step.repeat for step in steps if step.does in ("collective", "send")]
     flops = sum(step.flops for step in steps if not step.waits)
-    peak = job.peaks[last] or 0
+    known = [peak for peak in job.peaks if peak is not None]
+    peak = max(known, default=0)
+    memory = MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}, known=bool(known))
+    capacity = int(device.memory_bytes)
+    warnings = (*_warnings(job, timing, options, device.name, peak > capacity), *said)
+    # What was recorded on this device has run there, whatever the trace's names add up to.
+    infeasible = None if timing.replayed and _at_home(job, device.name) else memory_verdict(memory, capacity)
     total = timing.recorded_s + timing.modelled_s
     # What meshcast predicted once is no measurement.
     measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
     low, high = _spread(timing, run.duration)
-    return Prediction(
+    prediction = Prediction(
         name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
         cluster=cluster.name if job.ranks > 1 else None, fidelity=_fidelity(job, timing, estimators, last),
         lowering="given", network=options.network, infeasible=None, step_time_s=run.duration, interval_s=(low, high),
         breakdown=breakdown, flops=flops, hbm_bytes=float(sum(s.bytes for s in steps if not s.waits)),
         communication_bytes=round(sum(n * each.sent_bytes for n, each in zip(repeats, sent, strict=True))),
-        memory=MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}),
-        capacity_bytes=int(device.memory_bytes), energy_j=None, mfu=None, hfu=None,
+        memory=memory, capacity_bytes=capacity, energy_j=None, mfu=None, hfu=None,
         kernels=sum(step.repeat for step in steps if step.does != "nothing"), communication_s=communicating,
         provenance=Provenance(measured=measured, analytical=1 - measured), top_kernels=_top(job, timing, last),
-        warnings=(*_warnings(job, timing, options, device.name), *said), version=VERSION,
+        warnings=warnings, version=VERSION,
     )  # fmt: skip
+    if infeasible is None:
+        return prediction
+    return replace(
+        prediction, infeasible=infeasible, step_time_s=None, interval_s=None, breakdown=None, communication_s=None,
+        top_kernels=(),
+    )  # fmt: skip
+
+
+def _at_home(job: TracedJob, device: str) -> bool:
+    """Whether a trace is of a device, or does not say of which."""
+    return job.metadata.get("device", device) == device
 
 
 def _fidelity(job: TracedJob, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:
@@ -161,11 +180,15 @@ def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]
     )
 
 
-def _warnings(job: TracedJob, timing: Timing, options: Options, device: str) -> tuple[str, ...]:
-    said = []
+def _warnings(job: TracedJob, timing: Timing, options: Options, device: str, too_much: bool) -> tuple[str, ...]:
+    said = list(timing.estimated.warnings)
     recorded = job.metadata.get("device")
     if timing.replayed and recorded is not None and recorded != device:
         said.append(f"durations are those of the trace, of {recorded!s}: --on {device} does not change them")
+    if timing.replayed and not timing.modelled_s and (unheeded := ", ".join(without_effect(options))):
+        said.append(f"durations are those of the trace, and {unheeded} changes none: --durations estimated heeds it")
+    if too_much and timing.replayed and _at_home(job, device):
+        said.append("what the trace's nodes name does not fit at once into the memory of the device that it has run on")
     if not timing.replayed:
         said.append("compute is worked out from the operations and bytes of the trace's nodes, not from shapes")
     if timing.guessed_dtype:

@@ -1,4 +1,4 @@
-"""`Steps`: the nodes of one rank's trace as what has to be run: streams, waits, work, whom it meets."""
+"""`Step`: the nodes of one rank's trace as what has to be run: streams, waits, work, whom it meets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,10 @@ from typing import Literal
 
 from meshcast.chakra import Attribute, CollectiveCode, Node, NodeType, Trace, checked_trace
 from meshcast.chakra.checking import named
+from meshcast.chakra.schema import COLLECTIVE_KINDS
 from meshcast.errors import InputError, UnsupportedError
 
 Does = Literal["compute", "host", "collective", "send", "receive", "nothing"]
-KINDS: Mapping[CollectiveCode, str] = {
-    CollectiveCode.ALL_REDUCE: "all_reduce",
-    CollectiveCode.REDUCE: "collective_reduce",
-    CollectiveCode.ALL_GATHER: "all_gather",
-    CollectiveCode.BROADCAST: "collective_broadcast",
-    CollectiveCode.ALL_TO_ALL: "all_to_all",
-    CollectiveCode.REDUCE_SCATTER: "reduce_scatter",
-    CollectiveCode.REDUCE_SCATTER_BLOCK: "reduce_scatter",
-}
 ALL_RANKS = ""  # the name of the group that is not named
 
 
@@ -83,7 +75,7 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
     said = node.attributes
     before = tuple(dict.fromkeys(place[number] for number in (*node.data_deps, *node.control_deps)))
     host = bool(said.get("is_cpu_op", False))
-    seconds = _seconds(node)
+    seconds = seconds_of(node)
     repeat = _whole(trace, index, "repeat", 1)
     if node.kind is NodeType.COMPUTE or host:
         matrix = said.get("matrix_ops")
@@ -97,11 +89,11 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
         )  # fmt: skip
     if node.kind is NodeType.COLLECTIVE:
         code = _whole(trace, index, "comm_type", None)
-        kind = KINDS.get(CollectiveCode(code)) if 0 <= code <= max(CollectiveCode) else None
+        kind = COLLECTIVE_KINDS.get(CollectiveCode(code)) if 0 <= code <= max(CollectiveCode) else None
         if kind is None:
             raise UnsupportedError(
                 f"{named(trace, index)} is a collective of type {code}, which no network model here answers for",
-                where=trace.where, fix="types are " + ", ".join(f"{c:d} ({c.name})" for c in KINDS),
+                where=trace.where, fix="types are " + ", ".join(f"{c:d} ({c.name})" for c in COLLECTIVE_KINDS),
             )  # fmt: skip
         group = str(said.get("pg_name", ALL_RANKS))
         return Step(
@@ -130,7 +122,8 @@ def _stream(said: Mapping[str, Attribute], default: int) -> int:
     return found if isinstance(found, int) else default
 
 
-def _seconds(node: Node) -> float | None:
+def seconds_of(node: Node) -> float | None:
+    """How long a node takes, as exactly as it says; None where it says nothing."""
     exact = node.attributes.get("duration_ns")
     if isinstance(exact, (int, float)) and math.isfinite(exact) and exact >= 0:
         return exact * 1e-9
@@ -147,7 +140,10 @@ def _whole(trace: Trace, index: int, name: str, default: int | None) -> int:
             fix="export it again, or add the attribute",
         )  # fmt: skip
     if not isinstance(found, int) or found < 0:
-        raise InputError(f"{named(trace, index)}: {name} is {found!r}, not a whole number", where=trace.where)
+        raise InputError(
+            f"{named(trace, index)}: {name} is {found!r}, not a whole number", where=trace.where,
+            fix="write a whole number that is not negative",
+        )  # fmt: skip
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from meshcast.chakra import Attribute, CollectiveCode, Node, NodeType, Trace
 from meshcast.chakra.schema import COLLECTIVE_NAMES, NODE_TYPE_NAMES
 from meshcast.results.printer import Section, capped, columns
+from meshcast.traced.steps import seconds_of
 from meshcast.units import format_bytes, format_time
 
 SCHEMA = "meshcast.chakra-nodes/1"
@@ -54,7 +55,7 @@ def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
     for node in trace.nodes:
         each = counts[kind_of(node)]
         each[0] += 1
-        each[1] += seconds_of(node)
+        each[1] += seconds_of(node) or 0.0
         each[2] += bytes_of(node)
     kinds = [
         (kind, f"{int(count):,}", format_time(seconds), format_bytes(int(size)))
@@ -62,7 +63,7 @@ def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
     ]
     rows = [
         (
-            str(node.number), node.name, kind_of(node), format_time(seconds_of(node)), format_bytes(bytes_of(node)),
+            str(node.number), node.name, kind_of(node), format_time(seconds_of(node) or 0.0), format_bytes(bytes_of(node)),
             _listed(node.data_deps), _listed(node.control_deps), _with(node),
         )
         for node in trace.nodes[:limit]
@@ -85,12 +86,6 @@ def kind_of(node: Node) -> str:
             return CollectiveCode(code).name.lower().replace("_", "-")
         return f"collective {code!r}"
     return ("host " if host else "") + node.kind.name.lower().replace("_", " ")
-
-
-def seconds_of(node: Node) -> float:
-    """How long a node takes, as exactly as it says; 0 where it says nothing."""
-    exact = node.attributes.get("duration_ns")
-    return exact * 1e-9 if isinstance(exact, (int, float)) else node.duration_us * 1e-6
 
 
 def bytes_of(node: Node) -> int:

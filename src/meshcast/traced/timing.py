@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate import EstimatedKernels, Estimator
@@ -17,12 +16,13 @@ from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.mesh import Group, Mesh
 from meshcast.network.models import NetworkModel
+from meshcast.options import Options
 from meshcast.traced.job import TracedJob
 from meshcast.traced.steps import Step
 from meshcast.workload.graph import DTYPE_BITS, Collective
 from meshcast.workload.groups import group_of_ids
 
-Durations = Literal["auto", "trace", "estimated"]
+DURATIONS = ("auto", "trace", "estimated")
 UNKNOWN_DTYPE = "bf16"  # what products of today's models are in, where a trace does not say
 
 
@@ -52,7 +52,7 @@ def chosen(durations: str, job: TracedJob, device: Device) -> bool:
     Raises:
         UsageError: There is no such choice.
     """
-    if durations not in ("auto", "trace", "estimated"):
+    if durations not in DURATIONS:
         raise UsageError(
             f"no durations {durations!r}", where="--durations", fix="trace (as recorded), estimated (on --on), or auto"
         )
@@ -66,18 +66,24 @@ def chosen(durations: str, job: TracedJob, device: Device) -> bool:
 
 
 def time_steps(
-    job: TracedJob, durations: str, device: Device, estimators: Sequence[Estimator], network: NetworkModel
+    job: TracedJob, options: Options, device: Device, estimators: Sequence[Estimator], network: NetworkModel
 ) -> Timing:
     """The seconds of all steps.
 
     Raises:
         UnsupportedError: The trace does not say how long a step took, nor what it does.
     """
-    replayed = chosen(durations, job, device)
+    replayed = chosen(options.durations, job, device)
     kernels = {
         step: kernel_of(step) for steps in job.steps for step in steps if step.does == "compute" and not step.waits
     }
-    estimated = estimate_each(kernels.values(), device, estimators, approximate=True)
+    estimated = estimate_each(
+        kernels.values(),
+        device,
+        estimators,
+        approximate=options.approximate,
+        first_named=options.simulator is not None,
+    )
     by_class = []
     recorded = modelled = 0.0
     for number, steps in enumerate(job.steps):

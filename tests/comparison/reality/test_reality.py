@@ -256,5 +256,5 @@ def test_json_holds_it_all(gpt: Reality) -> None:
 
 def test_the_text_has_every_part(gpt: Reality) -> None:
     text = str(gpt)
-    for part in ("predicted against measured", "Where they part", "The ten kernels", "Predicted, not measured"):
+    for part in ("predicted against measured", "Where they part", "The 10 kernels", "Predicted, not measured"):
         assert part in text

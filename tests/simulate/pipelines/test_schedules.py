@@ -221,3 +221,18 @@ def test_placement_is_its_own_inverse() -> None:
         for position in range(schedule.positions):
             assert schedule.position(*schedule.place(position)) == position
     assert [replace(loop, placement="v").place(p) for p in range(6)] == [(0, 0), (1, 0), (2, 0), (2, 1), (1, 1), (0, 1)]
+
+
+def test_what_two_stages_share_is_summed_when_both_have_come() -> None:
+    """One microbatch: the last stage ends at 1 + 1 + 2, the first at 6; the sum takes 0.25 behind both."""
+    schedule = make_schedule("1f1b", stages=2, microbatches=1)
+    costs = replace(equal(2, 1.0, 2.0), update_s=(0.5, 3.0), tied_s=0.25)
+    run = simulate_pipeline(schedule, costs)
+    assert [stage.end for stage in run.stages] == [6.0 + 0.25 + 0.5, 6.0 + 0.25 + 3.0]
+    assert run.stages[1].ready == 4.0
+    assert [(each.stage, each.what) for each in run.critical_path][-3:] == [
+        (0, "1 B"),
+        (1, "tied gradients"),
+        (1, "optimizer"),
+    ]
+    assert sum(each.seconds for each in run.critical_path) == pytest.approx(run.duration)

@@ -7,7 +7,6 @@ lines have no answer.
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meshcast.capture.files import GZIP_MAGIC, read_bytes
+from meshcast.capture.files import read_bytes
 from meshcast.capture.program import Program
+from meshcast.files import unpacked
 from meshcast.lower import Kernel
 from meshcast.workload.reader import location_name
 
@@ -65,9 +65,7 @@ def _of_hlo(path: Path) -> dict[str, str]:
     """Places by the name of an instruction, of a file with XLA's text."""
     if not path.is_file():
         return {}
-    content = read_bytes(path)
-    if content.startswith(GZIP_MAGIC):
-        content = gzip.decompress(content)
+    content = unpacked(read_bytes(path), where=str(path))
     return hlo_places(content.decode(errors="replace")) if content.lstrip().startswith(b"HloModule") else {}
 
 

@@ -117,7 +117,7 @@ def _worst(reality: Reality) -> Section:
         for row in reality.worst
     ]
     return Section(
-        title="The ten kernels that part most" if len(rows) > 1 else "Kernels",
+        title=f"The {len(rows)} kernels that part most" if len(rows) > 1 else "Kernels",
         columns=columns(
             "kernel", "~measured as", ">launches", ">predicted", ">measured", ">ratio", "by", "?source or op"
         ),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshcast.chakra import CollectiveCode, Node, NodeType, trace_bytes
+from meshcast.chakra import Node, NodeType, trace_bytes
+from meshcast.chakra.job_files import rank_path
+from meshcast.chakra.schema import COLLECTIVE_CODES
 from meshcast.errors import UnsupportedError
 from meshcast.hardware.astra import AstraNetwork
 from meshcast.network.astra.config import BACKENDS, AstraSystem, Backend, Kind, implementations
@@ -19,12 +20,6 @@ from meshcast.simulators.astra_sim import HOW_TO_GET, PROGRAMS, program_path
 TIMEOUT_S = 600.0
 LONGEST_LINE = 300  # of what ASTRA-sim says when it fails
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles")
-_CODES: Mapping[Kind, CollectiveCode] = {
-    "all_reduce": CollectiveCode.ALL_REDUCE,
-    "all_gather": CollectiveCode.ALL_GATHER,
-    "reduce_scatter": CollectiveCode.REDUCE_SCATTER,
-    "all_to_all": CollectiveCode.ALL_TO_ALL,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,16 +104,16 @@ def run_traces(
 
 def collective_node(kind: Kind, size: int) -> Node:
     """The node of a collective over all NPUs."""
-    attributes = {"is_cpu_op": False, "comm_type": int(_CODES[kind]), "comm_size": size}
+    attributes = {"is_cpu_op": False, "comm_type": int(COLLECTIVE_CODES[kind]), "comm_size": size}
     return Node(number=1, name=kind, kind=NodeType.COLLECTIVE, attributes=attributes)
 
 
 def write_traces(prefix: Path, npus: int, nodes: list[Node]) -> None:
     """Writes `PREFIX.RANK.et` for every rank, all with the same nodes: one file under as many names."""
-    first = prefix.with_name(f"{prefix.name}.0.et")
+    first = rank_path(prefix, 0)
     first.write_bytes(trace_bytes(nodes))
     for rank in range(1, npus):
-        other = prefix.with_name(f"{prefix.name}.{rank}.et")
+        other = rank_path(prefix, rank)
         other.unlink(missing_ok=True)  # of an earlier export
         other.symlink_to(first.name)
 

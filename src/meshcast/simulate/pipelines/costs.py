@@ -44,6 +44,8 @@ class StepCosts:
     Attributes:
         parts: By position.
         update_s: Seconds of each stage's optimizer, once a step and after its reductions.
+        tied_s: Seconds of the sum of gradients that the first and the last position share, before the optimizers of their
+            stages: it begins when both stages have reduced theirs. 0 where they share none.
         overlap_sends: Whether a stage computes while it sends; else it waits until what it sent has arrived.
         buckets: Pieces that a reduction is cut into. A piece can go once a last backward pass has come past it; 1 puts
             the whole reduction behind that pass, 0 behind everything the stage does.
@@ -51,5 +53,6 @@ class StepCosts:
 
     parts: tuple[PartCosts, ...]
     update_s: tuple[float, ...] = ()
+    tied_s: float = 0.0
     overlap_sends: bool = True
     buckets: int = 1

@@ -13,12 +13,14 @@ A stage's reductions of gradients over its replicas start behind the last backwa
 each k-th of the pass t_B), one after the other, and its optimizer when they are done:
 
     end(reduction) = max(start(last B) + t_B / k + t_R, end(last B) + t_R / k)
+
+What the first and the last position share is summed between these two, when both stages have come so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +44,7 @@ class StageRun:
         sending: Seconds in which it does nothing but wait for a message on its way.
         reducing: Seconds in which it does nothing but reduce gradients.
         idle: Seconds in which it waits for other stages: its bubble.
+        ready: When its last task is done and, where it waits for that, what it sent has arrived.
         end: When its optimizer is done.
         reduce_s: Seconds of its reductions, hidden or not.
     """
@@ -52,6 +55,7 @@ class StageRun:
     sending: float
     reducing: float
     idle: float
+    ready: float
     end: float
     reduce_s: float
 
@@ -103,6 +107,8 @@ def simulate_pipeline(schedule: PipelineSchedule, costs: StepCosts) -> PipelineR
     columns = columns_of(schedule)
     times = _all_tasks(columns, schedule, costs)
     finishes = [_finish(columns, times, schedule, costs, stage) for stage in range(schedule.stages)]
+    if costs.tied_s:
+        _tie(finishes, (0, schedule.place(schedule.positions - 1)[0]), costs.tied_s)
     slices = [columns.of_stage(stage) for stage in range(schedule.stages)]
     first = [times.starts[mine.start] if mine.stop > mine.start else 0.0 for mine in slices]
     if schedule.barrier:
@@ -122,6 +128,7 @@ def simulate_pipeline(schedule: PipelineSchedule, costs: StepCosts) -> PipelineR
                 sending=sending,
                 reducing=finish.exposed,
                 idle=max(0.0, duration - busy - sending - finish.exposed),
+                ready=finish.ready,
                 end=finish.end,
                 reduce_s=finish.reduce_s,
             )
@@ -131,7 +138,7 @@ def simulate_pipeline(schedule: PipelineSchedule, costs: StepCosts) -> PipelineR
         schedule=schedule,
         stages=tuple(stages),
         duration=duration,
-        critical_path=_critical_path(columns, times, last, finishes[last]),
+        critical_path=_critical_path(columns, times, last, finishes),
     )
 
 
@@ -223,6 +230,8 @@ class _Finish:
     exposed: float  # seconds of reductions with nothing beside them
     reduce_s: float
     ready: float  # when the last task ended
+    tied: float = 0.0  # seconds of the sum of shared gradients, which `update` holds, too
+    behind: int | None = None  # the stage that this sum waited for, if that is another one
 
 
 def _finish(columns: Columns, times: _Times, schedule: PipelineSchedule, costs: StepCosts, stage: int) -> _Finish:
@@ -248,11 +257,33 @@ def _finish(columns: Columns, times: _Times, schedule: PipelineSchedule, costs: 
     return _Finish(end=reduced + update, update=update, exposed=reduced - ready, reduce_s=total, ready=ready)
 
 
-def _critical_path(columns: Columns, times: _Times, stage: int, finish: _Finish) -> tuple[CriticalSegment, ...]:
+def _tie(finishes: list[_Finish], stages: tuple[int, int], seconds: float) -> None:
+    """Puts a sum that two stages make together before their optimizers."""
+    reduced = {stage: finishes[stage].ready + finishes[stage].exposed for stage in stages}
+    latest = max(stages, key=lambda stage: reduced[stage])
+    for stage in reduced:
+        update = finishes[stage].update
+        finishes[stage] = replace(
+            finishes[stage],
+            end=reduced[latest] + seconds + update,
+            update=seconds + update,
+            tied=seconds,
+            behind=latest if reduced[latest] > reduced[stage] else None,
+        )
+
+
+def _critical_path(
+    columns: Columns, times: _Times, stage: int, finishes: Sequence[_Finish]
+) -> tuple[CriticalSegment, ...]:
     """Back from the end of the step to its start, each time to what came last."""
     found: list[CriticalSegment] = []
-    if finish.update:
-        found.append(CriticalSegment(stage=stage, what="optimizer", seconds=finish.update))
+    finish = finishes[stage]
+    if finish.update > finish.tied:
+        found.append(CriticalSegment(stage=stage, what="optimizer", seconds=finish.update - finish.tied))
+    if finish.tied:
+        found.append(CriticalSegment(stage=stage, what="tied gradients", seconds=finish.tied))
+    if finish.behind is not None:
+        stage, finish = finish.behind, finishes[finish.behind]
     if finish.exposed:
         found.append(CriticalSegment(stage=stage, what="gradient reduction", seconds=finish.exposed))
     counts: dict[str, int] = {}

@@ -1,17 +1,25 @@
-"""Files that are there whole or not at all: written beside their place, and put there when they are done."""
+"""Files that are there whole or not at all, and packed ones read.
+
+They are written beside their place, and put there when they are done.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from meshcast.errors import UsageError
+from meshcast.errors import InputError, UsageError
+from meshcast.units import format_bytes
 
 COMPRESSION = 6  # of gzip: beyond, files hardly shrink
+GZIP_MAGIC = b"\x1f\x8b"
+LARGEST_UNPACKED = 4 << 30  # bytes; what is larger does not stay in memory beside what is made of it
 
 
 def check_place(path: Path) -> None:
@@ -55,3 +63,23 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         ) from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def unpacked(content: bytes, *, where: str, largest: int = LARGEST_UNPACKED) -> bytes:
+    """What a file holds, without gzip around it.
+
+    Raises:
+        InputError: It is cut off or damaged, or unpacks to more than `largest` bytes.
+    """
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            found = packed.read(largest + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"gzip that is cut off or damaged: {error}", where=where, fix="copy it again") from None
+    if len(found) > largest:
+        raise InputError(
+            f"unpacks to more than {format_bytes(largest)}", where=where, fix="record less: fewer steps, or one device"
+        )
+    return found

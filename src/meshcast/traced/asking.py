@@ -1,0 +1,87 @@
+"""Which options a trace heeds: a trace has decided already what runs, where and in which order.
+
+Every field of `Options` stands in one of the tables, so that none is passed over without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from meshcast.errors import UsageError
+from meshcast.options import Options
+
+# Heeded however durations come about; `channels` as 1 or not at all.
+HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions"})
+# Heeded by what is worked out, and by nothing that is replayed.
+HEEDED_BY_ESTIMATES: Mapping[str, str] = {
+    "fidelity": "--fidelity",
+    "profile": "--profile",
+    "simulator": "--simulator",
+    "network": "--network",
+    "placement": "--placement",
+    "fabric": "--fabric",
+    "beside": "--beside",
+}
+# Not heeded: what says so on the command line.
+REFUSED: Mapping[str, str] = {
+    "devices": "--devices",
+    "mesh": "--mesh",
+    "plan": "--plan",
+    "settings": "--set",
+    "dims": "--dim",
+    "trip_counts": "--trip-count",
+    "indices": "--indices",
+    "partitioner": "--partitioner",
+    "lowering": "--lowering",
+    "clocks": "--clocks",
+    "host": "--host",
+    "scheduler": "--scheduler",
+    "contention": "--contention",
+    "overlap": "--overlap",
+    "attention": "--stack",
+    "context_attention": "--stack",
+    "fusion": "--stack",
+    "attention_library": "--stack",
+    "layers": "--stack",
+    "host_costs": "--stack",
+}
+
+
+def check_asked(options: Options) -> None:
+    """Refuses options that a trace cannot heed.
+
+    Raises:
+        UsageError: One is given.
+    """
+    default = Options()
+    # What a stack brings beside its own fields is told by the stack.
+    by_stack = any(
+        getattr(options, name) != getattr(default, name) for name, flag in REFUSED.items() if flag == "--stack"
+    )
+    for name, flag in REFUSED.items():
+        if getattr(options, name) != getattr(default, name):
+            raise UsageError(
+                "a trace has its ranks, sizes, kernels and their order already",
+                where="--stack" if by_stack and name in ("scheduler", "overlap") else flag,
+                fix="leave it out",
+            )
+    if options.channels not in (0, 1):
+        raise UsageError(
+            f"a trace says itself what runs on which of its channels, and not on {options.channels}", where="--channels",
+            fix="1 puts all communication of a rank on one channel; leave it out for the trace's own",
+        )  # fmt: skip
+    if options.conditions.speed or options.conditions.kinds:
+        raise UsageError(
+            "devices that are not alike cannot run a trace yet: ranks that do the same are run once", where="--slow",
+            fix="leave it out, or predict the program that the trace is of",
+        )  # fmt: skip
+
+
+def without_effect(options: Options) -> Iterator[str]:
+    """Flags that are given and mean nothing to durations that are replayed."""
+    default = Options()
+    yield from (flag for name, flag in HEEDED_BY_ESTIMATES.items() if getattr(options, name) != getattr(default, name))
+    if options.conditions.links:
+        yield "--link"
+    if options.conditions.background:
+        yield "--background"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +13,7 @@ from typing import Any, get_args
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.deadlocks import check_program
-from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.fidelities import chosen_estimators
 from meshcast.hardware import Cluster, Device, resolve
@@ -62,11 +62,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
         **overrides: Single settings, by the field names of `Options`.
     """
     started = time.perf_counter()
-    known = {option.name for option in fields(Options)}
-    for name in overrides:
-        if name not in known:
-            raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
-    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
+    chosen = (options or Options()).changed(overrides, where="predict")
     prediction = predict_serving(target, chosen, partial(_predicted, target)) or _predicted(target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
 

@@ -7,7 +7,7 @@ printed without a traceback. Anything else that escapes is a bug of ours and exi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 
@@ -59,6 +59,23 @@ class InfeasibleError(MeshcastError):
 
     code = "infeasible"
     exit_code = 3
+
+
+class UndividedError(InfeasibleError):
+    """Axes of a mesh do not divide a count.
+
+    Attributes:
+        what: What is counted.
+        count: How many there are.
+        split: The axes and their sizes.
+    """
+
+    def __init__(self, what: str, count: int, split: Mapping[str, int], *, fix: str, where: str | None = None) -> None:
+        said = " x ".join(f"{name}={size}" for name, size in split.items())
+        super().__init__(f"{what}: {count} is not divisible by {said}", where=where, fix=fix)
+        self.what = what
+        self.count = count
+        self.split = dict(split)
 
 
 class UnsupportedError(MeshcastError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from meshcast.errors import UsageError
+from meshcast.errors import UsageError, nearest
 from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
@@ -127,3 +127,15 @@ class Options:
                 f"no spread of indices {self.indices!r}", where="--indices", fix="uniform, or zipf:S such as zipf:1.05"
             )
         return skew
+
+    def changed(self, overrides: Mapping[str, object], *, where: str) -> Options:
+        """These with single ones changed, by the names of the fields.
+
+        Raises:
+            UsageError: There is none of that name.
+        """
+        known = {option.name for option in fields(self)}
+        for name in overrides:
+            if name not in known:
+                raise UsageError(f"{where} has no setting {name!r}", where=where, fix=nearest(name, known))
+        return replace(self, **overrides)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +13,7 @@ from typing import Any, get_args
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.deadlocks import check_program
-from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.fidelities import chosen_estimators
 from meshcast.hardware import Cluster, Device, resolve
@@ -65,12 +65,9 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
             that are left at their defaults.
     """
     started = time.perf_counter()
-    known = {"stack", *(option.name for option in fields(Options))}
-    for name in overrides:
-        if name not in known:
-            raise UsageError(f"predict has no setting {name!r}", where="predict", fix=nearest(name, known))
     stack = overrides.pop("stack", None)
-    chosen = with_stack(replace(options or Options(), **overrides), stack)  # type: ignore[arg-type]
+    chosen = (options or Options()).changed(overrides, where="predict")
+    chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
     # Before models: a manifest of traces is a .json file as a configuration is.
     serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
     prediction = serving or _predicted(target, chosen)

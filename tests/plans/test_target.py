@@ -40,6 +40,7 @@ from meshcast.plans import Plan, model_of, plan_target, with_fused_attention
         ("llama3-8b", "cp=2", {"seq": "129"}, InfeasibleError, "use cp=1 or 3"),
         ("llama3-8b", "cp=2,tp=2,sp=1", {"seq": "34"}, InfeasibleError, "34 is not divisible by cp=2 x tp=2"),
         ("qwen2.5-7b", "tp=7", {}, InfeasibleError, "key heads: 4 is not divisible by tp=7"),
+        ("llama3-8b", "fsdp=7,tp=2", {"batch": "7"}, InfeasibleError, "is not divisible by fsdp=7"),
         ("mixtral-8x7b", "ep=16", {}, InfeasibleError, "use ep=8"),
         ("llama3-8b", "pp=64", {"batch": "64"}, InfeasibleError, "32 parts are even"),
         ("llama3-8b", "pp=3", {"batch": "8"}, InfeasibleError, "use layers-per-stage=11x2+10; 2 or 4 parts"),

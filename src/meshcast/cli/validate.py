@@ -190,6 +190,7 @@ def silicon_command(
     A sample of each table, the same every time, with as many rows of each size; errors per device, op, type and size.
     """
     from meshcast.cli.app import emit_json
+    from meshcast.comparison.grid import split_names
     from meshcast.profiles.silicon import SYSTEMS
     from meshcast.profiles.silicon_tables import MOST_QUANTISATION
     from meshcast.validate.silicon import validate_silicon
@@ -198,8 +199,8 @@ def silicon_command(
     on = ",".join(SYSTEMS) if on is None else on
     quantisation = MOST_QUANTISATION if quantisation is None else quantisation
     asked = validate_silicon(
-        _names(on),
-        ops=_names(ops),
+        split_names(on),
+        ops=split_names(ops),
         sample=sample,
         fidelity=fidelity,
         framework=framework,
@@ -219,7 +220,3 @@ def silicon_command(
         emit_json(summary.to_json())
     else:
         print_silicon(summary)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

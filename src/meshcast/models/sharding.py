@@ -16,7 +16,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
-from meshcast.errors import InfeasibleError, UsageError
+from meshcast.errors import UndividedError, UsageError
 from meshcast.models.saving import kept
 
 Axes = str | tuple[str, ...] | None
@@ -222,10 +222,8 @@ class Layout:
     def require(self, count: int, axes: Axes, what: str) -> None:
         """Refuses a count that the axes do not divide."""
         if count % self.size(axes):
-            split = " x ".join(f"{name}={self.size(name)}" for name in self.present(axes))
-            raise InfeasibleError(
-                f"{what}: {count} is not divisible by {split}", fix="change the mesh, or the size it has to divide"
-            )
+            split = {name: self.size(name) for name in self.present(axes)}
+            raise UndividedError(what, count, split, fix="change the mesh, or the size it has to divide")
 
 
 def _divided() -> frozenset[str]:

@@ -11,10 +11,9 @@ from meshcast.capture.program import Program
 from meshcast.capture.user_code import keep_off_accelerators
 from meshcast.errors import UnsupportedError
 from meshcast.models import Builder
-from meshcast.plans.plan import Plan
+from meshcast.plans.plan import FLAG, Plan
 from meshcast.plans.settings import check
 
-_FLAG = "--plan"
 # What shares out a program that does not train; the rest of a plan is about gradients, stages and what is saved.
 _SHARES = ("dp", "fsdp", "tp", "sp", "ep")
 _ATTENTIONS = (None, "plain", "flash")
@@ -37,7 +36,7 @@ def inference_program(
         if field.name not in _SHARES and getattr(plan, field.name) != getattr(default, field.name):
             raise UnsupportedError(
                 f"{field.name.replace('_', '-')} is for training, and this is {builder.name} in mode {mode}",
-                where=_FLAG,
+                where=FLAG,
                 fix="share it out by " + ", ".join(_SHARES),
             )
     keep_off_accelerators()
@@ -45,13 +44,13 @@ def inference_program(
     known = builder.overrides(mode)
     if plan.sp and "sequence_parallel" not in known:
         raise UnsupportedError(
-            f"sp=1 splits positions, and {builder.name} in mode {mode} does not", where=_FLAG, fix="leave sp out"
+            f"sp=1 splits positions, and {builder.name} in mode {mode} does not", where=FLAG, fix="leave sp out"
         )
     check(plan, builder, chosen)
     if plan.attention == "flash" and "attention" not in known and mode != "decode":
         raise UnsupportedError(
             f"attention=flash, and {builder.name} in mode {mode} has no fused attention",
-            where=_FLAG,
+            where=FLAG,
             fix="use attention=plain",
         )
     shared: dict[str, Any] = {"sequence_parallel": True} if plan.sp else {}

@@ -32,7 +32,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 # Precisions that others train in and that plans have no products of.
 UNMODELLED = ("fp4", "nvfp4", "mxfp4", "fp6", "int8", "int4", "fp16")
-_FLAG = "--plan"
+FLAG = "--plan"  # where a plan is given
+_EXAMPLES = {"layers-per-stage": "write such as layers-per-stage=7+8x14+7", "hsdp": "write such as hsdp=4x8"}
 _LARGEST = 2**24  # of any count: more than any machine has devices, and any model layers
 
 
@@ -92,18 +93,18 @@ class Plan:
         if self.precision in UNMODELLED:
             raise UnsupportedError(
                 f"precision={self.precision}: plans have no such products",
-                where=_FLAG,
+                where=FLAG,
                 fix=f"one of {', '.join(_WORDS['precision'])}",
             )
         for name, words in _WORDS.items():
             if getattr(self, name) not in (*words, None):
                 raise UsageError(
                     f"{name}={getattr(self, name)} is none of {', '.join(words)}",
-                    where=_FLAG,
+                    where=FLAG,
                     fix=nearest(str(getattr(self, name)), words),
                 )
         if self.zero not in range(4):
-            raise UsageError(f"zero={self.zero} is no stage of ZeRO", where=_FLAG, fix="0, 1, 2 or 3")
+            raise UsageError(f"zero={self.zero} is no stage of ZeRO", where=FLAG, fix="0, 1, 2 or 3")
         if self.microbatches is not None:
             _whole("microbatches", self.microbatches)
         self._check_combinations()
@@ -112,12 +113,16 @@ class Plan:
         """Refuses parts that have no meaning together."""
         if self.layers_per_stage:
             if any(layers < 0 for layers in self.layers_per_stage) or not any(self.layers_per_stage):
-                raise UsageError(f"layers-per-stage={text_of(self.layers_per_stage)} has no layers", where=_FLAG)
+                raise UsageError(
+                    f"layers-per-stage={text_of(self.layers_per_stage)} has no layers",
+                    where=FLAG,
+                    fix=_EXAMPLES["layers-per-stage"],
+                )
             if len(self.layers_per_stage) != self.parts:
                 raise InfeasibleError(
                     f"layers-per-stage names {len(self.layers_per_stage)} parts, and pp={self.pp} x vp={self.vp} are "
                     f"{self.parts}",
-                    where=_FLAG,
+                    where=FLAG,
                     fix=f"give {self.parts} numbers",
                 )
         for name, given, needed in (
@@ -130,20 +135,20 @@ class Plan:
                 said = text_of(getattr(self, name.replace("-", "_")))
                 raise InfeasibleError(
                     f"{name}={said} needs {needed} above 1, which is {getattr(self, needed)}",
-                    where=_FLAG,
+                    where=FLAG,
                     fix=f"leave {name} out, or raise {needed}",
                 )
         interleaved = self.pipeline_schedule == "interleaved"
         if self.pp > 1 and interleaved != (self.vp > 1):
             raise InfeasibleError(
                 f"schedule={self.pipeline_schedule} with vp={self.vp}",
-                where=_FLAG,
+                where=FLAG,
                 fix="the interleaved schedule has vp of 2 or more, the others have 1",
             )
         if self.attention not in ("plain", "flash", None) and self.cp == 1:
             raise InfeasibleError(
                 f"attention={self.attention} exchanges keys and values of split sequences, and cp is 1",
-                where=_FLAG,
+                where=FLAG,
                 fix="raise cp, or use attention=plain or flash",
             )
 
@@ -230,7 +235,7 @@ class Plan:
             if self.microbatches is None and self.pp > 1:
                 raise UsageError(
                     f"a pipeline of pp={self.pp} stages needs the global batch",
-                    where=_FLAG,
+                    where=FLAG,
                     fix="give --set batch=N, or microbatches=N in the plan",
                 )
             return self.microbatches or 1
@@ -238,14 +243,14 @@ class Plan:
         if batch % step:
             raise InfeasibleError(
                 f"a global batch of {batch} is no multiple of {step}, which is {split}",
-                where=_FLAG,
+                where=FLAG,
                 fix=f"use a batch of {math.ceil(batch / step) * step}, or change the plan",
             )
         if self.microbatches not in (None, batch // step):
             raise InfeasibleError(
                 f"a global batch of {batch} makes {batch // step} microbatches of {step} ({split}), and the plan says "
                 f"microbatches={self.microbatches}",
-                where=_FLAG,
+                where=FLAG,
                 fix="leave one of them out",
             )
         return batch // step
@@ -263,12 +268,12 @@ class Plan:
         for item in (item.strip() for item in text.split(",")):
             key, equals, value = (side.strip() for side in item.partition("="))
             if not equals or not key or not value:
-                raise UsageError(f"{item!r} is not KEY=VALUE", where=_FLAG, fix="write such as dp=4,tp=8,mbs=1")
+                raise UsageError(f"{item!r} is not KEY=VALUE", where=FLAG, fix="write such as dp=4,tp=8,mbs=1")
             if key not in _READERS:
-                raise UsageError(f"a plan has no {key!r}", where=_FLAG, fix=nearest(key, _READERS))
+                raise UsageError(f"a plan has no {key!r}", where=FLAG, fix=nearest(key, _READERS))
             for name, read in _READERS[key](key, value).items():
                 if name in found:
-                    raise UsageError(f"{name} is given twice", where=_FLAG, fix="give it once")
+                    raise UsageError(f"{name} is given twice", where=FLAG, fix="give it once")
                 found[name] = read
         return cls(**found)
 
@@ -292,22 +297,26 @@ def text_of(value: Any) -> str:
 
 def _whole(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name}={value} is not a positive integer", where=_FLAG)
+        raise UsageError(
+            f"{name}={value} is not a positive integer", where=FLAG, fix=f"write such as {_spelled(name)}=2"
+        )
     if value > _LARGEST:
-        raise UsageError(f"{name}={value} is more than {_LARGEST}", where=_FLAG, fix="give a smaller number")
+        raise UsageError(f"{name}={value} is more than {_LARGEST}", where=FLAG, fix="give a smaller number")
 
 
 def _count(key: str, value: str) -> dict[str, Any]:
     if not (value.isascii() and value.isdecimal()):
-        raise UsageError(f"{key}={value} is not a positive integer", where=_FLAG)
+        raise UsageError(
+            f"{key}={value} is not a positive integer", where=FLAG, fix=_EXAMPLES.get(key, f"write such as {key}=2")
+        )
     if len(value) > len(str(_LARGEST)):
-        raise UsageError(f"{key}={value} is more than {_LARGEST}", where=_FLAG, fix="give a smaller number")
+        raise UsageError(f"{key}={value} is more than {_LARGEST}", where=FLAG, fix="give a smaller number")
     return {key: int(value)}
 
 
 def _flag(key: str, value: str) -> dict[str, Any]:
     if value not in ("0", "1"):
-        raise UsageError(f"{key}={value} is neither 0 nor 1", where=_FLAG)
+        raise UsageError(f"{key}={value} is neither 0 nor 1", where=FLAG, fix=f"write {key}=1, or leave it out")
     return {key: value == "1"}
 
 
@@ -317,7 +326,7 @@ def _layers(key: str, value: str) -> dict[str, Any]:
     for item in value.split("+"):
         layers, several, times = item.partition("x")
         if not layers or (several and not times):
-            raise UsageError(f"{key}={value} is no list of layers", where=_FLAG, fix="write such as 7+8x14+7")
+            raise UsageError(f"{key}={value} is no list of layers", where=FLAG, fix=_EXAMPLES["layers-per-stage"])
         found += [_count(key, layers)[key]] * _count(key, times or "1")[key]
     return {"layers_per_stage": tuple(found)}
 
@@ -326,7 +335,7 @@ def _hybrid(key: str, value: str) -> dict[str, Any]:
     """`hsdp=4x8`: four replicas of eight shards."""
     replicas, _, shards = value.partition("x")
     if not replicas or not shards:
-        raise UsageError(f"{key}={value} is not REPLICASxSHARDS", where=_FLAG, fix="write such as hsdp=4x8")
+        raise UsageError(f"{key}={value} is not REPLICASxSHARDS", where=FLAG, fix=_EXAMPLES["hsdp"])
     return {"dp": _count(key, replicas)[key], "fsdp": _count(key, shards)[key]}
 
 

@@ -12,9 +12,8 @@ from meshcast.hardware import Device
 from meshcast.models import Builder
 from meshcast.models.words import MARKED, UNMARKED, Remat
 from meshcast.pipelined.offload import host_bandwidth
-from meshcast.plans.plan import Plan
+from meshcast.plans.plan import FLAG, Plan
 
-_FLAG = "--plan"
 # Settings that a plan decides.
 DECIDED = (
     "accumulate",
@@ -73,7 +72,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
         if wanted[name] != neutral.get(name, known.get(name)):
             raise UnsupportedError(
                 f"the training step of {builder.name} has no {name}, and {plan} asks for {name}={wanted[name]}",
-                where=_FLAG,
+                where=FLAG,
                 fix="leave it out of the plan, or choose a language model of the zoo",
             )
         del wanted[name]
@@ -90,7 +89,7 @@ def _remat(plan: Plan, builder: Builder, *, marks: bool) -> Remat:
         return "autodiff"
     raise UnsupportedError(
         f"{builder.name} does not mark what attention keeps, and {plan} asks for remat={plan.remat}",
-        where=_FLAG,
+        where=FLAG,
         fix="use remat=" + ", ".join(UNMARKED),
     )
 
@@ -114,14 +113,14 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
         if degree > 1 and not count:
             raise InfeasibleError(
                 f"{key}={degree} splits {what}, and {builder.name} has none",
-                where=_FLAG,
+                where=FLAG,
                 fix=f"leave {key} out of the plan",
             )
         if count and count % degree:
             close = " or ".join(str(n) for n in near_divisors(count, degree))
             raise InfeasibleError(
                 f"{what} of {builder.name}: {count} is not divisible by {said or f'{key}={degree}'}",
-                where=_FLAG,
+                where=FLAG,
                 fix=f"a product of {close}, or another seq" if said else f"use {key}={close}",
             )
 
@@ -131,7 +130,7 @@ def _halves(plan: Plan, length: int | None, name: str) -> None:
     if plan.cp > 1 and plan.attending.startswith("flash") and length and length % (2 * plan.cp):
         raise InfeasibleError(
             f"the sequence of {name}: {length} is not divisible by 2 x cp={plan.cp}, chunks that attention={plan.attending} has",
-            where=_FLAG,
+            where=FLAG,
             fix=f"use seq={-(-length // (2 * plan.cp)) * 2 * plan.cp}, or attention=all-gather",
         )
 
@@ -170,7 +169,7 @@ def check_device(plan: Plan, device: Device) -> None:
         other = "fp8" if "f8" in device.matrix_flops else "bf16"
         raise UnsupportedError(
             f"precision={plan.precision}, and {device.name} multiplies matrices of {has} only",
-            where=_FLAG,
+            where=FLAG,
             fix=f"use precision={other}",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,10 +14,9 @@ from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.models import Builder
 from meshcast.partition.shardy import ask_ahead
 from meshcast.pipelined import Part, Pipeline, pipeline_of
-from meshcast.plans.plan import Plan, text_of
+from meshcast.plans.plan import FLAG, Plan, text_of
 from meshcast.plans.settings import check, microbatches_of, near_divisors
 
-_FLAG = "--plan"
 # What a part of a model is made with; everything else that is set belongs to its configuration.
 _KEYWORDS = ("seq", "batch")
 
@@ -32,7 +31,7 @@ def layers_of_parts(plan: Plan, layers: int, name: str) -> tuple[int, ...]:
         if sum(plan.layers_per_stage) != layers:
             raise InfeasibleError(
                 f"layers-per-stage adds up to {sum(plan.layers_per_stage)}, and {name} has {layers} layers",
-                where=_FLAG,
+                where=FLAG,
                 fix="change one of the numbers",
             )
         return plan.layers_per_stage
@@ -45,7 +44,7 @@ def layers_of_parts(plan: Plan, layers: int, name: str) -> tuple[int, ...]:
             fix = f"use layers-per-stage={text_of(uneven)}; {fix}"
         raise InfeasibleError(
             f"the {layers} layers of {name} cannot be shared out evenly over pp={plan.pp} x vp={plan.vp} parts",
-            where=_FLAG,
+            where=FLAG,
             fix=fix,
         )
     return (each,) * plan.parts
@@ -59,59 +58,14 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         UnsupportedError: The model cannot be cut, or not so.
         UsageError: A setting is not known.
     """
-    module = importlib.import_module(f"meshcast.models.{builder.module}")
-    if not hasattr(module, "sections"):
-        asked = f"pp={plan.pp}" if plan.pp > 1 else f"offload={plan.offload}"
-        raise UnsupportedError(
-            f"{builder.name} cannot be cut into stages or have its update apart, as {asked} does",
-            where=_FLAG,
-            fix=f"leave {asked} out, or use a GPT or decoder of the zoo",
-        )
-    if plan.zero == 2:
-        raise InfeasibleError(
-            "zero=2 reduces gradients of every microbatch, and a pipeline reduces them once a step",
-            where=_FLAG,
-            fix="use zero=1 (state shared out), or fsdp",
-        )
     config = builder.configured(**settings)
-    known = {*_KEYWORDS, *(name for name in builder.overrides("train") if hasattr(config, name))}
-    if unknown := next((name for name in settings if name not in known), None):
-        raise UsageError(
-            f"{unknown} is no setting of a plan's stages", where="--set", fix="they are " + ", ".join(sorted(known))
-        )
-    check(plan, builder, settings)
-    microbatches = microbatches_of(plan, settings)
-    if plan.pipeline_schedule == "interleaved" and microbatches % plan.pp:
-        batch, step = -(-microbatches // plan.pp) * plan.pp, plan.mbs * plan.batch_shards
-        raise InfeasibleError(
-            f"interleaved stages take microbatches in groups of pp={plan.pp}, and a step has {microbatches}",
-            where=_FLAG,
-            fix=f"use {batch} microbatches (a batch of {batch * step}), or vp=1",
-        )
+    _check_cut(builder, plan, settings, config)
+    microbatches = _microbatches(plan, settings)
     counts = layers_of_parts(plan, config.layers, builder.name)
-    starts = list(itertools.accumulate((0, *counts[:-1])))
     made: list[tuple[str, int, Future[tuple[Any, ...]], Future[Any]]] = []
-    kinds = [
-        (config.part(start, layers), number == 0, number == len(counts) - 1)
-        for number, (start, layers) in enumerate(zip(starts, counts, strict=True))
-    ]
     # While Shardy has one part's forward pass, which its backward pass waits for, the next part is traced.
     with ThreadPoolExecutor() as pool:
-        for (_, is_first, is_last), group in itertools.groupby(kinds):
-            number, same = sum(count for _, count, _, _ in made), len(list(group))
-            key = _PartKey(
-                builder=builder,
-                config=config,
-                start=starts[number],
-                layers=counts[number],
-                is_first=is_first,
-                is_last=is_last,
-                seq=settings.get("seq"),
-                plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=(), offload="none"),
-                apart=plan.splits_backward,
-                platform=platform,
-            )
-            name = _named(number, same, len(counts))
+        for name, same, key in _different_parts(builder, plan, settings, platform, counts):
             # What the update depends on: changing the microbatch leaves it as it is.
             lasting = replace(key, apart=False, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
             made.append((name, same, pool.submit(_passes, key), pool.submit(_update, lasting)))
@@ -142,6 +96,43 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         host_state_pieces=max(1, *counts) if plan.offload == "optimizer" else 0,
         name=f"{builder.name} ({plan})",
     )
+
+
+def _check_cut(builder: Builder, plan: Plan, settings: Mapping[str, Any], config: Any) -> None:
+    """Refuses models that cannot be cut, and what is set beside a plan's stages and is not theirs."""
+    module = importlib.import_module(f"meshcast.models.{builder.module}")
+    if not hasattr(module, "sections"):
+        asked = f"pp={plan.pp}" if plan.pp > 1 else f"offload={plan.offload}"
+        raise UnsupportedError(
+            f"{builder.name} cannot be cut into stages or have its update apart, as {asked} does",
+            where=FLAG,
+            fix=f"leave {asked} out, or use a GPT or decoder of the zoo",
+        )
+    if plan.zero == 2:
+        raise InfeasibleError(
+            "zero=2 reduces gradients of every microbatch, and a pipeline reduces them once a step",
+            where=FLAG,
+            fix="use zero=1 (state shared out), or fsdp",
+        )
+    known = {*_KEYWORDS, *(name for name in builder.overrides("train") if hasattr(config, name))}
+    if unknown := next((name for name in settings if name not in known), None):
+        raise UsageError(
+            f"{unknown} is no setting of a plan's stages", where="--set", fix="they are " + ", ".join(sorted(known))
+        )
+    check(plan, builder, settings)
+
+
+def _microbatches(plan: Plan, settings: Mapping[str, Any]) -> int:
+    """Microbatches of a step, which interleaved stages take in whole groups."""
+    microbatches = microbatches_of(plan, settings)
+    if plan.pipeline_schedule == "interleaved" and microbatches % plan.pp:
+        batch, step = -(-microbatches // plan.pp) * plan.pp, plan.mbs * plan.batch_shards
+        raise InfeasibleError(
+            f"interleaved stages take microbatches in groups of pp={plan.pp}, and a step has {microbatches}",
+            where=FLAG,
+            fix=f"use {batch} microbatches (a batch of {batch * step}), or vp=1",
+        )
+    return microbatches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +178,35 @@ class _PartKey:
         last = self.start + self.layers - 1
         name = f"{self.builder.name}, layers {self.start} to {last}" if self.layers else f"{self.builder.name}, an end"
         return sections, kind, captured_as(name, self.platform, precise=plan.precision == "fp32")
+
+
+def _different_parts(
+    builder: Builder, plan: Plan, settings: Mapping[str, Any], platform: str, counts: tuple[int, ...]
+) -> Iterator[tuple[str, int, _PartKey]]:
+    """Parts in order, equal ones in a row once: their name, how many they are, and what their programs depend on."""
+    config = builder.configured(**settings)
+    starts = list(itertools.accumulate((0, *counts[:-1])))
+    kinds = [
+        (config.part(start, layers), number == 0, number == len(counts) - 1)
+        for number, (start, layers) in enumerate(zip(starts, counts, strict=True))
+    ]
+    number = 0
+    for (_, is_first, is_last), group in itertools.groupby(kinds):
+        same = len(list(group))
+        key = _PartKey(
+            builder=builder,
+            config=config,
+            start=starts[number],
+            layers=counts[number],
+            is_first=is_first,
+            is_last=is_last,
+            seq=settings.get("seq"),
+            plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=(), offload="none"),
+            apart=plan.splits_backward,
+            platform=platform,
+        )
+        yield _named(number, same, len(counts)), same, key
+        number += same
 
 
 @lru_cache(maxsize=64)

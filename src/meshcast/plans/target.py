@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -13,18 +13,16 @@ from meshcast.capture.jax_function import capture
 from meshcast.capture.program import Program
 from meshcast.capture.target import setting_value
 from meshcast.capture.user_code import keep_off_accelerators
-from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
+from meshcast.errors import UndividedError, UnsupportedError, UsageError, nearest
 from meshcast.models import Builder, model_named, zoo
 from meshcast.models.words import FUSED_PLATFORMS
 from meshcast.pipelined import Pipeline
 from meshcast.plans.inference import inference_program
-from meshcast.plans.plan import Plan
+from meshcast.plans.plan import FLAG, Plan
 from meshcast.plans.settings import check_devices, near_divisors, step_settings
 from meshcast.plans.stages import build_pipeline
 
-_FLAG = "--plan"
-# How a layout says that an axis does not divide something, and what plans call its axes.
-_UNDIVIDED = re.compile(r": (?P<count>\d+) is not divisible by (?P<axis>[a-z]+)=(?P<degree>\d+)$")
+# What plans call the axes of a layout.
 _KEYS = {"data": "dp", "fsdp": "fsdp", "expert": "ep", "context": "cp", "tensor": "tp"}
 
 
@@ -56,7 +54,7 @@ def plan_target(
     if plan.attending.startswith("flash") and platform not in FUSED_PLATFORMS:
         raise UnsupportedError(
             f"attention={plan.attending} is a kernel of {', '.join(FUSED_PLATFORMS)}, and the program is lowered for {platform}",
-            where=_FLAG,
+            where=FLAG,
             fix="use attention=plain, or all-gather with cp",
         )
     chosen = tuple((name, setting_value(text)) for name, text in (settings or {}).items())
@@ -67,21 +65,21 @@ def plan_target(
         if mode != "train":
             return inference_program(builder, mode, plan, chosen, platform)
         return make(builder, plan, chosen, platform)
-    except InfeasibleError as error:
+    except UndividedError as error:
         raise _in_words_of_plans(error, builder) from None
 
 
-def _in_words_of_plans(error: InfeasibleError, builder: Builder) -> InfeasibleError:
+def _in_words_of_plans(error: UndividedError, builder: Builder) -> UndividedError:
     """What a model refuses of a mesh, by the plan's own keys and with the nearest degrees that would do."""
-    found = _UNDIVIDED.search(error.message)
-    if found is None or error.where == _FLAG:
-        return error
-    key, count, degree = _KEYS[found["axis"]], int(found["count"]), int(found["degree"])
-    close = " or ".join(str(n) for n in near_divisors(count, degree))
-    return InfeasibleError(
-        f"{builder.name}, {error.message.replace(found['axis'] + '=', key + '=')}",
-        where=_FLAG,
-        fix=f"use {key}={close}, or change the size",
+    split = {_KEYS[axis]: size for axis, size in error.split.items()}
+    close = " or ".join(str(n) for n in near_divisors(error.count, math.prod(split.values())))
+    use = (
+        f"use {next(iter(split))}={close}"
+        if len(split) == 1
+        else f"use {' and '.join(split)} that make {close} together"
+    )
+    return UndividedError(
+        f"{builder.name}, {error.what}", error.count, split, where=FLAG, fix=f"{use}, or change the size"
     )
 
 
@@ -97,7 +95,7 @@ def model_of(target: Any) -> Builder:
         hint = nearest(text, zoo()) if text else ""
         raise UsageError(
             f"a plan is for models of the zoo and Hugging Face configurations, not for {text or 'a program'}",
-            where=_FLAG,
+            where=FLAG,
             fix=f"{hint} A program of one's own has its shardings already"
             if hint.startswith("did")
             else "name a model (meshcast models); a program of one's own has its shardings already",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from meshcast.capture.program import Program
 from meshcast.comparison.reality.predicted import launches
 from meshcast.comparison.reality.reality import COVERED, MeasuredRank, Reality, side_by_side
 from meshcast.comparison.reality.sources import sources_of
-from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError, nearest
+from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
 from meshcast.measured import MeasuredTrace, find_steps, read_traces
 from meshcast.options import Options
@@ -44,10 +44,7 @@ def compare_measured(
         UnsupportedError: The target is a pipeline: its ranks run different programs.
         InfeasibleError: The target does not fit the device, so that there is no predicted step.
     """
-    known = {option.name for option in fields(Options)}
-    for name in overrides:
-        if name not in known:
-            raise UsageError(f"compare has no setting {name!r}", where="compare", fix=nearest(name, known))
+    chosen = (options or Options()).changed(overrides, where="compare")
     if not measured:
         raise UsageError("no trace is given", where="--measured", fix="name a file or folder of a profiler")
     if steps is not None and steps < 1:
@@ -55,7 +52,7 @@ def compare_measured(
     traces = [trace for path in measured for trace in read_traces(Path(path))]
     if module is not None:
         traces = [trace.of_module(module) for trace in traces]
-    planned, chosen = resolved(target, replace(options or Options(), **overrides))  # type: ignore[arg-type]
+    planned, chosen = resolved(target, chosen)
     if is_pipeline(planned):
         raise UnsupportedError(
             "a pipeline's ranks run different programs, and a trace is of one",

@@ -42,8 +42,9 @@ def adamw_program(
     """The training step of a loss under AdamW, donating parameters and optimizer state.
 
     With `accumulate` microbatches, `batch` has a leading axis of that size and the gradients are summed over it in
-    `gradient_dtype`: on each replica of "data" alone, and over replicas once at the end. What is reduced there is in that type
-    too; what the partitioner reduces inside of the backward pass is in the compute dtype, as its products are. `zero` (Rajbhandari 2020) shares
+    `gradient_dtype`: on each replica of "data" alone, and over replicas once at the end. What is reduced there is in that
+    type too; what the partitioner reduces inside of the backward pass is in the compute dtype, as its products are.
+    `zero` (Rajbhandari 2020) shares
     the optimizer's state out over "data": 1 reduces gradients into shares once a step, 2 for every microbatch; the
     parameters after the update are gathered. Where the parameters are in half precision, the state then holds their fp32
     copy too.

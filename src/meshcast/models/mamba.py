@@ -211,7 +211,8 @@ def _held(stack: jax.Array, index: jax.Array | int) -> jax.Array:
     """What one layer keeps."""
     if isinstance(index, int):  # the only layer of its array
         return stack.reshape(stack.shape[1:])
-    return jax.lax.dynamic_index_in_dim(stack, index, keepdims=False)
+    held: jax.Array = jax.lax.dynamic_index_in_dim(stack, index, keepdims=False)
+    return held
 
 
 def _replaced(held: Any, new: Any, index: jax.Array | int) -> Any:

@@ -95,9 +95,9 @@ def test_a_step_of_more_requests_moves_no_fewer_bytes() -> None:
     assert moved[0] < 0.6 * moved[-1]
 
 
-@pytest.mark.parametrize("model", [TINY, "gpt2-tiny"])
+@pytest.mark.parametrize("model", [TINY, "gpt2-tiny", "mamba-tiny"])
 def test_layers_of_their_own_compute_the_same(model: str) -> None:
-    rest = {"batch": "2", "context": "64"}
+    rest = {"batch": "2"} | ({} if model.startswith("mamba") else {"context": "64"})
     stacked, alone, unsaid = (
         meshcast.predict(f"{model}-decode", on="h100-sxm", lowering="modelled", settings=rest | said)
         for said in ({"scan": "true"}, {"scan": "false"}, {})

@@ -104,17 +104,18 @@ def test_many_tokens_of_one_step_share_the_experts() -> None:
     np.testing.assert_array_equal(together[:1], alone)
 
 
-@pytest.mark.parametrize("prompt", [2, 6])  # shorter than the convolution's window of four, and longer
-def test_a_state_space_model_decodes_as_it_scans(prompt: int) -> None:
-    forward, args, _ = build("mamba-tiny-forward", batch=2, seq=9, chunk=3, layers=1, **WIDE)
+# Shorter than the convolution's window of four, and longer.
+@pytest.mark.parametrize(("prompt", "layers", "scan"), [(2, 1, True), (6, 1, True), (6, 2, False)])
+def test_a_state_space_model_decodes_as_it_scans(prompt: int, layers: int, scan: bool) -> None:
+    forward, args, _ = build("mamba-tiny-forward", batch=2, seq=9, chunk=3, layers=layers, scan=scan, **WIDE)
     params, data = concrete(args, ["params", "batch"])
     expected = jnp.argmax(jax.jit(forward, compiler_options=QUICK)(params, data), axis=-1)
-    prefill, args, options = build("mamba-tiny-prefill", batch=2, seq=prompt, chunk=3, layers=1, **WIDE)
+    prefill, args, options = build("mamba-tiny-prefill", batch=2, seq=prompt, chunk=3, layers=layers, scan=scan, **WIDE)
     _, cache, _ = concrete(args, ["params", "cache", "batch"])
     start = jax.jit(prefill, compiler_options=QUICK, **options)
     cache, following = start(params, cache, {"tokens": data["tokens"][:, :prompt]})
     np.testing.assert_array_equal(following, expected[:, prompt - 1])
-    decode, _, options = build("mamba-tiny-decode", batch=2, layers=1, **WIDE)
+    decode, _, options = build("mamba-tiny-decode", batch=2, layers=layers, scan=scan, **WIDE)
     step = jax.jit(decode, compiler_options=QUICK, **options)
     for position in range(prompt, 9):
         cache, following = step(params, cache, {"tokens": data["tokens"][:, position]})

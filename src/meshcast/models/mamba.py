@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
+from meshcast.models import kv_cache
 from meshcast.models.blocks import through_layers
 from meshcast.models.frame import forward_program, supervised_program
 from meshcast.models.layers import BATCH, Remat, embed, one_layer, rms_norm, stacked
@@ -25,8 +26,8 @@ from meshcast.models.sharding import Layout, Weight
 AXES = ("data", "fsdp", "tensor")
 
 
-def weights(config: Config) -> dict[str, Any]:
-    """Every parameter's shape and storage; per-layer weights are stacked on a leading axis."""
+def weights(config: Config, *, scan: bool = True) -> dict[str, Any]:
+    """Every parameter's shape and storage; layers are stacked on a leading axis for a scan, else separate."""
     channels, rank, state = config.channels, config.rank, config.state
     layer = {
         "norm": Weight((config.dim,)),
@@ -43,7 +44,7 @@ def weights(config: Config) -> dict[str, Any]:
     }
     return {
         "embedding": Weight((config.vocab, config.dim), ("tensor", "fsdp")),
-        "layers": stacked(layer, config.layers),
+        "layers": stacked(layer, config.layers) if scan else [layer] * config.layers,
         "norm": Weight((config.dim,)),
     }
 
@@ -120,7 +121,8 @@ def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout, re
         return layer(x, w, config=config, layout=layout)[0]
 
     x = embedded(params, tokens, config, layout)
-    x = through_layers(body, x, params["layers"], weights(config)["layers"], remat=remat, layout=layout)
+    tree = weights(config, scan=not isinstance(params["layers"], list))
+    x = through_layers(body, x, params["layers"], tree["layers"], remat=remat, layout=layout)
     return project_out(x, params, config, layout)
 
 
@@ -161,6 +163,7 @@ def forward(
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
     seq: int = 2048,
+    scan: bool = True,
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position."""
@@ -172,7 +175,7 @@ def forward(
 
     result = layout.struct((batch, seq, config.vocab), param_dtype, BATCH, None, "tensor")
     tokens = {"tokens": ((batch, seq), jnp.int32)}
-    return forward_program(layout, weights(config), score, tokens, result, param_dtype=param_dtype)
+    return forward_program(layout, weights(config, scan=scan), score, tokens, result, param_dtype=param_dtype)
 
 
 def prefill(
@@ -181,16 +184,17 @@ def prefill(
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
     seq: int = 2048,
+    scan: bool = False,
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`; the state does not grow with it."""
     _check_length(config, seq)
     layout = Layout.of(mesh, axes=AXES)
-    tree = weights(config)
+    tree = one_layer(weights(config)["layers"])
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
         (x, held), (index, w) = carry, xs
-        x, new = layer(x, layout.gather(w, one_layer(tree["layers"])), config=config, layout=layout)
+        x, new = layer(x, layout.gather(w, tree), config=config, layout=layout)
         short = max(config.window - seq, 0)
         recent = jnp.pad(new["recent"][:, -config.window :], ((0, 0), (short, 0), (0, 0)))
         return (x, _replaced(held, new | {"recent": recent}, index)), None
@@ -200,32 +204,46 @@ def prefill(
         return _walked(body, x, cache, params, config, layout)
 
     data = {"tokens": layout.struct((batch, seq), jnp.int32, BATCH)}
-    return _cached_program(prefill, config, layout, data, batch, param_dtype)
+    return _cached_program(prefill, config, layout, data, batch, param_dtype, scan=scan)
 
 
-def _replaced(held: Any, new: Any, index: jax.Array) -> Any:
+def _held(stack: jax.Array, index: jax.Array | int) -> jax.Array:
+    """What one layer keeps."""
+    if isinstance(index, int):  # the only layer of its array
+        return stack.reshape(stack.shape[1:])
+    held: jax.Array = jax.lax.dynamic_index_in_dim(stack, index, keepdims=False)
+    return held
+
+
+def _replaced(held: Any, new: Any, index: jax.Array | int) -> Any:
     """The cache with what one layer keeps now."""
+    if isinstance(index, int):  # the only layer of its arrays
+        return {name: new[name][None].astype(held[name].dtype) for name in new}
     return {name: jax.lax.dynamic_update_index_in_dim(held[name], new[name], index, 0) for name in new}
 
 
 def _walked(body: Any, x: jax.Array, cache: Any, params: Any, config: Config, layout: Layout) -> tuple[Any, jax.Array]:
     """The cache after every layer, and the likeliest token after the last position."""
-    (x, cache), _ = jax.lax.scan(body, (x, cache), (jnp.arange(config.layers), params["layers"]))
+    x, cache = kv_cache.through_layers(body, x, cache, params["layers"])
     return cache, jnp.argmax(project_out(x[:, -1:], params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
 
 
 def _cached_program(
-    function: Any, config: Config, layout: Layout, data: Any, batch: int, param_dtype: DTypeLike
+    function: Any, config: Config, layout: Layout, data: Any, batch: int, param_dtype: DTypeLike, *, scan: bool
 ) -> Program:
     """A program over what each layer keeps: the inputs of its window, and its state."""
-    recent = (config.layers, batch, config.window, config.channels)
-    state = (config.layers, batch, config.channels, config.state)
-    cache = {
-        "recent": layout.struct(recent, param_dtype, None, BATCH, None, "tensor"),
-        "state": layout.struct(state, jnp.float32, None, BATCH, "tensor", None),
-    }
+
+    def kept(layers: int) -> dict[str, Any]:
+        recent = (layers, batch, config.window, config.channels)
+        state = (layers, batch, config.channels, config.state)
+        return {
+            "recent": layout.struct(recent, param_dtype, None, BATCH, None, "tensor"),
+            "state": layout.struct(state, jnp.float32, None, BATCH, "tensor", None),
+        }
+
+    cache: Any = kept(config.layers) if scan else [kept(1) for _ in range(config.layers)]
     tokens = layout.struct((batch,), jnp.int32, BATCH)
-    args = (layout.params(weights(config), param_dtype), cache, data)
+    args = (layout.params(weights(config, scan=scan), param_dtype), cache, data)
     return function, args, jit_options(layout, donate=(1,), results=(cache, tokens))
 
 
@@ -234,18 +252,17 @@ def decode_step(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
+    scan: bool = False,
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`; the state has no length."""
     layout = Layout.of(mesh, axes=AXES)
-    tree = weights(config)
+    tree = one_layer(weights(config)["layers"])
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
         (x, held), (index, w) = carry, xs
-        w = layout.gather(w, one_layer(tree["layers"]))
-        recent, state = (
-            jax.lax.dynamic_index_in_dim(held[name], index, keepdims=False) for name in ("recent", "state")
-        )
+        w = layout.gather(w, tree)
+        recent, state = (_held(held[name], index) for name in ("recent", "state"))
         h = rms_norm(x, w["norm"])
         inputs, gates = (layout.constrain(h @ w[name], BATCH, None, "tensor") for name in ("inputs", "gates"))
         recent = jnp.concatenate([recent[:, 1:], inputs], axis=1)
@@ -262,4 +279,4 @@ def decode_step(
         return _walked(body, x, cache, params, config, layout)
 
     data = {"tokens": layout.struct((batch,), jnp.int32, BATCH)}
-    return _cached_program(decode_step, config, layout, data, batch, param_dtype)
+    return _cached_program(decode_step, config, layout, data, batch, param_dtype, scan=scan)

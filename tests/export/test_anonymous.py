@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from meshcast import predict
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.export.anonymous import bound, coarse, coarse_size, parse_coarseness
-from meshcast.export.formats import TraceRequest, Written, write_trace
+from meshcast.export.formats import TraceRequest, Written, _unfit, write_trace
 from meshcast.options import Options
 
 # Every name in it is the user's own; strange ones, so that they do not come up by chance.
@@ -174,3 +174,22 @@ def test_sizes_stay_whole(value: int, share: float) -> None:
     rounded = coarse_size(value, share)
     assert rounded >= min(value, 1)
     assert abs(rounded - value) <= value * bound(share) * 1.000001 + 0.5
+
+
+@pytest.mark.parametrize(
+    ("coarsen", "said"), [(None, "times stay"), ("5%", "operations and bytes are changed by at most 2.47%")]
+)
+def test_timelines_are_not_said_to_be_replayed(tmp_path: Path, coarsen: str | None, said: str) -> None:
+    options = Options(on="dgx-h100", plan="fsdp=2", settings={"batch": "8", "seq": "64"})
+    request = TraceRequest(
+        target="llama3-tiny", options=options, out=tmp_path / "step.json", anonymise=True, coarsen=coarsen
+    )
+    (line,) = [line for line in write_trace("kineto", request).lines if "left out" in line]
+    assert said in line
+    assert "replay" not in line
+
+
+def test_which_side_does_not_fit() -> None:
+    assert _unfit(None, None) == "does not fit into memory, before and after"
+    assert _unfit(1e-3, None) == "does not fit into memory after, and takes 1 ms before"
+    assert _unfit(None, 1e-3) == "does not fit into memory before, and takes 1 ms after"

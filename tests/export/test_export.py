@@ -14,9 +14,12 @@ import pytest
 from meshcast import predict
 from meshcast.chakra import NodeType, checked_trace, read_trace
 from meshcast.chakra.job_files import parse_ranges, ranges
+from meshcast.chakra.schema import COLLECTIVE_CODES, COLLECTIVE_KINDS, CollectiveCode
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
+from meshcast.export import chakra
 from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.encoding import whole_microseconds
+from meshcast.export.format_names import FORMAT_NAMES
 from meshcast.export.formats import FORMATS, TraceRequest, write_trace
 from meshcast.export.job import JobTrace, classes_of
 from meshcast.export.job_groups import JobGroups
@@ -246,3 +249,38 @@ def test_what_does_not_fit_has_no_trace(tmp_path: Path) -> None:
     options = Options(on="h100-sxm", settings={"batch": "64", "seq": "4096"})
     with pytest.raises(InfeasibleError, match="no step to trace"):
         write_trace("chakra", TraceRequest(target="llama3-8b", options=options, out=tmp_path / "job"))
+
+
+def test_an_export_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are put in their places when all are whole: until then the earlier ones stay."""
+    trace(tmp_path / "job", "fsdp=2")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(chakra, "_manifest", full)
+    with pytest.raises(UsageError, match="No space left"):
+        trace(tmp_path / "job", "fsdp=4")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    trace(tmp_path / "job", "fsdp=4")
+    assert len(list(tmp_path.glob("*.et"))) == 4
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_codes_are_one_table() -> None:
+    """What is written under a code is read as the same kind; one code more is read."""
+    assert {code: kind for kind, code in COLLECTIVE_CODES.items()}.items() <= COLLECTIVE_KINDS.items()
+    assert set(COLLECTIVE_KINDS) - set(COLLECTIVE_CODES.values()) == {CollectiveCode.REDUCE_SCATTER_BLOCK}
+
+
+def test_every_format_has_a_name_for_people() -> None:
+    assert list(FORMATS) == list(FORMAT_NAMES)
+
+
+def test_flags_that_a_format_does_not_heed(tmp_path: Path) -> None:
+    request = TraceRequest(target="x", options=Options(), out=tmp_path / "x.json", memory=False)
+    with pytest.raises(UsageError) as raised:
+        write_trace("kineto", request)
+    assert raised.value.where == "--no-memory"

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshcast.errors import InputError
+from meshcast.files import unpacked
 from meshcast.measured import MeasuredTrace, read_traces
 from tests.measured.traces import kernel_event, kineto, xspace
 
@@ -204,3 +205,24 @@ def test_the_shipped_profiles(name: str, format_: str, kernels: int) -> None:
     (trace,) = read_traces(EXAMPLES / name)
     assert (trace.format, trace.device, trace.device_name) == (format_, "GPU:0", "NVIDIA H200")
     assert len(trace.kernels) == kernels
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"), [(" (ticks)", "column 'Duration' is in 'ticks'"), ("", "column 'Duration' has no unit")]
+)
+def test_times_of_an_unknown_unit_are_refused(tmp_path: Path, unit: str, said: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(NSYS_TRACE.replace("Duration (ns)", f"Duration{unit}"))
+    with pytest.raises(InputError) as raised:
+        read_traces(path)
+    assert said in raised.value.message
+    assert raised.value.fix
+
+
+def test_what_is_packed_is_bounded() -> None:
+    packed = gzip.compress(b"0" * 1000)
+    assert unpacked(packed, where="x", largest=1000) == b"0" * 1000
+    with pytest.raises(InputError, match="unpacks to more than 999 B"):
+        unpacked(packed, where="x", largest=999)
+    with pytest.raises(InputError, match="cut off"):
+        unpacked(packed[:-9], where="x")

@@ -18,7 +18,6 @@ from meshcast.errors import UsageError
 from meshcast.models import Builder, zoo
 from meshcast.models.huggingface import config_path, read_builder
 from meshcast.options import Options
-from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
 
@@ -58,13 +57,6 @@ def serves(target: Any, options: Options) -> bool:
     return options.settings.get("mode") == SERVE and model_named(target) is not None
 
 
-def _of_pass(options: Options, mode: str) -> Options:
-    """The options of one of the two passes: prompts are split by position where the plan says so, single positions are not."""
-    if options.plan is None or mode == "prefill":
-        return options
-    return replace(options, plan=str(replace(Plan.parse(str(options.plan)), sp=False)))
-
-
 def model_named(target: Any) -> Builder | None:
     """The model of the zoo, or of a Hugging Face configuration, that a target names."""
     if not isinstance(target, (str, Path)):
@@ -102,12 +94,7 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if hasattr(builder.config, "scan"):
         common.setdefault("scan", "false")
     first, step = (
-        predict(
-            replace(
-                _of_pass(options, mode),
-                settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)},
-            )
-        )
+        predict(replace(options, settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}))
         for mode in ("prefill", "decode")
     )
     larger = max(first, step, key=lambda each: each.memory.peak)

@@ -71,12 +71,3 @@ def test_three_ways_to_ask_have_one_answer() -> None:
     told = json.loads(CliRunner().invoke(app, words).stdout)
     assert named.step_time_s == planned.step_time_s == told["step_time_s"]
     assert named.step_time_s != predict("llama3-tiny", options, plan="dp=2").step_time_s
-
-
-def test_prompts_are_split_by_position_and_answers_are_not() -> None:
-    options = Options(on="dgx-h100", settings={"mode": "serve", "prompt": "64", "output": "8"}, levers=False)
-    split, whole = (predict("llama3-tiny", options, plan=plan).serving for plan in ("tp=2,sp=1", "tp=2"))
-    assert split is not None
-    assert whole is not None
-    assert split.tpot_s == whole.tpot_s
-    assert split.ttft_s != whole.ttft_s

@@ -16,6 +16,7 @@ from meshcast.deadlocks import check_program
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.fidelities import chosen_estimators
+from meshcast.garbage import collected_later
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.hardware.conditions import HEALTHY
 from meshcast.lower import LoweredProgram, lower
@@ -69,8 +70,9 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     chosen = (options or Options()).changed(overrides, where="predict")
     chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
     # Before models: a manifest of traces is a .json file as a configuration is.
-    serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
-    prediction = serving or _predicted(target, chosen)
+    with collected_later():
+        serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
+        prediction = serving or _predicted(target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,18 @@ def test_the_example(meshcast: Meshcast) -> None:
 
 
 def test_the_page_says_what_a_similar_program_gives() -> None:
-    """The zoo's model is not the profiled program any more: when it changes again, its paragraph has to follow."""
+    """The zoo's model is not the profiled program any more: when it changes again, its paragraph has to follow.
+
+    Releases of jax write the same model in slightly different programs, so not to the last digit.
+    """
     page = (EXAMPLES.parents[1] / "docs" / "measured.md").read_text(encoding="utf-8")
     found = compare_measured("gpt2-small", [PROFILE], on="h200", fidelity="profiled", lowering="modelled")
-    said = f"says {1e3 * found.predicted_s:.1f} ms against {1e3 * found.measured_s:.1f} ms"
-    assert f"{said}, with {100 * found.coverage.measured:.0f} % of the measured time aligned" in page
+    said = re.search(r"says ([0-9.]+) ms against ([0-9.]+) ms, with (\d+) % of the measured time aligned", page)
+    assert said is not None
+    predicted, measured, aligned = map(float, said.groups())
+    assert predicted == pytest.approx(1e3 * found.predicted_s, rel=0.03)
+    assert measured == pytest.approx(1e3 * found.measured_s, abs=0.06)
+    assert aligned == pytest.approx(100 * found.coverage.measured, abs=3)
 
 
 def test_a_trace_of_another_program_is_shown_and_refused(meshcast: Meshcast) -> None:

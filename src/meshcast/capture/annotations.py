@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.mlir import ir, sdy
+from meshcast.capture.mlir import ir, operations, sdy
 from meshcast.capture.program import entry_function
 from meshcast.errors import UnsupportedError
 
@@ -55,7 +54,7 @@ def bring_over_shardings(module: Any, *, where: str) -> None:
 
 
 def _read_shardy_strings(module: Any, where: str) -> None:
-    for operation in _operations(module):
+    for operation in operations(module.operation):
         if _target(operation) in _MANUAL:
             raise UnsupportedError(
                 "a shard_map region in HLO's spelling cannot be read back",
@@ -64,7 +63,7 @@ def _read_shardy_strings(module: Any, where: str) -> None:
             )
     _run(module, "xla-sdy-round-trip-import-shardy-attrs")
     with module.context, ir.Location.unknown():
-        for operation in [op for op in _operations(module) if _target(op) == "Sharding"]:
+        for operation in [op for op in operations(module.operation) if _target(op) == "Sharding"]:
             sharding = _attribute(operation, "sdy.sharding", None)
             value = operation.operands[0]
             if sharding is not None:
@@ -84,7 +83,7 @@ def _refuse_gspmd(module: Any, main: Any, where: str) -> None:
     marks = [str(_attribute(ir.DictAttr(each), "mhlo.sharding", "")) for each in _attribute(main, "arg_attrs", ())]
     marks += [str(_attribute(ir.DictAttr(each), "mhlo.sharding", "")) for each in _attribute(main, "res_attrs", ())]
     collectives = manual = False
-    for operation in _operations(module):
+    for operation in operations(module.operation):
         collectives = collectives or operation.name in _COLLECTIVES
         target = _target(operation)
         manual = manual or target in _MANUAL
@@ -134,13 +133,3 @@ def _target(operation: Any) -> str:
     if operation.name != "stablehlo.custom_call":
         return ""
     return str(ir.StringAttr(operation.attributes["call_target_name"]).value)
-
-
-def _operations(module: Any) -> Iterator[Any]:
-    pending = [module.operation]
-    while pending:
-        for region in pending.pop().regions:
-            for block in region.blocks:
-                for op in block.operations:
-                    yield op.operation
-                    pending.append(op.operation)

@@ -20,9 +20,9 @@ from meshcast.capture.constants import shortened
 from meshcast.capture.probe import probe_bytecode
 from meshcast.capture.program import Program, argument_names, from_module
 from meshcast.errors import InputError, UsageError
+from meshcast.files import GZIP_MAGIC
 from meshcast.units import format_bytes
 
-GZIP_MAGIC = b"\x1f\x8b"
 SIZE_LIMIT_VARIABLE = "MESHCAST_MAX_MODULE_BYTES"
 # Some 500,000 ops: a quarter of a minute and 1.5 GB for the whole prediction.
 DEFAULT_SIZE_LIMIT = 32 * 2**20

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Iterator
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -80,6 +81,15 @@ def deserialize_portable(data: bytes, *, where: str) -> ir.Module:
             raise parse_error("\n".join([*messages, str(error)]), where=where, source=data) from None
         except (RuntimeError, MemoryError) as error:
             raise InputError(f"not a valid portable artifact: {error}", where=where, fix=_CORRUPTED) from None
+
+
+def operations(operation: Any) -> Iterator[Any]:
+    """Every op below an op, outer ones before what they hold, in the order of the text."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from operations(inner.operation)
 
 
 def to_bytecode(module: Any) -> bytes:

@@ -34,22 +34,17 @@ def collectives_command(
     from meshcast.validate.collectives.comparison import validate_collectives
     from meshcast.validate.collectives.page import CollectivesSummary, collectives_page, print_collectives
     from meshcast.validate.collectives.rows import read_collective_rows
+    from meshcast.validate.markdown import rows_command
 
     rows = read_collective_rows(file)[:limit]
     results, interrupted = judged(validate_collectives(rows), len(rows), "collectives", json=json)
     summary = CollectivesSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:
-        write_file(markdown, collectives_page(summary, command=_command(file, limit), page=markdown))
+        command = rows_command("collectives", file, f" --limit {limit}" if limit else "")
+        write_file(markdown, collectives_page(summary, command=command, page=markdown))
     if json:
         emit_json(summary.to_json())
     else:
         print_collectives(summary)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-
-
-def _command(file: Path, limit: int | None) -> str:
-    import os
-
-    asked = f" --limit {limit}" if limit else ""
-    return f"meshcast validate collectives {Path(os.path.relpath(file)).as_posix()}{asked}"

@@ -40,6 +40,7 @@ def ops_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.pipeline import Options
+    from meshcast.validate.markdown import rows_command
     from meshcast.validate.ops.comparison import validate_ops, write_programs
     from meshcast.validate.ops.page import OpsSummary, ops_page, print_ops
     from meshcast.validate.ops.rows import Choice, chosen_rows, read_op_rows
@@ -58,16 +59,13 @@ def ops_command(
         named = (("--chip", choice.chips), ("--op", choice.ops), ("--grade", choice.grades))
         asked = "".join(f" {flag} {name}" for flag, names in named for name in names)
         asked += "".join(f" {flag} {count}" for flag, count in (("--sample", sample), ("--limit", limit)) if count)
-        write_file(markdown, ops_page(summary, command=_command(file, fidelity, asked), page=markdown))
+        write_file(
+            markdown,
+            ops_page(summary, command=rows_command("ops", file, f" --fidelity {fidelity}{asked}"), page=markdown),
+        )
     if json:
         emit_json(summary.to_json())
     else:
         print_ops(summary)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-
-
-def _command(file: Path, fidelity: str, asked: str) -> str:
-    import os
-
-    return f"meshcast validate ops {Path(os.path.relpath(file)).as_posix()} --fidelity {fidelity}{asked}"

@@ -46,6 +46,7 @@ def runs_command(
     from meshcast.cli.app import emit_json
     from meshcast.fidelities import check_fidelity
     from meshcast.pipeline import Options, check_settings
+    from meshcast.validate.markdown import rows_command
     from meshcast.validate.runs.comparison import chosen_runs, validate_runs
     from meshcast.validate.runs.page import RunsSummary, print_runs, runs_page
     from meshcast.validate.runs.rows import read_run_rows
@@ -62,16 +63,13 @@ def runs_command(
             f" {flag} {value}" for flag, value in (("--only", only), ("--limit", limit)) if value is not None
         )
         asked += " --over-memory" if over_memory else ""
-        write_file(markdown, runs_page(summary, command=_command(file, fidelity, asked), page=markdown))
+        write_file(
+            markdown,
+            runs_page(summary, command=rows_command("runs", file, f" --fidelity {fidelity}{asked}"), page=markdown),
+        )
     if json:
         emit_json(summary.to_json())
     else:
         print_runs(summary)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-
-
-def _command(file: Path, fidelity: str, asked: str) -> str:
-    import os
-
-    return f"meshcast validate runs {Path(os.path.relpath(file)).as_posix()} --fidelity {fidelity}{asked}"

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from meshcast.capture.mlir import ir, parse
+from meshcast.capture.mlir import ir, operations, parse
 from meshcast.capture.program import Program, entry_function
 from meshcast.errors import UnsupportedError
 from meshcast.workload.custom_calls import is_library_target
@@ -49,7 +48,7 @@ def program_text(program: Program, *, anonymise: bool) -> str:
         symbols: dict[str, str] = {}
         axes: dict[str, str] = {}
         numbers: dict[str, int] = {}  # of constants, in the order in which they come up
-        for operation in _operations(module.operation):
+        for operation in (module.operation, *operations(module.operation)):
             if (name := _symbol(operation)) is not None:
                 symbols[name] = "main" if name == entry else f"s{len(symbols)}"
             if operation.name == "sdy.mesh":
@@ -59,14 +58,6 @@ def program_text(program: Program, *, anonymise: bool) -> str:
         text = str(module.operation.get_asm(enable_debug_info=False))
     text = _SYMBOL.sub(lambda found: f"@{symbols.get(found[1] or found[2], found[0][1:])}", text)
     return _QUOTED.sub(lambda found: f'"{axes.get(found[1], found[1])}"', text)
-
-
-def _operations(operation: Any) -> Iterator[Any]:
-    yield operation
-    for region in operation.regions:
-        for block in region:
-            for inner in block:
-                yield from _operations(inner.operation)
 
 
 def _symbol(operation: Any) -> str | None:

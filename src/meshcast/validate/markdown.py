@@ -89,6 +89,16 @@ of its libraries.
 """
 
 
+def relative(path: Path) -> str:
+    """A path as pages and commands write it: from the working directory."""
+    return Path(os.path.relpath(path)).as_posix()
+
+
+def rows_command(kind: str, file: Path, asked: str) -> str:
+    """The command that judges a file of rows again, without the page that it is written to."""
+    return f"meshcast validate {kind} {relative(file)}{asked}"
+
+
 def made_by(command: str, page: Path) -> str:
     """How a page's tables are made again.
 
@@ -96,8 +106,8 @@ def made_by(command: str, page: Path) -> str:
         command: The command, without the page.
         page: The file that it is written to.
     """
-    target = Path(os.path.relpath(page)).as_posix()
-    return f"The tables below are generated; again, from the root of the repository:\n\n    {command} --markdown {target}\n"
+    again = f"{command} --markdown {relative(page)}"
+    return f"The tables below are generated; again, from the root of the repository:\n\n    {again}\n"
 
 
 def accuracy_page(
@@ -115,7 +125,7 @@ def accuracy_page(
         profile: The file of measured kernels, as asked.
         sources: What measured kernels the predictions are made with come from; none for models without.
     """
-    place, target = (Path(os.path.relpath(path)).as_posix() for path in (folder, page))
+    place, target = relative(folder), relative(page)
     device = resolve(on).device
     more = (f" --profile {profile}" if profile else "") + (" --halves" if summary.halves else "")
     total = summary.time.all

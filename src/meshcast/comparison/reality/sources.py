@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from meshcast.capture.files import read_bytes
+from meshcast.capture.mlir import operations
 from meshcast.capture.program import Program
 from meshcast.files import unpacked
 from meshcast.lower import Kernel
@@ -44,21 +44,13 @@ class Sources:
 def sources_of(program: Program) -> Sources:
     """What a captured program says about its source."""
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for operation in _operations(program.module.operation):
+    for operation in operations(program.module.operation):
         name = location_name(operation)
         place = _PLACE.search(str(operation.location)) if name else None
         if place:
             found[name].add(f"{place[1]}:{place[2]}")
     unique = {name: next(iter(places)) for name, places in found.items() if len(places) == 1}
     return Sources(by_name=_of_hlo(Path(program.source)), by_location=unique)
-
-
-def _operations(operation: Any) -> Iterator[Any]:
-    for region in operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield inner.operation
-                yield from _operations(inner.operation)
 
 
 def _of_hlo(path: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Products that share an operand, merged into one: XLA's `dot_merger`.
 
-`x Wq`, `x Wk`, `x Wv` become `x [Wq Wk Wv]`: the other operands are joined (by whoever computes them, or in a copy of
-their own), one product runs, and its readers take their slices. XLA merges two products where the same operand stands on
+`x Wq`, `x Wk`, `x Wv` become `x [Wq Wk Wv]`: the other operands are joined (by whoever computes them, in a copy of
+their own, or by the product as it reads them), one product runs, and its readers take their slices. XLA merges two products where the same operand stands on
 the same side, everything but the other operand's free dimension agrees, neither leads to the other, and at least one of
 the two is small: its operands and result within `xla_gpu_dot_merger_threshold_mb` together.
 """
@@ -15,7 +15,10 @@ from meshcast.lower.liveness import reads
 from meshcast.lower.rewriting import Values, moved
 from meshcast.workload.graph import Cost, Gemm, Op, OpKind
 
-SMALL_BYTES = 32 << 20
+SMALL_BYTES = 64 << 20  # found by compiling pairs around it (XLA of jax 0.10 and 0.11): 63.8 MiB is merged, 64.6 is not
+# The rows of a tile at the most, in XLA's Triton products. With no more rows than that every column of the joined operand
+# is read once, so the product reads its parts where they lie; with more a library's product on a joined copy is faster.
+_TILE_ROWS = 128
 
 
 def merge_products(
@@ -146,7 +149,9 @@ def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:
         results=(joined,),
     )
     shared = lead.operands[side]
-    operands = (shared, joined) if side == 0 else (joined, shared)
+    in_place = (shape.m if side == 0 else shape.n) <= _TILE_ROWS
+    others = tuple(parts) if in_place else (joined,)
+    operands = (shared, *others) if side == 0 else (*others, shared)
     product = replace(
         lead,
         cost=replace(
@@ -163,7 +168,7 @@ def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:
         moved(op, OpKind.SLICE, "stablehlo.slice", result, op.results[0], values, read=tensors[op.results[0]].bytes)
         for op in members
     ]
-    return [join, product, *slices]
+    return [product, *slices] if in_place else [join, product, *slices]
 
 
 def _in_order(ops: Sequence[Op], buffer: Mapping[int, int]) -> list[Op] | None:

@@ -10,7 +10,7 @@ enters or leaves the program, or goes on to a loop with other wishes, is then tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from meshcast.lower.rewriting import Values, moved
 from meshcast.workload.graph import Block, Op, OpKind, Tensor
@@ -133,36 +133,97 @@ def _sizes(tensor: Tensor) -> tuple[int, ...]:
     return tuple([size for size in tensor.shape if size > 1])
 
 
-def with_laid_out_operands(ops: Sequence[Op], fixed: Set[int], values: Values, buffer: Mapping[int, int]) -> list[Op]:
+def with_laid_out_operands(
+    ops: Sequence[Op], fixed: Set[int], values: Values, buffer: Mapping[int, int], kept: Set[int]
+) -> list[Op]:
     """The ops with a transpose before each product whose operand lies otherwise than it wants, and cannot be helped.
 
     An argument lies as it is written: a batched product that wants its dimensions in another order has it transposed
-    first, once for all products that want it so. What an op of the program computes is written as its reader wants it.
+    first, once for all products that want it so. What an op of the program computes is written as its reader wants it. An
+    argument that is updated before products read it (a key or value cache) is transposed, then updated, and transposed
+    back for whoever else reads the result: XLA makes the update a second time inside that transpose, from the same
+    source, which is why the one in place is made on a copy.
 
     Args:
         ops: Of a block, in order.
         fixed: Values that lie as they are written.
         values: Types, to which new values are added.
         buffer: What a view's value shows.
+        kept: Values that are needed after the block.
     """
     if not fixed or not any(op.cost.orders for op in ops if op.cost.kind is OpKind.GEMM):
         return list(ops)
+    updated = _updated_otherwise(ops, fixed, values, buffer, kept)
     turned: dict[tuple[int, Order], int] = {}
     made: list[Op] = []
     for op in ops:
+        if op.results and op.results[0] in updated:
+            made += updated[op.results[0]].ops
+            continue
         if op.cost.kind is not OpKind.GEMM or not op.cost.orders:
             made.append(op)
             continue
         operands = list(op.operands)
         for position, (value, order) in enumerate(zip(op.operands, op.cost.orders, strict=False)):
-            tensor = values.tensors[value]
-            kept = tuple([dim for dim in order if tensor.shape[dim] > 1])
+            kept_order = _in_memory(value, order, values)
             source = buffer.get(value, value)
-            if list(kept) == sorted(kept) or source not in fixed:
-                continue
-            if (source, kept) not in turned:
-                turned[source, kept] = values.new(tensor.shape, tensor.dtype)
-                made.append(_transpose(op, value, turned[source, kept], values))
-            operands[position] = turned[source, kept]
+            if source in updated and updated[source].order == kept_order:
+                operands[position] = updated[source].result
+            elif list(kept_order) != sorted(kept_order) and source in fixed:
+                if (source, kept_order) not in turned:
+                    tensor = values.tensors[value]
+                    turned[source, kept_order] = values.new(tensor.shape, tensor.dtype)
+                    made.append(_transpose(op, value, turned[source, kept_order], values))
+                operands[position] = turned[source, kept_order]
         made.append(replace(op, operands=tuple(operands)))
     return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Updated:
+    """An argument's update in the order that a product wants: its ops, that order, and the result in it."""
+
+    ops: tuple[Op, ...]
+    order: Order
+    result: int
+
+
+def _updated_otherwise(
+    ops: Sequence[Op], fixed: Set[int], values: Values, buffer: Mapping[int, int], kept: Set[int]
+) -> dict[int, _Updated]:
+    """Updates of arguments whose result a product wants in another order, by that result; the first product's wish counts."""
+    updates = {
+        op.results[0]: op
+        for op in ops
+        if op.cost.kind is OpKind.UPDATE and buffer.get(op.operands[0], op.operands[0]) in fixed
+    }
+    wishes: dict[int, Order] = {}
+    others = {buffer.get(value, value) for value in kept}
+    for op in ops:
+        orders = op.cost.orders if op.cost.kind is OpKind.GEMM else ()
+        for position, value in enumerate(op.operands):
+            source = buffer.get(value, value)
+            if source not in updates:
+                continue
+            order = _in_memory(value, orders[position], values) if position < len(orders) else ()
+            if list(order) != sorted(order):
+                if wishes.setdefault(source, order) == order:
+                    continue
+            others.add(source)
+    found: dict[int, _Updated] = {}
+    for result, order in wishes.items():
+        op, tensor = updates[result], values.tensors[result]
+        source, written = values.new(tensor.shape, tensor.dtype), values.new(tensor.shape, tensor.dtype)
+        made = [
+            _transpose(op, op.operands[0], source, values),
+            replace(op, operands=(source, *op.operands[1:]), results=(written,)),
+        ]
+        if result in others:
+            made.append(_transpose(op, source, result, values))
+        found[result] = _Updated(ops=tuple(made), order=order, result=written)
+    return found
+
+
+def _in_memory(value: int, order: Sequence[int], values: Values) -> Order:
+    """The order that a product wants, of the dimensions that are longer than one."""
+    return tuple([dim for dim in order if values.tensors[value].shape[dim] > 1])

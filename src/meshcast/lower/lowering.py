@@ -104,7 +104,8 @@ class _Lowering:
         if self._gpu:
             ops = with_laid_out_loops(ops, block, self._values, kept)
             fixed = frozenset() if self._looped else frozenset(block.inputs)
-            ops = self._rewritten(with_laid_out_operands(ops, fixed, self._values, self._buffer), kept)
+            laid_out = with_laid_out_operands(ops, fixed, self._values, self._buffer, kept)
+            ops = self._rewritten(laid_out, kept)
         buffer = self._buffer
         operands = [tuple([buffer.get(value, value) for value in op.operands]) for op in ops]
         outputs = tuple(buffer.get(value, value) for value in block.outputs)

@@ -163,7 +163,7 @@ def test_only_plain_attention_has_biased_scores() -> None:
 
 def test_local_layers_keep_their_window_and_latents_are_narrow() -> None:
     _, (_, cache, _), _ = build("gemma2-2b-decode", batch=1, context=8192, scan=True)
-    assert [layer["k"].shape[2] for layer in cache["layers"]] == [4096, 8192]
+    assert [layer["k"].shape[-2] for layer in cache["layers"]] == [4096, 8192]
     _, (_, cache, _), _ = build("deepseek-v3-decode", batch=1, context=4096)
     per_position = sum(leaf.size for leaf in jax.tree.leaves(cache)) / 4096
     assert per_position == 61 * (512 + 64)  # DeepSeek-V2, section 2.1.4: a latent and one rotated key a layer

@@ -1,9 +1,10 @@
 """Products that share an operand, merged into one: XLA's `dot_merger`.
 
 `x Wq`, `x Wk`, `x Wv` become `x [Wq Wk Wv]`: the other operands are joined (by whoever computes them, in a copy of
-their own, or by the product as it reads them), one product runs, and its readers take their slices. XLA merges two products where the same operand stands on
-the same side, everything but the other operand's free dimension agrees, neither leads to the other, and at least one of
-the two is small: its operands and result within `xla_gpu_dot_merger_threshold_mb` together.
+their own, or by the product as it reads them), one product runs, and its readers take their slices. XLA merges two
+products where the same operand stands on the same side, everything but the other operand's free dimension agrees, neither
+leads to the other, and at least one of the two is small: its operands and result within
+`xla_gpu_dot_merger_threshold_mb` together.
 """
 
 from __future__ import annotations

@@ -127,6 +127,12 @@ class _Sweep:
         self._roots: list[frozenset[int]] = [frozenset((index,)) for index in range(len(ops))]
         self._reductions: dict[int, tuple[int, int, bool]] = {}  # root -> how the reductions inside its fusion reduce
         self._members: dict[int, list[int]] = {}  # root -> what has joined it so far
+        self._places: dict[
+            tuple[int, int], frozenset[int]
+        ] = {}  # (root, member) -> ops that ask for it at places of their own
+        self._repeats: dict[
+            tuple[int, int], int
+        ] = {}  # (root, member) -> at how many places it is computed for each result
         self._products: set[int] = set()  # roots that hold a matrix product
         self._rows = self._row_statistics() if OpKind.REDUCE in rules.joining else {}
         readers, pinned = self._readers, self._pinned
@@ -166,6 +172,7 @@ class _Sweep:
             self._roots[index] = owners
             for root in owners:
                 self._members.setdefault(root, [root]).append(index)
+                self._places[root, index], self._repeats[root, index] = self._asked(index, users, root)
         return self._roots[index]
 
     def _has_room(self, root: int, index: int) -> bool:
@@ -203,7 +210,26 @@ class _Sweep:
             return False
         if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
             return False
-        return len(owners) == 1 or self._worth_repeating(index, len(owners))
+        times = sum(self._asked(index, users, root)[1] for root in owners)
+        return times == 1 or self._worth_repeating(index, times)
+
+    def _asked(self, index: int, users: Sequence[int], root: int) -> tuple[frozenset[int], int]:
+        """Which ops of a fusion ask for an op's elements at places of their own, and how often it is computed for that.
+
+        Arithmetic asks for its operands where it is asked itself; whatever moves elements (slices, pads, transposes)
+        asks elsewhere, and as often as it is asked. XLA counts so, too (its FusionNodeIndexingEvaluation). A row fusion
+        has the whole row at hand.
+        """
+        if root in self._reductions:
+            return frozenset((root,)), 1
+        places: set[int] = set()
+        for user in users:
+            if root in self._roots[user]:
+                if self._ops[user].cost.kind is OpKind.ELEMENTWISE:
+                    places |= self._places.get((root, user), frozenset((user,)))
+                else:
+                    places.add(user)
+        return frozenset(places), sum(self._repeats.get((root, place), 1) for place in places)
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""

@@ -206,9 +206,8 @@ def _updated_otherwise(
             if source not in updates:
                 continue
             order = _in_memory(value, orders[position], values) if position < len(orders) else ()
-            if list(order) != sorted(order):
-                if wishes.setdefault(source, order) == order:
-                    continue
+            if list(order) != sorted(order) and wishes.setdefault(source, order) == order:
+                continue
             others.add(source)
     found: dict[int, _Updated] = {}
     for result, order in wishes.items():

@@ -224,11 +224,12 @@ def _cached(
         updated = {}
 
         def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-            updated.update(kv_cache.append(held, {"k": k, "v": v}, place))
+            updated.update(kv_cache.append(held, {"k": kv_cache.heads_first(k), "v": kv_cache.heads_first(v)}, place))
             if q.shape[1] > 1:
                 return causal_attention(q, k, v)
             seen = kv_cache.of_layer(updated, place)
-            return attention(q, seen["k"], seen["v"], kv_cache.visible(seen["k"].shape[1], place))
+            mask = kv_cache.visible(seen["k"].shape[-2], place)
+            return attention(q, seen["k"], seen["v"], mask, heads_first=True)
 
         x = _block(x, layout.gather(w, weight), config=config, layout=layout, attend=attend)
         return (x, updated), None
@@ -285,7 +286,7 @@ def _serving(
     layout = Layout.of(mesh, axes=AXES)
     tree = weights(config, layout, scan=scan)
     entry = kv_cache.Entry(
-        shape=(batch, room, config.heads, config.dim // config.heads), axes=(BATCH, None, "tensor", None)
+        shape=(batch, config.heads, room, config.dim // config.heads), axes=(BATCH, "tensor", None, None)
     )
     cache = kv_cache.structs({"k": entry, "v": entry}, config.layers, layout, dtype, scan=scan)
     step = partial(_cached, config=config, layout=layout, tree=tree)

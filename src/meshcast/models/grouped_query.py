@@ -50,8 +50,8 @@ def attention_weights(config: Config) -> dict[str, Weight]:
 def cache_shapes(config: Config, layout: Layout, batch: int, length: int) -> dict[str, kv_cache.Entry]:
     """What one layer keeps of every position: its keys and values."""
     entry = kv_cache.Entry(
-        shape=(batch, length, config.kv_heads * key_copies(config, layout), config.head_dim),
-        axes=(BATCH, None, "tensor", None),
+        shape=(batch, config.kv_heads * key_copies(config, layout), length, config.head_dim),
+        axes=(BATCH, "tensor", None, None),
     )
     return {"k": entry, "v": entry}
 
@@ -131,11 +131,12 @@ def self_attention(
     """
     q, k, v = project(h, w, place.positions, config=config, layout=layout, theta=config.theta(window))
     if cache is not None:
-        cache = kv_cache.append(cache, {"k": k, "v": v}, place)
+        cache = kv_cache.append(cache, {"k": kv_cache.heads_first(k), "v": kv_cache.heads_first(v)}, place)
     if cache is not None and h.shape[1] == 1:
         seen = kv_cache.of_layer(cache, place)
-        mask = kv_cache.visible(seen["k"].shape[1], place)
-        y = attention(q, seen["k"], seen["v"], mask, cap=config.attention_cap, **_extras(config, w, seen["k"].shape[1]))
+        room = seen["k"].shape[-2]
+        mask, extras = kv_cache.visible(room, place), _extras(config, w, room)
+        y = attention(q, seen["k"], seen["v"], mask, cap=config.attention_cap, heads_first=True, **extras)
     elif config.alibi or config.sinks:
         if layout.attention != "plain" or layout.size("context") > 1:
             raise UnsupportedError(

@@ -1,4 +1,7 @@
-"""The keys and values of earlier positions: arrays (layers, B, T, ...) that a step updates in place.
+"""The keys and values of earlier positions: arrays (layers, B, heads, T, width) that a step updates in place.
+
+Heads come before positions, as in serving engines: a head's products find its keys together. With positions first XLA
+transposes the whole cache in every step, and back.
 
 A layer with a window keeps as many positions as it sees, written round and round.
 """
@@ -20,7 +23,7 @@ Cache = dict[str, jax.Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one layer keeps under one name: its shape (B, T, ...), and the mesh axes of every dimension."""
+    """What one layer keeps under one name: its shape (B, ..., T, width), and the mesh axes of every dimension."""
 
     shape: tuple[int, ...]
     axes: tuple[Axes, ...]
@@ -71,22 +74,27 @@ class Place:
 
 
 def append(cache: Cache, new: Cache, place: Place) -> Cache:
-    """The cache with the values (B, S, ...) of new positions in one layer; of a prompt too long for it, the last."""
+    """The cache with the values (B, ..., S, width) of new positions in one layer; of a prompt too long for it, the last."""
 
     def written(held: jax.Array, values: jax.Array) -> jax.Array:
-        room, length = held.shape[2], values.shape[1]
+        room, length = held.shape[-2], values.shape[-2]
         start = place.positions[0] % room if length == 1 else jnp.int32(0)
         if length > room:
             # Position p lies at p % room, as single steps will write it.
-            values = jnp.roll(values[:, -room:], length % room, axis=1)
-        where = (place.layer, 0, start, *(0,) * (values.ndim - 2))
+            values = jnp.roll(values[..., -room:, :], length % room, axis=-2)
+        where = (place.layer, *(0,) * (values.ndim - 2), start, 0)
         return jax.lax.dynamic_update_slice(held, values[None].astype(held.dtype), where)
 
     return {name: written(held, new[name]) for name, held in cache.items()}
 
 
+def heads_first(values: jax.Array) -> jax.Array:
+    """Keys or values (B, S, heads, width) of new positions, as a cache keeps them."""
+    return values.swapaxes(1, 2)
+
+
 def of_layer(cache: Cache, place: Place) -> Cache:
-    """What one layer has kept, (B, T, ...)."""
+    """What one layer has kept, (B, ..., T, width)."""
     if isinstance(place.layer, int):  # the only layer of its arrays
         return {name: held.reshape(held.shape[1:]) for name, held in cache.items()}
     return {name: jax.lax.dynamic_index_in_dim(held, place.layer, keepdims=False) for name, held in cache.items()}

@@ -57,28 +57,31 @@ def rotary(x: jax.Array, positions: jax.Array, *, theta: float) -> jax.Array:
 
 def attention(
     q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None,
-    *, cap: float = 0.0, bias: jax.Array | None = None, sinks: jax.Array | None = None,
+    *, cap: float = 0.0, bias: jax.Array | None = None, sinks: jax.Array | None = None, heads_first: bool = False,
 ) -> jax.Array:  # fmt: skip
     """Attention of q (B, S, H, D) over k, v (B, T, K, D): H/K query heads share a key head, softmax in fp32.
+
+    With `heads_first` keys and values lie as a cache keeps them, (B, K, T, D).
 
     With a `cap` the scores are squashed to +-cap by `cap * tanh(score / cap)` (Gemma 2). A `bias` (H, T) is added to
     them. `sinks` (H,) are scores of no position: they take their share of the softmax and nothing of the values.
     """
     batch, length, heads, width = q.shape
-    q = q.reshape(batch, length, k.shape[2], heads // k.shape[2], width)
-    scores = jnp.einsum("bskgd,btkd->bkgst", q, k)
+    keys, (shared, room) = ("bktd", k.shape[1:3]) if heads_first else ("btkd", k.shape[2:0:-1])
+    q = q.reshape(batch, length, shared, heads // shared, width)
+    scores = jnp.einsum(f"bskgd,{keys}->bkgst", q, k)
     scores = soft_cap((kept(scores) if cap else scores).astype(jnp.float32) * width**-0.5, cap)
-    scores = scores if bias is None else scores + bias.reshape(k.shape[2], -1, 1, k.shape[1])
+    scores = scores if bias is None else scores + bias.reshape(shared, -1, 1, room)
     if mask is not None:
         scores = jnp.where(mask, scores, jnp.float32(-1e30))
     if sinks is not None:
         # The shares of a softmax over the scores and the sink are those over the scores, times exp(z) / (exp(z) + exp(sink)).
         total = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
-        taken = jax.nn.sigmoid(total - sinks.astype(jnp.float32).reshape(k.shape[2], -1, 1, 1))
+        taken = jax.nn.sigmoid(total - sinks.astype(jnp.float32).reshape(shared, -1, 1, 1))
         weights = (jnp.exp(scores - total) * taken).astype(v.dtype)
     else:
         weights = softmax(scores, v.dtype)
-    return jnp.einsum("bkgst,btkd->bskgd", weights, v).reshape(batch, length, heads, v.shape[-1])
+    return jnp.einsum(f"bkgst,{keys}->bskgd", weights, v).reshape(batch, length, heads, v.shape[-1])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))

@@ -82,14 +82,18 @@ def heads_of(h: jax.Array, w: dict[str, jax.Array], name: str, *, config: Config
 
 def attend(
     x: jax.Array, keys: tuple[jax.Array, jax.Array], w: dict[str, jax.Array], prefix: str, bias: jax.Array | None,
-    *, config: Config, layout: Layout,
+    *, config: Config, layout: Layout, heads_first: bool = False,
 ) -> jax.Array:  # fmt: skip
-    """Attention of x (B, S, dim) over keys and values (B, T, H, D), scores without a scale, plus a bias (H, S, T)."""
+    """Attention of x (B, S, dim) over keys and values (B, T, H, D), scores without a scale, plus a bias (H, S, T).
+
+    With `heads_first` keys and values lie as a cache keeps them, (B, H, T, D).
+    """
+    places = "bhtd" if heads_first else "bthd"
     q, (k, v) = heads_of(x, w, f"{prefix}wq", config=config, layout=layout), keys
-    scores = jnp.einsum("bshd,bthd->bhst", q, k).astype(jnp.float32)
+    scores = jnp.einsum(f"bshd,{places}->bhst", q, k).astype(jnp.float32)
     scores = scores if bias is None else scores + bias
     shares = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
-    y = jnp.einsum("bhst,bthd->bshd", shares, v).reshape(*x.shape[:2], -1)
+    y = jnp.einsum(f"bhst,{places}->bshd", shares, v).reshape(*x.shape[:2], -1)
     return layout.constrain(y, BATCH, None, "tensor") @ w[f"{prefix}wo"]
 
 
@@ -140,7 +144,7 @@ Keys = tuple[jax.Array, jax.Array]
 
 def layer(
     x: jax.Array, w: dict[str, jax.Array], own: Callable[[jax.Array], Keys], bias: jax.Array,
-    across: Callable[[], Keys] | None, *, config: Config, layout: Layout,
+    across: Callable[[], Keys] | None, *, config: Config, layout: Layout, heads_first: bool = False,
 ) -> jax.Array:  # fmt: skip
     """One layer over its own keys and values, given normalised activations, and over those `across` from the encoder."""
 
@@ -148,10 +152,10 @@ def layer(
         return layout.constrain(x + y, BATCH, None, None)
 
     h = normalised(x, w["self_norm"], layout)
-    x = summed(x, attend(h, own(h), w, "self_", bias, config=config, layout=layout))
+    x = summed(x, attend(h, own(h), w, "self_", bias, config=config, layout=layout, heads_first=heads_first))
     if across is not None:
         h = normalised(x, w["cross_norm"], layout)
-        x = summed(x, attend(h, across(), w, "cross_", None, config=config, layout=layout))
+        x = summed(x, attend(h, across(), w, "cross_", None, config=config, layout=layout, heads_first=heads_first))
     return summed(x, feed_forward(normalised(x, w["ffn_norm"], layout), w, config=config, layout=layout))
 
 
@@ -234,7 +238,7 @@ def prefill(
         def across(_: None, w: Any) -> tuple[None, Any]:
             w = layout.gather(w, tree)
             k, v = (heads_of(memory, w, f"cross_w{name}", config=config, layout=layout) for name in "kv")
-            return None, {"cross_k": k, "cross_v": v}
+            return None, {"cross_k": kv_cache.heads_first(k), "cross_v": kv_cache.heads_first(v)}
 
         _, crossed = jax.lax.scan(across, None, params["decoder"]["layers"])
         crossed = {name: held.astype(cache[name].dtype) for name, held in crossed.items()}
@@ -271,7 +275,7 @@ def _step(
     """One position of the decoder: the cache with it, and the likeliest token after it."""
     tree, side = weights(config), params["decoder"]
     x = embed(layout.gather(params["embedding"], tree["embedding"]), tokens, layout)
-    length = cache["k"].shape[2]
+    length = cache["k"].shape[-2]
     bias = distance_bias(side, positions, length, config, both_ways=False)
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
@@ -281,14 +285,15 @@ def _step(
         updated = {}
 
         def own(h: jax.Array) -> Keys:
-            new = {name: heads_of(h, w, f"self_w{name}", config=config, layout=layout) for name in "kv"}
+            made = {name: heads_of(h, w, f"self_w{name}", config=config, layout=layout) for name in "kv"}
+            new = {name: kv_cache.heads_first(values) for name, values in made.items()}
             updated.update(kv_cache.append(held, new, place))
             seen = kv_cache.of_layer(updated, place)
             return seen["k"], seen["v"]
 
         masked = jnp.where(kv_cache.visible(length, place), bias, jnp.float32(-1e30))
         across = partial(lambda c: (c["cross_k"], c["cross_v"]), crossed)
-        x = layer(x, w, own, masked, across, config=config, layout=layout)
+        x = layer(x, w, own, masked, across, config=config, layout=layout, heads_first=True)
         return (x, updated), None
 
     crossed = {name: cache[name] for name in ("cross_k", "cross_v")}
@@ -306,8 +311,8 @@ def _cached_program(
     batch, seq, target = sizes
 
     def entry(length: int) -> jax.ShapeDtypeStruct:
-        shape = (batch, length, config.heads, config.head_dim)
-        held = kv_cache.Entry(shape=shape, axes=(BATCH, None, "tensor", None))
+        shape = (batch, config.heads, length, config.head_dim)
+        held = kv_cache.Entry(shape=shape, axes=(BATCH, "tensor", None, None))
         return held.struct(config.decoder_layers or config.layers, layout, dtype)
 
     cache = {"k": entry(target), "v": entry(target), "cross_k": entry(seq), "cross_v": entry(seq)}

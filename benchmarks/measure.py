@@ -117,16 +117,20 @@ def profile(compiled: Any, args: list[Any], donated: tuple[int, ...], runs: int 
 
 
 def convolution(
-    batch: int, size: int, cin: int, cout: int, k: int = 3, stride: int = 1, what: str = "fwd"
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """One bf16 convolution, or its gradient by the image (`dgrad`) or the filter (`wgrad`)."""
+    batch: int, size: int, cin: int, cout: int, k: int = 3, stride: int = 1, what: str = "fwd",
+    groups: int = 1, dims: int = 2, dtype: str = "bfloat16",
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+    """One convolution, or its gradient by the image (`dgrad`) or the filter (`wgrad`); with one dimension it is causal."""
+    layout = ("NHWC", "HWIO", "NHWC") if dims == 2 else ("NHC", "HIO", "NHC")
+    padding = "SAME" if dims == 2 else [(k - 1, 0)]
 
     def forward(image: Any, kernel: Any) -> Any:
-        layout = ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(image, kernel, (stride, stride), "SAME", dimension_numbers=layout)
+        return jax.lax.conv_general_dilated(
+            image, kernel, (stride,) * dims, padding, dimension_numbers=layout, feature_group_count=groups
+        )
 
-    image = jax.ShapeDtypeStruct((batch, size, size, cin), jnp.bfloat16)
-    kernel = jax.ShapeDtypeStruct((k, k, cin, cout), jnp.bfloat16)
+    image = jax.ShapeDtypeStruct((batch, *(size,) * dims, cin), dtype)
+    kernel = jax.ShapeDtypeStruct((*(k,) * dims, cin // groups, cout), dtype)
     if what == "fwd":
         return forward, (image, kernel), {}
     result = jax.eval_shape(forward, image, kernel)

@@ -42,9 +42,20 @@ def test_three_projections_of_one_input_become_one_product() -> None:
 
 
 def test_large_products_are_left_alone() -> None:
-    """Both above 32 MiB: nothing is gained by copying their weights together."""
+    """Both above 64 MiB (96 here): nothing is gained by copying their weights together."""
     x, w = spec(4096, 4096, dtype=BF16), spec(4096, 4096, dtype=BF16)
     assert [g.n for g in products(lambda x, a, b: (x @ a, x @ b), x, w, w)] == [4096, 4096]
+
+
+def test_products_of_a_few_rows_read_their_weights_where_they_lie() -> None:
+    """24 rows: one tile reads every weight once, so nothing is copied together; 32 MiB of weights each are merged still."""
+    x, w = spec(24, 2048, dtype=BF16), spec(2048, 8192, dtype=BF16)
+    made = _kernels(lambda x, a, b: (jnp.sin(x @ a), jnp.cos(x @ b)), x, w, w)
+    assert not [k for k in made if "stablehlo.concatenate" in k.ops]
+    (product,) = [k for k in made if k.kind is KernelKind.GEMM]
+    assert isinstance(product.geometry, Gemm)
+    assert product.geometry.n == 16384
+    assert product.read_bytes == 2 * (24 * 2048 + 2048 * 16384)
 
 
 def test_one_small_product_joins_a_large_one() -> None:

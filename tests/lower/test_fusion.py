@@ -263,3 +263,15 @@ def test_random_graphs_lower_to_ordered_kernels_that_do_all_the_work(graph: list
     assert fused_bytes - joined <= sum(k.read_bytes + k.written_bytes for k in kernels(plain))
     assert sum(k.matrix_flops for k in kernels(lowered)) == sum(k.matrix_flops for k in kernels(plain))
     assert all(op.cost.kind is not OpKind.LOOP for op, _ in lowered.workload.walk())
+
+
+def test_levels_of_an_associative_scan_are_kernels_of_their_own() -> None:
+    """Each level is asked for at twice as many places as the one above it: in one kernel the first would run 64 times."""
+
+    def scan(x: jax.Array) -> jax.Array:
+        return jax.lax.associative_scan(jnp.multiply, jnp.exp(x), axis=0)
+
+    made = kernels(lower_function(scan, spec(128, 4096)))
+    work = sum(kernel.vector_flops for kernel in made)
+    assert len(made) >= 7
+    assert work < 8 * 128 * 4096  # 2 of them are needed

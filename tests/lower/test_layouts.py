@@ -18,24 +18,26 @@ def transposes(lowered: LoweredProgram) -> list[Kernel]:
 
 
 def decode(q: jax.Array, cache: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """One query of each head over a cache (layers, batch, length, heads, width) that is carried and returned."""
+    """Queries (batch, heads, some, width) over a cache (layers, batch, length, heads, width), carried and returned."""
 
     def body(carry: tuple[jax.Array, jax.Array], layer: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
         q, cache = carry
-        cache = jax.lax.dynamic_update_slice(cache, q[None, :, None], (layer, 0, 3, 0, 0))
+        cache = jax.lax.dynamic_update_slice(cache, q[None, :, None, :, 0], (layer, 0, 3, 0, 0))
         keys = jax.lax.dynamic_index_in_dim(cache, layer, keepdims=False)
-        scores = jnp.einsum("bhd,bthd->bht", q, keys)
-        return (jnp.einsum("bht,bthd->bhd", scores, keys), cache), None
+        scores = jnp.einsum("bhgd,bthd->bhgt", q, keys)
+        return (jnp.einsum("bhgt,bthd->bhgd", scores, keys), cache), None
 
     (q, cache), _ = jax.lax.scan(body, (q, cache), jnp.arange(LAYERS))
     return q, cache
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(2, 2), (1, 0)])
-def test_a_cache_that_products_read_by_head_is_transposed_before_and_after_the_loop(batch: int, expected: int) -> None:
-    """Batch and heads lie together only where the batch is one: one stride then steps through both."""
+@pytest.mark.parametrize(("batch", "queries", "expected"), [(2, 4, 2), (1, 4, 0), (2, 1, 0)])
+def test_a_cache_that_products_read_by_head_is_transposed_before_and_after_the_loop(
+    batch: int, queries: int, expected: int
+) -> None:
+    """Batch and heads lie together only where the batch is one; products with one vector are sums, which read any order."""
     cache = spec(LAYERS, batch, 512, 8, WIDTH, dtype=BF16)
-    lowered = lower_function(decode, spec(batch, 8, WIDTH, dtype=BF16), cache)
+    lowered = lower_function(decode, spec(batch, 8, queries, WIDTH, dtype=BF16), cache)
     found = transposes(lowered)
     size = LAYERS * batch * 512 * 8 * WIDTH * 2
     assert [(kernel.read_bytes, kernel.written_bytes) for kernel in found] == [(size, size)] * expected
@@ -74,3 +76,33 @@ def test_slices_that_a_loop_steps_through_are_cold() -> None:
     (loop,) = loops(lower_function(layers, spec(256, 256), spec(LAYERS, 256, 256)))
     cold = {kernel.name for kernel, _ in loop.body.walk() if "cold" in kernel.flags}
     assert cold == {"loop-fusion:dynamic_slice"}
+
+
+def attend(cache: jax.Array, q: jax.Array, new: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Queries over a cache (batch, length, heads, width) with a new position, which is returned."""
+    cache = jax.lax.dynamic_update_slice(cache, new, (0, 3, 0, 0))
+    return cache, jnp.einsum("bhgd,bthd->bhgt", q, cache)
+
+
+def attend_by_head(cache: jax.Array, q: jax.Array, new: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same over a cache (batch, heads, length, width)."""
+    cache = jax.lax.dynamic_update_slice(cache, jnp.swapaxes(new, 1, 2), (0, 0, 3, 0))
+    return cache, jnp.einsum("bhgd,bhtd->bhgt", q, cache)
+
+
+def test_a_cache_that_is_an_argument_is_transposed_copied_and_transposed_back() -> None:
+    """As XLA compiles it: the update is made on a copy, since the transpose back reads the same source."""
+    q, new = spec(2, 8, 4, WIDTH, dtype=BF16), spec(2, 1, 8, WIDTH, dtype=BF16)
+    lowered = lower_function(attend, spec(2, 512, 8, WIDTH, dtype=BF16), q, new, options={"donate_argnums": (0,)})
+    size = 2 * 512 * 8 * WIDTH * 2
+    assert [kernel.written_bytes for kernel in transposes(lowered)] == [size, size]
+    assert [kernel.written_bytes for kernel in kernels(lowered) if kernel.ops == ("copy",)] == [size]
+
+
+def test_a_cache_with_heads_before_positions_is_updated_where_it_lies() -> None:
+    q, new = spec(2, 8, 4, WIDTH, dtype=BF16), spec(2, 1, 8, WIDTH, dtype=BF16)
+    lowered = lower_function(
+        attend_by_head, spec(2, 8, 512, WIDTH, dtype=BF16), q, new, options={"donate_argnums": (0,)}
+    )
+    assert not transposes(lowered)
+    assert not [kernel for kernel in kernels(lowered) if kernel.ops == ("copy",)]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from meshcast.lower.rewriting import Values, moved
+from meshcast.lower.vector_products import is_summed_in_batches
 from meshcast.workload.graph import Block, Op, OpKind, Tensor
 
 Order = tuple[int, ...]  # dimensions longer than one, outermost first in memory, numbered as they are written
@@ -111,7 +112,7 @@ def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Or
     wanted: dict[int, Order] = {}
     for op in reversed(ops):
         kind = op.cost.kind
-        if kind is OpKind.GEMM:
+        if kind is OpKind.GEMM and not is_summed_in_batches(op):
             for value, order in zip(op.operands, op.cost.orders, strict=False):
                 kept = [dim for dim in order if tensors[value].shape[dim] > 1]
                 if kept != sorted(kept):

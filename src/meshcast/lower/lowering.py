@@ -27,6 +27,7 @@ from meshcast.lower.scheduled import lower_scheduled
 from meshcast.lower.separate_layers import Layers, with_separate_layers
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
+from meshcast.lower.vector_products import with_summed_vectors
 from meshcast.workload.graph import Attention, AttentionLibrary, Block, Op, OpKind
 from meshcast.workload.workload import Workload
 
@@ -101,6 +102,8 @@ class _Lowering:
             for value in op.operands:
                 readers.setdefault(value, []).append(op.cost.kind)
         ops = [op for op in live if not self._alias(op, kept, readers)]
+        if self._gpu and not self._eager:
+            ops = [made for op in ops for made in with_summed_vectors(op, self._values)]
         if self._gpu:
             ops = with_laid_out_loops(ops, block, self._values, kept)
             fixed = frozenset() if self._looped else frozenset(block.inputs)

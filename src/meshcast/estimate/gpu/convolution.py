@@ -1,8 +1,13 @@
 """Convolutions: implicit GEMMs `(batch * out) x out_channels x (in_channels * kernel)`, as cuDNN runs them.
 
 Forward, input and filter gradients all have that form in StableHLO's terms (a filter gradient convolves over batches).
-Fewer than 8 channels run on kernels with narrow loads, depthwise convolutions on the CUDA cores. Transposes of filters
-and uneven padding are kernels of their own, which the lowering makes (`lower.convolutions`).
+Fewer than 8 channels run on kernels with narrow loads. Groups of fewer channels than a tile is wide share a tile, which
+multiplies each group by the others' zeros, too. Transposes of filters and uneven padding are kernels of their own, which the
+lowering makes (`lower.convolutions`).
+
+Depthwise convolutions have nothing for tensor cores to reuse. cuDNN has kernels on the CUDA cores for square filters of 3, 5
+and 7; for others it takes the faster of a direct kernel, which works out every index of every result, and tiles of groups
+over tensors that a kernel just as general has padded first.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Convolution, element_bytes
 
 FEW_CHANNELS = 8
+GROUP_TILE = 64  # channels of a tile that groups share: cuDNN's narrowest for them
+_OWN_KERNELS = frozenset({(3, 3), (5, 5), (7, 7)})  # filters that cuDNN has depthwise kernels for (conv2d_c1_k1_nhwc)
 
 
 def convolution(kernel: Kernel, machine: Machine) -> Work:
@@ -32,42 +39,71 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
     p = machine.parameters
     joules = matrix_joules(kernel.matrix_flops, rate, machine.device)
     groups = max(shape.feature_groups, shape.batch_groups)
-    if groups > 1 and _per_group(shape) < FEW_CHANNELS:
+    if groups > 1 and _per_group(shape) == 1:
         return _depthwise(kernel, shape, machine)
-    element = element_bytes(shape.lhs_dtype)
     taps = math.prod(shape.kernel)
     # A filter's gradient is written with channels and batch exchanged: its window is the image, its result the filter.
     gradient = math.prod(shape.kernel) > math.prod(shape.out_spatial)
     channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
-    few = channels < FEW_CHANNELS <= shape.out_channels
-    # Dilated inputs (gradients of strided convolutions) multiply by zeros that `macs` leaves out: cuDNN skips them too.
-    dense = max(
-        1.0, shape.batch * math.prod(shape.out_spatial) * shape.out_channels * shape.in_channels / groups * taps
-    )
-    product = Product(
-        batch=groups,
-        m=shape.batch * math.prod(shape.out_spatial) / (groups if shape.batch_groups > 1 else 1),
-        n=shape.out_channels / (groups if shape.feature_groups > 1 else 1),
-        k=max(1.0, shape.in_channels / groups * taps * min(1.0, shape.macs / dense)),
-        width=element,
-        read=kernel.read_bytes,
-        written=kernel.written_bytes,
-        recency=kernel.recency,
-        peak=rate.flops * (p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0),
+    few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels
+    product = _implicit_gemm(
+        kernel, shape, peak=rate.flops * (p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0)
     )
     return replace(product_time(product, machine), matrix_joules=joules)
 
 
-def _per_group(shape: Convolution) -> float:
-    return min(
-        shape.in_channels / shape.feature_groups, shape.out_channels / max(shape.feature_groups, shape.batch_groups)
+def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float) -> Product:
+    """The product that a convolution is, with groups that are narrower than a tile joined to one of its width."""
+    groups = max(shape.feature_groups, shape.batch_groups)
+    taps = math.prod(shape.kernel)
+    # Dilated inputs (gradients of strided convolutions) multiply by zeros that `macs` leaves out: cuDNN skips them too.
+    dense = max(
+        1.0, shape.batch * math.prod(shape.out_spatial) * shape.out_channels * shape.in_channels / groups * taps
     )
+    joined = max(1.0, min(groups, GROUP_TILE / _per_group(shape))) if groups > 1 else 1.0
+    return Product(
+        batch=groups / joined,
+        m=shape.batch * math.prod(shape.out_spatial) / (groups / joined if shape.batch_groups > 1 else 1),
+        n=shape.out_channels / groups * joined,
+        k=max(
+            1.0,
+            shape.in_channels / groups * taps * min(1.0, shape.macs / dense)
+            * (joined if shape.feature_groups > 1 else groups if shape.batch_groups > 1 else 1),
+        ),
+        width=element_bytes(shape.lhs_dtype),
+        read=kernel.read_bytes,
+        written=kernel.written_bytes,
+        recency=kernel.recency,
+        peak=peak,
+    )  # fmt: skip
+
+
+def _per_group(shape: Convolution) -> float:
+    """Channels that one group reads or writes, whichever are fewer."""
+    if shape.batch_groups > 1:  # a filter's gradient: channels are where batches were
+        return min(shape.batch, shape.out_channels) / shape.batch_groups
+    return min(shape.in_channels, shape.out_channels) / shape.feature_groups
 
 
 def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
-    """One input channel per group: no reuse for tensor cores, multiply-adds on the CUDA cores."""
+    """One channel per group: by a kernel of cuDNN's own for the filter, or the faster of two general ways."""
+    p = machine.parameters
+    # Of a gradient by the filter the result is the filter, and its window the image.
+    if shape.kernel in _OWN_KERNELS or shape.out_spatial in _OWN_KERNELS:
+        packed = 2 / element_bytes(shape.lhs_dtype)  # two multiply-adds of 2-byte numbers are one instruction
+        return _issued(kernel, shape.macs * p.depthwise_instructions / packed, machine)
+    results = shape.batch * math.prod(shape.out_spatial) * shape.out_channels / max(shape.batch_groups, 1)
+    direct = _issued(kernel, results * p.general_index + shape.macs * p.general_tap, machine)
+    moved = (kernel.read_bytes + kernel.written_bytes) / element_bytes(shape.lhs_dtype)
+    rate = matrix_rate(kernel, machine.device)
+    padded = _issued(kernel, moved * p.general_index, machine)
+    tiles = padded.then(product_time(_implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share), machine))
+    return min(direct, tiles, key=lambda work: work.time)
+
+
+def _issued(kernel: Kernel, issued: float, machine: Machine) -> Work:
+    """A kernel that instructions or bytes limit."""
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    issued = shape.macs * machine.parameters.depthwise_instructions
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + machine.overlapped(moved.seconds, compute)
     return Work(

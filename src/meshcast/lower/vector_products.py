@@ -1,0 +1,55 @@
+"""Batched products with vectors, which XLA:GPU makes multiplications and reductions of.
+
+`c_bn = sum_k A_bnk x_bk` has nothing to reuse: as a reduction it is one kernel that reads the matrix where it lies, with
+whatever leads to it fused in. XLA's dot strength reduction does so for every product whose operands have batches and of which one
+has no dimension of its own; without batches only for small ones (`products.is_summed`), where it also writes the products first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from meshcast.lower.rewriting import Values
+from meshcast.workload.graph import Cost, Gemm, Op, OpKind, Reduction
+
+
+def is_summed_in_batches(op: Op) -> bool:
+    """Whether a product is a batch of products with vectors."""
+    shape = op.cost.geometry
+    if op.cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or len(op.operands) != 2:
+        return False
+    return shape.batch > 1 and shape.groups <= 1 and min(shape.m, shape.n) == 1
+
+
+def with_summed_vectors(op: Op, values: Values) -> list[Op]:
+    """The op itself, or a multiplication and the reduction of its result."""
+    shape = op.cost.geometry
+    if not is_summed_in_batches(op) or not isinstance(shape, Gemm):
+        return [op]
+    side = 1 if shape.n > 1 else 0
+    minor = shape.rhs_contracting_minor if side else shape.lhs_contracting_minor
+    free = max(shape.m, shape.n)
+    dims = (shape.batch, free, shape.k) if minor else (shape.batch, shape.k, free)
+    matrix, vector = op.operands[side], op.operands[1 - side]
+    tensors = values.tensors
+    products = values.new(dims, tensors[matrix].dtype)
+    macs = float(shape.batch * free * shape.k)
+    multiplied = Cost(
+        kind=OpKind.ELEMENTWISE,
+        dtype=tensors[matrix].dtype,
+        vector_flops=macs,
+        operand_bytes=(tensors[matrix].bytes, tensors[vector].bytes),
+        written_bytes=tensors[products].bytes,
+    )
+    summed = Cost(
+        kind=OpKind.REDUCE,
+        dtype=tensors[matrix].dtype,
+        vector_flops=macs,
+        operand_bytes=(tensors[products].bytes,),
+        written_bytes=tensors[op.results[0]].bytes,
+        geometry=Reduction(shape=dims, dims=(2,) if minor else (1,)),
+    )
+    return [
+        replace(op, name="stablehlo.multiply", cost=multiplied, operands=(matrix, vector), results=(products,)),
+        replace(op, name="stablehlo.reduce", cost=summed, operands=(products,)),
+    ]

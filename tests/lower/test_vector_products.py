@@ -1,0 +1,50 @@
+"""Batches of products with vectors are reductions that read their matrix where it lies."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import pytest
+
+from meshcast.lower import KernelKind
+from meshcast.workload.graph import Reduction
+from tests.lower.programs import kernels, lower_function, spec
+
+BF16 = "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("equation", "shape", "expected"),
+    [
+        ("bcn,bn->bc", (64, 512, 128), Reduction(shape=(64, 512, 128), dims=(2,))),  # along rows
+        ("bnc,bn->bc", (64, 512, 128), Reduction(shape=(64, 512, 128), dims=(1,))),  # along columns
+    ],
+)
+def test_a_batch_of_vector_products_is_one_reduction(
+    equation: str, shape: tuple[int, ...], expected: Reduction
+) -> None:
+    length = shape[equation.split(",")[0].index("n")]
+    matrix, vector = spec(*shape, dtype=BF16), spec(shape[0], length, dtype=BF16)
+    (kernel,) = kernels(lower_function(lambda a, x: jnp.einsum(equation, a, x), matrix, vector))
+    assert kernel.kind is KernelKind.REDUCTION
+    assert kernel.geometry == expected
+    size = shape[0] * shape[1] * shape[2]
+    assert kernel.read_bytes == 2 * (size + shape[0] * length)
+    assert kernel.vector_flops == 2 * size
+    assert kernel.matrix_flops == 0
+
+
+def test_what_leads_to_the_matrix_is_computed_on_the_way() -> None:
+    """A slice of a stacked cache is not copied first, as it is for a product."""
+    stack, vector = spec(4, 64, 512, 128, dtype=BF16), spec(64, 128, dtype=BF16)
+    made = kernels(lower_function(lambda a, x: jnp.einsum("bcn,bn->bc", jnp.tanh(a[2]), x), stack, vector))
+    assert [kernel.kind for kernel in made] == [KernelKind.REDUCTION]
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_matrices_and_single_products_stay_products(batched: bool) -> None:
+    """Without a batch XLA sums only small ones, which the estimator knows; with two columns there is reuse."""
+    if batched:
+        made = lower_function(lambda a, x: jnp.einsum("bcn,bnk->bck", a, x), spec(64, 512, 128), spec(64, 128, 2))
+    else:
+        made = lower_function(lambda a, x: a @ x, spec(4096, 4096), spec(4096))
+    assert KernelKind.GEMM in [kernel.kind for kernel in kernels(made)]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.lower import Kernel, KernelKind, LoweredProgram
+from meshcast.workload.graph import Reduction
 from tests.lower.programs import kernels, loops, lower_function, spec
 
 BF16 = "bfloat16"
@@ -106,3 +107,26 @@ def test_a_cache_with_heads_before_positions_is_updated_where_it_lies() -> None:
     )
     assert not transposes(lowered)
     assert not [kernel for kernel in kernels(lowered) if kernel.ops == ("copy",)]
+
+
+def softmax_over_keys(keys: jax.Array, q: jax.Array) -> jax.Array:
+    """Shares of keys (batch, heads, length, width) for queries, multiplied as JAX does it: keys first, then transposed."""
+    scores = jnp.swapaxes(jnp.einsum("bhtd,bhgd->bhtg", keys, q), 2, 3).astype("float32")
+    return jnp.einsum("bhgt,bhtd->bhgd", jax.nn.softmax(scores).astype(keys.dtype), keys)
+
+
+def test_a_softmax_of_a_transposed_product_reduces_along_columns() -> None:
+    """Two reductions with 4 queries innermost, and a pass, as XLA has it: no row of scores lies together."""
+    lowered = lower_function(softmax_over_keys, spec(2, 8, 512, WIDTH, dtype=BF16), spec(2, 8, 4, WIDTH, dtype=BF16))
+    reductions = [kernel.geometry for kernel in kernels(lowered) if kernel.kind is KernelKind.REDUCTION]
+    assert reductions == [Reduction(shape=(2, 8, 512, 4), dims=(2,))] * 2
+    assert [kernel.written_bytes for kernel in transposes(lowered)] == []
+
+
+def test_a_transposed_product_that_is_returned_is_written_in_order() -> None:
+    def scores(keys: jax.Array, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = jnp.swapaxes(jnp.einsum("bhtd,bhgd->bhtg", keys, q), 2, 3)
+        return found, found.sum(-1)
+
+    lowered = lower_function(scores, spec(2, 8, 512, WIDTH, dtype=BF16), spec(2, 8, 4, WIDTH, dtype=BF16))
+    assert [kernel.written_bytes for kernel in transposes(lowered)] == [2 * 8 * 512 * 4 * 2]

@@ -17,6 +17,7 @@ from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.ordering import order_for_memory
+from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
@@ -104,6 +105,7 @@ class _Lowering:
         ops = [op for op in live if not self._alias(op, kept, readers)]
         if self._gpu and not self._eager:
             ops = [made for op in ops for made in with_summed_vectors(op, self._values)]
+            ops = with_products_order(ops, kept, self._buffer, self._tensors)
         if self._gpu:
             ops = with_laid_out_loops(ops, block, self._values, kept)
             fixed = frozenset() if self._looped else frozenset(block.inputs)

@@ -151,7 +151,8 @@ def by_hand(ranks: int) -> JobTrace:
         first = body.add(pieces[0], (first,))
     body.add(waiting("end", 1.4e-6), (first,))
     classes = tuple(classes_of(body, np.arange(ranks), groups))
-    return JobTrace(name="hand", groups=groups, classes=classes, step_s=sum(p.seconds for p in body.pieces))
+    seconds = sum(piece.seconds for piece in body.pieces)
+    return JobTrace(name="hand", groups=groups, classes=classes, step_s=seconds, makespan_s=seconds)
 
 
 def test_every_rank_has_its_own_group(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def permuted(ranks: int) -> JobTrace:
         for piece in collective_pieces(f"p{number}", exchange, ranks, 2e-6, 1 + number, groups, said):
             body.add(piece, before)
     classes = tuple(classes_of(body, np.arange(ranks), groups))
-    return JobTrace(name="ring", groups=groups, classes=classes, step_s=4e-6)
+    return JobTrace(name="ring", groups=groups, classes=classes, step_s=4e-6, makespan_s=4e-6)
 
 
 def test_one_neighbour_in_two_roles(tmp_path: Path) -> None:

@@ -64,17 +64,25 @@ class Planned:
     size: int
 
 
+def check_schema(schema: str) -> Generation:
+    """The generation of the schema that a text names.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    found = next((known for known in GENERATIONS if known == schema), None)
+    if found is None:
+        raise UsageError(f"no schema {schema!r}", where="--schema", fix=nearest(schema, GENERATIONS))
+    return found
+
+
 def planned(job: JobTrace, wanted: ChakraFiles) -> Planned:
     """The files of a job with their size in all.
 
     Raises:
-        UsageError: A rank is not there, or the schema is not known.
+        UsageError: A rank is not there.
         UnsupportedError: One file cannot stand for all equal ranks.
     """
-    if wanted.generation not in GENERATIONS:
-        raise UsageError(
-            f"no schema {wanted.generation!r}", where="--schema", fix=nearest(wanted.generation, GENERATIONS)
-        )
     asked = None if wanted.ranks is None else set(wanted.ranks)
     check_ranks(asked or (), job.ranks)
     files: list[tuple[int, ClassFiles]] = []
@@ -192,7 +200,8 @@ def _manifest(job: JobTrace, wanted: ChakraFiles) -> Mapping[str, Any]:
         )
     return {
         "schema": MANIFEST, "name": job.name, "ranks": job.ranks, "version": VERSIONS[wanted.generation],
-        "dedup": wanted.dedup, "comm_groups": wanted.groups.name, "step_time_s": job.step_s, "classes": classes,
+        "dedup": wanted.dedup, "comm_groups": wanted.groups.name, "step_time_s": job.step_s,
+        "makespan_s": job.makespan_s, "classes": classes,
     }  # fmt: skip
 
 

@@ -6,15 +6,16 @@ line in `FORMATS` that names the flags of `meshcast trace` beyond the common one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.chakra.job_files import parse_ranges
+from meshcast.chakra.job_files import check_ranks, parse_ranges
 from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
-from meshcast.export.chakra import ChakraFiles, planned, write
+from meshcast.export.astra_words import astra_lines
+from meshcast.export.chakra import ChakraFiles, check_schema, planned, write
 from meshcast.export.flattening import Detail
 from meshcast.export.job import JobTrace
 from meshcast.export.kineto import check_name, rank_path, write_kineto
@@ -28,7 +29,7 @@ from meshcast.files import check_place, whole_file
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
-from meshcast.pipelined import is_pipeline
+from meshcast.pipelined import Pipeline, is_pipeline, read_pipeline
 from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]
@@ -93,23 +94,31 @@ class TraceFormat:
     heeds: frozenset[str]
 
 
-def job_trace(request: TraceRequest) -> JobTrace:
-    """What every rank of a target does."""
+def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
+    """What every rank of a target does.
+
+    Raises:
+        UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
+    """
     detail = Detail(unroll=bool(request.unroll), memory=request.memory)
     target, options = resolved(request.target, request.options)
     if is_pipeline(target):
-        return pipeline_trace(*assembled_pipeline(target, options), detail)
-    return program_trace(prepare(target, options), detail)
+        pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
+        check_ranks(asked, pipeline.devices)
+        return pipeline_trace(*assembled_pipeline(pipeline, options), detail)
+    run = prepare(target, options)
+    check_ranks(asked, run.devices)
+    return program_trace(run, detail)
 
 
 def write_chakra(request: TraceRequest, said: Said) -> Written:
     """Chakra execution traces, a file a rank."""
     wanted = ChakraFiles(
-        prefix=request.out, generation=request.schema, dedup=request.dedup,  # type: ignore[arg-type]  # checked below
+        prefix=request.out, generation=check_schema(request.schema), dedup=request.dedup,
         ranks=None if request.ranks in (None, ALL) else parse_ranges(request.ranks),
     )  # fmt: skip
     coarseness = request.coarseness
-    job = job_trace(request)
+    job = job_trace(request, wanted.ranks or ())
     if request.anonymise:
         job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
@@ -120,12 +129,13 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
         lines=(
             f"{len(what.files):,} files of {job.ranks:,} ranks, {format_bytes(what.size)}: {len(job.classes)} kinds of rank "
             f"with {nodes:,} nodes, {len(job.groups.members):,} groups",
-            "ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in files.items() if flag != "manifest"),
+            *astra_lines(job, wanted, {rank for rank, _ in what.files}, files),
             *_anonymous_lines(request, coarseness),
         ),
         summary={
             "format": "chakra", "ranks": job.ranks, "files": len(what.files), "bytes": what.size, "nodes": nodes,
             "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": job.step_s,
+            "makespan_s": job.makespan_s,
             "prefix": str(request.out), "comm_groups": str(wanted.groups), "manifest": str(wanted.manifest),
             "anonymous": request.anonymise, "step_changed_at_most": bound(coarseness),
         },

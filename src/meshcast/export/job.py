@@ -28,7 +28,9 @@ class JobTrace:
         name: Of the job.
         groups: Of its ranks.
         classes: All ranks, equal ones together.
-        step_s: Seconds that were predicted.
+        step_s: Seconds that were predicted, from one step to the next.
+        makespan_s: Seconds of one step replayed by itself, all ranks beginning at once: more than `step_s` where
+            ranks go on to the next step before all are done with this one, which the metadata then says.
         metadata: What all files say about themselves.
     """
 
@@ -36,6 +38,7 @@ class JobTrace:
     groups: JobGroups
     classes: tuple[RankClass, ...]
     step_s: float
+    makespan_s: float
     metadata: Mapping[str, Attribute] = field(default_factory=dict)
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
 from meshcast.export.flattening import Detail, program_body
@@ -63,10 +64,19 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
         body = _Stage(pipeline=pipeline, step=step, stage=stage, groups=groups, parts=parts).traced()
         classes += classes_of(body, np.arange(stage * size, (stage + 1) * size), groups)
     first = step.estimates[0].programs["forward"].run
+    said: dict[str, Attribute] = {
+        "device": first.device.name, "network": first.options.network, "ranks": pipeline.devices,
+    }  # fmt: skip
+    if not run.schedule.barrier:
+        said[STEPS_OVERLAP] = True
     return JobTrace(
-        name=pipeline.name, groups=groups, classes=tuple(classes), step_s=run.duration,
-        metadata={"device": first.device.name, "network": first.options.network, "ranks": pipeline.devices},
-    )  # fmt: skip
+        name=pipeline.name,
+        groups=groups,
+        classes=tuple(classes),
+        step_s=run.duration,
+        makespan_s=run.makespan,
+        metadata=said,
+    )
 
 
 @dataclass(slots=True, kw_only=True)

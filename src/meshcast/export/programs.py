@@ -23,6 +23,6 @@ def program_trace(run: Run, detail: Detail) -> JobTrace:
     body = program_body(run, groups, detail)
     return JobTrace(
         name=run.workload.name, groups=groups, classes=tuple(classes_of(body, np.arange(run.devices), groups)),
-        step_s=run.timeline.duration,
+        step_s=run.timeline.duration, makespan_s=run.timeline.duration,
         metadata={"device": run.device.name, "network": run.options.network, "ranks": run.devices},
     )  # fmt: skip

@@ -87,6 +87,11 @@ class PipelineRun:
     critical_path: tuple[CriticalSegment, ...] = field(repr=False)
 
     @property
+    def makespan(self) -> float:
+        """From the start of the first stage to the end of the last one: longer than `duration` where steps overlap."""
+        return max(stage.end for stage in self.stages)
+
+    @property
     def bubble(self) -> float:
         """The share of all stages' time in which they wait for each other."""
         return sum(stage.idle for stage in self.stages) / (self.duration * len(self.stages)) if self.duration else 0.0

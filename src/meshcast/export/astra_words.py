@@ -1,0 +1,32 @@
+"""What is said about an export to people who give it to ASTRA-sim: its flags, or what it would miss; how long a step is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from meshcast.chakra.job_files import ranges
+from meshcast.export.chakra import ChakraFiles
+from meshcast.export.job import JobTrace
+from meshcast.units import format_time
+
+SAME = 1e-9  # shares of a step below which two lengths are one
+
+
+def astra_lines(
+    job: JobTrace, wanted: ChakraFiles, written: Collection[int], files: Mapping[str, Path]
+) -> Iterator[str]:
+    """Lines for people."""
+    if missing := sorted(set(range(job.ranks)) - set(written)):
+        why = "--dedup" if wanted.dedup else "--ranks"
+        yield (
+            f"ASTRA-sim opens a file for every rank and would miss {len(missing):,} of {job.ranks:,} ({ranges(missing[:8])}"
+            f"{', ...' if len(missing) > 8 else ''}): leave out {why} for it"
+        )
+    else:
+        yield "ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in files.items() if flag != "manifest")
+    if job.makespan_s > job.step_s * (1 + SAME):
+        yield (
+            f"a step follows the last after {format_time(job.step_s)}, as ranks go on without waiting for all others; "
+            f"one step alone, which is what ASTRA-sim replays, ends after {format_time(job.makespan_s)}"
+        )

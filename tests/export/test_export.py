@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 from meshcast import predict
+from meshcast.bodies.job import JobTrace, classes_of
+from meshcast.bodies.job_groups import JobGroups
+from meshcast.bodies.kernels_as_pieces import collective_pieces, waiting
+from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra import NodeType, checked_trace, read_trace
 from meshcast.chakra.job_files import parse_ranges, ranges
 from meshcast.chakra.schema import COLLECTIVE_CODES, COLLECTIVE_KINDS, CollectiveCode
@@ -21,10 +25,6 @@ from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.encoding import whole_microseconds
 from meshcast.export.format_names import FORMAT_NAMES
 from meshcast.export.formats import FORMATS, TraceRequest, write_trace
-from meshcast.export.job import JobTrace, classes_of
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.kernels_as_pieces import collective_pieces, waiting
-from meshcast.export.pieces import Body, Piece
 from meshcast.export.timelines import job_timeline
 from meshcast.mesh import Group, Mesh
 from meshcast.options import Options

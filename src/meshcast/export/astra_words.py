@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from meshcast.bodies.job import JobTrace
 from meshcast.chakra.job_files import ranges
 from meshcast.export.chakra import ChakraFiles
-from meshcast.export.job import JobTrace
 from meshcast.units import format_time
 
 SAME = 1e-9  # shares of a step below which two lengths are one

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.bodies.job import JobTrace, RankClass
+from meshcast.bodies.job_groups import ABSENT, RankValues
+from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra.nodes import attribute_bytes, duration_bytes, metadata_bytes, node_bytes, node_head
 from meshcast.chakra.schema import Generation
 from meshcast.chakra.wire import varint
-from meshcast.export.job import JobTrace, RankClass
-from meshcast.export.job_groups import ABSENT, RankValues
-from meshcast.export.pieces import Body, Piece
 
 FIRST_NUMBER = 1  # of a file's nodes
 Bytes = npt.NDArray[np.uint8]

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from meshcast.bodies.flattening import Detail
+from meshcast.bodies.job import JobTrace
+from meshcast.bodies.pipelines import pipeline_trace
+from meshcast.bodies.programs import program_trace
 from meshcast.chakra.job_files import check_ranks, parse_ranges
 from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.astra_words import astra_lines
 from meshcast.export.chakra import ChakraFiles, check_schema, planned, write
-from meshcast.export.flattening import Detail
-from meshcast.export.job import JobTrace
 from meshcast.export.kineto import check_name, rank_path, write_kineto
 from meshcast.export.perfetto import load_builder, write_perfetto
-from meshcast.export.pipelines import pipeline_trace
-from meshcast.export.programs import program_trace
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
 from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about

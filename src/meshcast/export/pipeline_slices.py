@@ -13,8 +13,9 @@ from functools import partial
 
 import numpy as np
 
+from meshcast.bodies.drawable import check_drawable
 from meshcast.estimate.energy import idle_watts
-from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices, check_drawable, facts_of, taking_part
+from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices, facts_of, taking_part
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshcast.bodies.job_groups import ABSENT, Ints, JobGroups
+from meshcast.bodies.pieces import Body
 from meshcast.chakra.nodes import Attribute
-from meshcast.export.job_groups import ABSENT, Ints, JobGroups
-from meshcast.export.pieces import Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.flattening import Detail, program_body
+from meshcast.bodies.job import JobTrace, RankClass, classes_of
+from meshcast.bodies.job_groups import JobGroups
+from meshcast.bodies.kernels_as_pieces import collective_pieces, computing, timed, waiting
+from meshcast.bodies.pieces import RECEIVING, Body, Piece, Waits
 from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
-from meshcast.export.flattening import Detail, program_body
-from meshcast.export.job import JobTrace, RankClass, classes_of
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.kernels_as_pieces import collective_pieces, computing, timed, waiting
-from meshcast.export.pieces import RECEIVING, Body, Piece, Waits
-from meshcast.export.program_slices import check_drawable
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts

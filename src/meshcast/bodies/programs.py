@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshcast.export.flattening import Detail, program_body
-from meshcast.export.job import JobTrace, classes_of
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.program_slices import check_drawable
+from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.flattening import Detail, program_body
+from meshcast.bodies.job import JobTrace, classes_of
+from meshcast.bodies.job_groups import JobGroups
 from meshcast.run import Run
 
 

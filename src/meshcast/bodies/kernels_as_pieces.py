@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from meshcast.bodies.job_groups import JobGroups
+from meshcast.bodies.pieces import RECEIVING, Piece
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import COLLECTIVE_CODES, NodeType
 from meshcast.errors import UnsupportedError
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.pieces import RECEIVING, Piece
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Collective, Tensor
 

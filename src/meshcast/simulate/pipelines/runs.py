@@ -92,6 +92,7 @@ class TaskTimes:
             the number of tasks where it waited for nothing.
         free: When each stage is free after its last task.
         sending: Seconds that each stage waits for messages on their way.
+        held: Of these, seconds inside its tasks, in which their own communication waits for a channel.
     """
 
     starts: Seconds
@@ -99,6 +100,7 @@ class TaskTimes:
     causes: NDArray[np.int64]
     free: Seconds
     sending: Seconds
+    held: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ def run_of(schedule: PipelineSchedule, columns: Columns, times: TaskTimes, finis
     stages = []
     for stage, finish in enumerate(finishes):
         starts, ends = times.starts[slices[stage]], times.ends[slices[stage]]
-        busy = float((ends - starts).sum()) + finish.update
+        busy = float((ends - starts).sum() - times.held[stage]) + finish.update
         sending = float(times.sending[stage])
         stages.append(
             StageRun(

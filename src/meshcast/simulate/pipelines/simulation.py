@@ -92,6 +92,7 @@ def _all_tasks(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -
         causes=np.where(waited, columns.needs, before),
         free=free,
         sending=sending,
+        held=np.zeros(schedule.stages),
     )
 
 

@@ -206,7 +206,7 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
         if key not in prepared:
             program, _ = captured(target, stage, cluster.device)
             names = result_names(program.module, where=program.source)
-            prepared[key] = replace(prepare(program, stage), whole=False), names
+            prepared[key] = replace(prepare(program, stage), whole=False, job_devices=pipeline.devices), names
         return prepared[key]
 
     return pipeline, cluster, prepare_part

@@ -18,6 +18,7 @@ from meshcast.bodies.job import JobTrace, RankClass, classes_of
 from meshcast.bodies.job_groups import Ints, JobGroups
 from meshcast.bodies.kernels_as_pieces import collective_pieces, computing, timed, waiting
 from meshcast.bodies.pieces import RECEIVING, Body, Piece, Waits
+from meshcast.bodies.replaying import replayed
 from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
@@ -59,6 +60,9 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
         check_drawable(program.run)
     groups, stages = stage_bodies(pipeline, step, detail)
     classes = [found for stage in stages for found in stage.classes(groups)]
+    makespan = run.makespan
+    if shares_channel(step) and not detail.unroll:
+        makespan = replayed(pipeline.name, classes, groups, shared=True)[1].duration
     first = step.estimates[0].programs["forward"].run
     said: dict[str, Attribute] = {
         "device": first.device.name, "network": first.options.network, "ranks": pipeline.devices,
@@ -70,9 +74,14 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
         groups=groups,
         classes=tuple(classes),
         step_s=run.duration,
-        makespan_s=run.makespan,
+        makespan_s=makespan,
         metadata=said,
     )
+
+
+def shares_channel(step: StepParts) -> bool:
+    """Whether all communication of a rank takes turns."""
+    return step.estimates[0].programs["forward"].run.options.channels == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +264,7 @@ class _Stage:
 
     def _channel(self, own: int) -> int:
         """The stream of a message or a reduction: its own, unless a rank has one for all."""
-        shared = self.step.estimates[0].programs["forward"].run.options.channels == 1
-        return ONE_CHANNEL if shared else own
+        return ONE_CHANNEL if shares_channel(self.step) else own
 
     def _stage_of(self, position: int) -> int:
         return self.step.schedule.place(position)[0]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from meshcast.bodies.job import JobTrace
-from meshcast.chakra.job_files import ranges
+from meshcast.chakra.job_files import STEPS_OVERLAP, ranges
 from meshcast.export.chakra import ChakraFiles
 from meshcast.units import format_time
 
@@ -25,8 +25,13 @@ def astra_lines(
         )
     else:
         yield "ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in files.items() if flag != "manifest")
-    if job.makespan_s > job.step_s * (1 + SAME):
+    if abs(job.makespan_s - job.step_s) > job.step_s * SAME:
+        why = (
+            "as ranks go on without waiting for all others"
+            if STEPS_OVERLAP in job.metadata
+            else "where loops run turn by turn, and not all turns of a collective hold the channel at once"
+        )
         yield (
-            f"a step follows the last after {format_time(job.step_s)}, as ranks go on without waiting for all others; "
-            f"one step alone, which is what ASTRA-sim replays, ends after {format_time(job.makespan_s)}"
+            f"a step follows the last after {format_time(job.step_s)}, {why}; "
+            f"one step alone as these files have it, which is what ASTRA-sim replays, ends after {format_time(job.makespan_s)}"
         )

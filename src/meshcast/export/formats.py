@@ -100,15 +100,17 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
     Raises:
         UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
     """
-    detail = Detail(unroll=bool(request.unroll), memory=request.memory)
     target, options = resolved(request.target, request.options)
     if is_pipeline(target):
         pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
         check_ranks(asked, pipeline.devices)
+        # All turns of a folded loop would hold the one channel at once.
+        unroll = options.channels == 1 if request.unroll is None else request.unroll
+        detail = Detail(unroll=unroll, memory=request.memory)
         return pipeline_trace(*assembled_pipeline(pipeline, options), detail)
     run = prepare(target, options)
     check_ranks(asked, run.devices)
-    return program_trace(run, detail)
+    return program_trace(run, Detail(unroll=bool(request.unroll), memory=request.memory))
 
 
 def write_chakra(request: TraceRequest, said: Said) -> Written:

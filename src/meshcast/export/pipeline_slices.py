@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.pipelines import shares_channel
 from meshcast.errors import UnsupportedError
 from meshcast.estimate.energy import idle_watts
 from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices, facts_of, taking_part
@@ -62,7 +63,7 @@ def pipeline_timeline(pipeline: Pipeline, step: StepParts, run: PipelineRun, unr
     for estimate in {id(each): each for each in step.estimates}.values():
         for program in estimate.programs.values():
             check_drawable(program.run)
-    if step.estimates[0].programs["forward"].run.options.channels == 1:
+    if shares_channel(step):
         raise UnsupportedError(
             "messages, gradients and collectives of a pipeline are drawn on channels of their own", where="--channels 1",
             fix="leave it out, or write --format chakra",

@@ -19,6 +19,7 @@ from meshcast.bodies.job_groups import Ints, JobGroups
 from meshcast.bodies.kernels_as_pieces import collective_pieces, computing, timed, waiting
 from meshcast.bodies.pieces import RECEIVING, Body, Piece, Waits
 from meshcast.bodies.replaying import replayed
+from meshcast.bodies.starting import with_longer_starts
 from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
@@ -72,7 +73,7 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
     return JobTrace(
         name=pipeline.name,
         groups=groups,
-        classes=tuple(classes),
+        classes=with_longer_starts(classes, first.device),
         step_s=run.duration,
         makespan_s=makespan,
         metadata=said,

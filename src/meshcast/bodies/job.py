@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshcast.bodies.job_groups import ABSENT, Ints, JobGroups
+from meshcast.bodies.job_groups import Ints, JobGroups
 from meshcast.bodies.pieces import Body
 from meshcast.chakra.nodes import Attribute
 
@@ -48,14 +48,11 @@ class JobTrace:
 
 
 def classes_of(body: Body, ranks: Ints, groups: JobGroups) -> list[RankClass]:
-    """Ranks with one body, those apart that take no part in some of its collectives: they do without these."""
+    """Ranks with one body, those apart that take no part in some of its collectives or messages: they do without these."""
     used = sorted({p.rank_value for p in body.pieces if p.rank_value is not None})
     absent = (
-        np.stack([groups.values[v].of_rank[ranks] == ABSENT for v in used])
-        if used
-        else np.zeros((0, len(ranks)), dtype=bool)
+        np.stack([groups.values[v].missing(ranks) for v in used]) if used else np.zeros((0, len(ranks)), dtype=bool)
     )
-    absent &= np.array([groups.values[v].attribute == "pg_name" for v in used], dtype=bool)[:, None]
     if not absent.any():
         return [RankClass(ranks=ranks, body=body)]
     patterns, of_rank = np.unique(absent, axis=1, return_inverse=True)

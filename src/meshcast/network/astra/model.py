@@ -19,6 +19,7 @@ from meshcast.network.setting import WholeJob
 from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.network.steps import PHASES
 from meshcast.workload.graph import Collective
+from meshcast.workload.groups import pairs_of
 
 Source = Literal["preset", "astra-sim"]
 # As in the example systems that ASTRA-sim comes with.
@@ -128,9 +129,13 @@ def _subsets(collective: Collective, job: WholeJob) -> list[tuple[int, ...]]:
 def _subset_plan(
     collective: Collective, job: WholeJob, rows: list[tuple[int, ...]], spread: tuple[LevelSpread, ...], backend: Backend
 ) -> CollectivePlan:  # fmt: skip
-    network = cluster_network(job.cluster, max(job.devices, 1 + max(max(row) for row in rows)))
+    network = cluster_network(job.cluster, job.devices)
     if collective.kind == "collective_permute":
-        pairs = {pair for row in rows for pair in zip(row, (*row[1:], row[0]), strict=True)}
+        if collective.pairs:
+            sources, targets = pairs_of(collective.pairs)
+            pairs = set(zip(sources.tolist(), targets.tolist(), strict=True))
+        else:
+            pairs = {pair for row in rows for pair in zip(row, (*row[1:], row[0]), strict=True)}
         ways = {between(network, *pair): pair for pair in sorted(pairs)}  # one pair for each way
         total, least = (
             max(message_ns(network, *pair, size, backend) for pair in ways.values())

@@ -69,3 +69,15 @@ def test_every_end_that_is_left_stays(sizes: list[int], data: st.DataObject) -> 
     made = with_longer_start(body, DEVICE)
     assert made.ends()[1:] == pytest.approx(body.ends()[len(body) - len(made) + 1 :])
     assert sum(piece.seconds for piece in made.pieces) == pytest.approx(sum(piece.seconds for piece in body.pieces))
+
+
+def test_what_runs_beside_them_stays_where_it_is() -> None:
+    body = Body()
+    first = body.add(kernel("k0", 100, "v0", "v1"))
+    beside = body.add(send())
+    second = body.add(kernel("k1", ENOUGH, "v1", "v2"), (first,))
+    body.add(kernel("k2", 1, "v2", "v3"), (beside, second))
+    made = with_longer_start(body, DEVICE)
+    assert [piece.kind for piece in made.pieces] == [NodeType.COMPUTE, NodeType.SEND, NodeType.COMPUTE]
+    assert made.data == [(), (), (0, 1)]
+    assert made.ends()[-1] == pytest.approx(body.ends()[-1])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.bodies.job import RankClass
-from meshcast.bodies.pieces import Body, Piece
+from meshcast.bodies.pieces import Body, Piece, Waits
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
 from meshcast.hardware import Device
@@ -30,40 +30,42 @@ def with_longer_starts(classes: Sequence[RankClass], device: Device) -> tuple[Ra
 
 def with_longer_start(body: Body, device: Device) -> Body:
     """The body with its first kernels joined; as it is where they are long enough, or where others wait in between."""
-    count = _joined(body, device)
-    if count < 2:
+    joined = _joined(body, device)
+    if len(joined) < 2:
         return body
-    made = Body(pieces=[_sum(body.pieces[:count]), *body.pieces[count:]], data=[()], order=[()])
-
-    def moved(waits: Sequence[int]) -> tuple[int, ...]:
-        return tuple(sorted({max(0, before - count + 1) for before in waits}))
-
-    for data, order in zip(body.data[count:], body.order[count:], strict=True):
-        made.data.append(moved(data))
-        made.order.append(tuple(before for before in moved(order) if before not in made.data[-1]))
+    made, place = Body(), dict[int, int]()
+    for index, piece in enumerate(body.pieces):
+        if index in joined[1:]:
+            place[index] = place[joined[0]]
+            continue
+        data, order = ({place[before] for before in waits[index]} for waits in (body.data, body.order))
+        one = _sum([body.pieces[each] for each in joined]) if index == joined[0] else piece
+        place[index] = made.add(one, data, order)
     return made
 
 
-def _joined(body: Body, device: Device) -> int:
-    """How many of the first nodes become one; 0 where that does not help."""
-    others: dict[int, int] = {}  # by node, the first one beside the computing ones that waits for it
-    for index, piece in enumerate(body.pieces):
-        if not _computes(piece):
-            for before in (*body.data[index], *body.order[index]):
-                others.setdefault(before, index)
+def _joined(body: Body, device: Device) -> list[int]:
+    """Which of the first kernels become one; none where that does not help."""
+    sent = {before for i, piece in enumerate(body.pieces) if not _computes(piece) for before in _waits(body, i)}
     peak = max(device.matrix_flops.values())
     operations = moved = 0
+    found: list[int] = []
     for index, piece in enumerate(body.pieces):
-        waits = {*body.data[index], *body.order[index]}
-        if not _computes(piece) or (index > 0 and index - 1 not in waits):
-            return 0
+        if piece.kind is not NodeType.COMPUTE or piece.host:
+            continue
+        # What waits for more than the kernels before it does not begin with them.
+        if not _computes(piece) or set(_waits(body, index)) - set(found) or sent.intersection(found):
+            return []
+        found.append(index)
         operations += _number(piece, "num_ops")
         moved += _number(piece, "tensor_size")
         if max(operations / peak, moved / device.memory_bandwidth) >= LEAST_S:
-            return index + 1
-        if index in others:
-            return 0
-    return 0
+            return found
+    return []
+
+
+def _waits(body: Body, index: int) -> Waits:
+    return (*body.data[index], *body.order[index])
 
 
 def _computes(piece: Piece) -> bool:

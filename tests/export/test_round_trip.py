@@ -82,3 +82,21 @@ def test_refused_before_anything_is_predicted(
     with pytest.raises(UsageError, match=message):
         write_trace("chakra", request)
     assert not list(tmp_path.iterdir())
+
+
+def test_loops_are_unrolled_while_that_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nodes(**more: object) -> int:
+        request = TraceRequest(target="llama3-tiny", options=options("tp=2"), out=tmp_path / "job", **more)  # type: ignore[arg-type]
+        written = write_trace("chakra", request)
+        assert any("all turns" in line for line in written.lines) == (written.summary["nodes"] < unrolled)
+        found: int = written.summary["nodes"]
+        return found
+
+    unrolled = 0
+    unrolled = nodes(unroll=True)
+    assert nodes() == unrolled
+    folded = nodes(unroll=False)
+    assert folded < unrolled
+    assert nodes(dedup=True) == folded
+    monkeypatch.setattr("meshcast.export.formats.MOST_NODES", 2 * unrolled - 1)
+    assert nodes() == folded

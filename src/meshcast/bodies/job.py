@@ -46,6 +46,15 @@ class JobTrace:
         """How many there are."""
         return self.groups.ranks
 
+    @property
+    def folded(self) -> bool:
+        """Whether a turn of some loop stands for all."""
+        return any("repeat" in piece.attributes for each in self.classes for piece in each.body.pieces)
+
+    def turns(self) -> int:
+        """How many nodes all ranks have with every turn of every loop."""
+        return sum(each.ranks.size * each.body.turns() for each in self.classes)
+
 
 def classes_of(body: Body, ranks: Ints, groups: JobGroups) -> list[RankClass]:
     """Ranks with one body, those apart that take no part in some of its collectives or messages: they do without these."""

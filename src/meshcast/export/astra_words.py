@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meshcast.bodies.job import JobTrace
 from meshcast.chakra.job_files import STEPS_OVERLAP, ranges
+from meshcast.chakra.schema import NodeType
 from meshcast.export.chakra import ChakraFiles
 from meshcast.units import format_time
 
@@ -25,6 +26,11 @@ def astra_lines(
         )
     else:
         yield "ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in files.items() if flag != "manifest")
+    if job.folded and any(piece.kind is NodeType.COLLECTIVE for each in job.classes for piece in each.body.pieces):
+        yield (
+            "a node stands for all turns of a loop: readers that time collectives themselves, as ASTRA-sim does, count the "
+            "latency of one turn; --unroll has all of them"
+        )
     if abs(job.makespan_s - job.step_s) > job.step_s * SAME:
         why = (
             "as ranks go on without waiting for all others"

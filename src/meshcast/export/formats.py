@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from meshcast.pipelined import Pipeline, is_pipeline, read_pipeline
 from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]
+MOST_NODES = 200_000  # of all files together, some 40 MB, up to which loops are unrolled unless it is said otherwise
 LEFT_OUT = "names, places in the source and constants are left out"
 
 
@@ -101,16 +103,20 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
         UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
     """
     target, options = resolved(request.target, request.options)
+    traced: Callable[[Detail], JobTrace]
     if is_pipeline(target):
         pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
         check_ranks(asked, pipeline.devices)
-        # All turns of a folded loop would hold the one channel at once.
-        unroll = options.channels == 1 if request.unroll is None else request.unroll
-        detail = Detail(unroll=unroll, memory=request.memory)
-        return pipeline_trace(*assembled_pipeline(pipeline, options), detail)
-    run = prepare(target, options)
-    check_ranks(asked, run.devices)
-    return program_trace(run, Detail(unroll=bool(request.unroll), memory=request.memory))
+        traced = partial(pipeline_trace, *assembled_pipeline(pipeline, options))
+    else:
+        run = prepare(target, options)
+        check_ranks(asked, run.devices)
+        traced = partial(program_trace, run)
+    job = traced(Detail(unroll=bool(request.unroll), memory=request.memory))
+    # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
+    if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
+        return traced(Detail(unroll=True, memory=request.memory))
+    return job
 
 
 def write_chakra(request: TraceRequest, said: Said) -> Written:

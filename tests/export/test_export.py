@@ -255,7 +255,7 @@ def test_what_does_not_fit_has_no_trace(tmp_path: Path) -> None:
 def test_an_export_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are put in their places when all are whole: until then the earlier ones stay."""
     trace(tmp_path / "job", "fsdp=2")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -263,7 +263,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch
     monkeypatch.setattr(chakra, "_manifest", full)
     with pytest.raises(UsageError, match="No space left"):
         trace(tmp_path / "job", "fsdp=4")
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     monkeypatch.undo()
     trace(tmp_path / "job", "fsdp=4")
     assert len(list(tmp_path.glob("*.et"))) == 4

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, neare
 from meshcast.export.encoding import ClassFiles
 from meshcast.units import format_bytes
 
+ASTRA_SUFFIX = ".astra"
 MANIFEST = "meshcast.chakra/1"
 SPARE_BYTES = 256 << 20  # of a disk that is not to be filled up
 WRITERS = 4  # threads: they wait for the disk most of the time
@@ -34,12 +35,14 @@ class ChakraFiles:
         generation: Of the schema.
         ranks: Those whose files are wanted; None for all.
         dedup: Whether ranks that are equal have one file, that of the lowest.
+        inputs: What else ASTRA-sim is told, by its flags: names and texts of files in `PREFIX.astra/`.
     """
 
     prefix: Path
     generation: Generation = "current"
     ranks: tuple[int, ...] | None = None
     dedup: bool = False
+    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def path(self, rank: int) -> Path:
         """The file of a rank."""
@@ -49,6 +52,11 @@ class ChakraFiles:
     def groups(self) -> Path:
         """The file of the groups."""
         return groups_path(self.prefix)
+
+    @property
+    def astra(self) -> Path:
+        """The folder of what else ASTRA-sim is told."""
+        return self.prefix.with_name(self.prefix.name + ASTRA_SUFFIX)
 
     @property
     def manifest(self) -> Path:
@@ -119,6 +127,9 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
                 for _ in pool.map(lambda file: _write_rank(beside, *file), what.files):
                     pass
             _write_json(beside.groups, job.groups.listed())
+            for file, text in wanted.inputs.values():
+                beside.astra.mkdir(exist_ok=True)
+                (beside.astra / file).write_text(text, encoding="utf-8")
             _write_json(beside.manifest, _manifest(job, wanted))
             _put(beside, wanted, {rank for rank, _ in what.files})
     except OSError as error:
@@ -127,7 +138,8 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
             fix="choose another place with -o",
         ) from None  # fmt: skip
     return {
-        "workload-configuration": wanted.prefix, "comm-group-configuration": wanted.groups, "manifest": wanted.manifest,
+        "workload-configuration": wanted.prefix, "comm-group-configuration": wanted.groups,
+        **{flag: wanted.astra / file for flag, (file, _) in wanted.inputs.items()}, "manifest": wanted.manifest,
     }  # fmt: skip
 
 
@@ -151,6 +163,10 @@ def _put(beside: ChakraFiles, wanted: ChakraFiles, ranks: set[int]) -> None:
     for rank in ranks:
         beside.path(rank).replace(wanted.path(rank))
     beside.groups.replace(wanted.groups)
+    if wanted.inputs:
+        wanted.astra.mkdir(exist_ok=True)
+    for file, _ in wanted.inputs.values():
+        (beside.astra / file).replace(wanted.astra / file)
     beside.manifest.replace(wanted.manifest)
 
 
@@ -158,6 +174,8 @@ def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
     """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
     if not wanted.manifest.is_file():
         return
+    if wanted.astra.is_dir():  # of other hardware, or of more ranks
+        shutil.rmtree(wanted.astra)
     for path in wanted.prefix.parent.iterdir():
         found = named_rank(path)
         if found is not None and path == wanted.path(found[1]) and found[1] not in ranks:

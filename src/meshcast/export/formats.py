@@ -19,6 +19,7 @@ from meshcast.bodies.programs import program_trace
 from meshcast.chakra.job_files import check_ranks, parse_ranges
 from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
+from meshcast.export.astra_inputs import astra_inputs
 from meshcast.export.astra_words import astra_lines
 from meshcast.export.chakra import ChakraFiles, check_schema, planned, write
 from meshcast.export.kineto import check_name, rank_path, write_kineto
@@ -130,6 +131,10 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
     if request.anonymise:
         job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
+    said_of_inputs: tuple[str, ...] = ()
+    if len(what.files) == job.ranks > 1:
+        inputs, said_of_inputs = astra_inputs(resolve(request.options.on), job.ranks)
+        wanted = replace(wanted, inputs=inputs)
     nodes = sum(len(each.body) for each in job.classes)
     said(f"writing {len(what.files):,} files, {format_bytes(what.size)} in all, to {request.out}.RANK.et")
     files = write(job, wanted, what)
@@ -138,6 +143,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
             f"{len(what.files):,} files of {job.ranks:,} ranks, {format_bytes(what.size)}: {len(job.classes)} kinds of rank "
             f"with {nodes:,} nodes, {len(job.groups.members):,} groups",
             *astra_lines(job, wanted, {rank for rank, _ in what.files}, files),
+            *said_of_inputs,
             *_anonymous_lines(request, coarseness),
         ),
         summary={
@@ -145,6 +151,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
             "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": job.step_s,
             "makespan_s": job.makespan_s,
             "prefix": str(request.out), "comm_groups": str(wanted.groups), "manifest": str(wanted.manifest),
+            "astra_sim": {flag: str(path) for flag, path in files.items() if flag != "manifest"} if wanted.inputs else None,
             "anonymous": request.anonymise, "step_changed_at_most": bound(coarseness),
         },
     )  # fmt: skip

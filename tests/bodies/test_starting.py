@@ -1,14 +1,12 @@
-"""First nodes that are too short for a reader's own roofline are joined, and the step stays as long."""
+"""A node before first kernels that are too short for a reader's own roofline; the step stays as long."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from meshcast.bodies.kernels_as_pieces import computing, waiting
 from meshcast.bodies.pieces import Body, Piece
-from meshcast.bodies.starting import LEAST_S, with_longer_start
+from meshcast.bodies.starting import BEGINS, LEAST_S, with_longer_start
 from meshcast.chakra.schema import NodeType
 from meshcast.hardware import resolve
 
@@ -16,68 +14,39 @@ DEVICE = resolve("h100-sxm").device
 ENOUGH = int(LEAST_S * DEVICE.memory_bandwidth) + 1
 
 
-def kernel(name: str, moved: int, reads: str, writes: str) -> Piece:
-    touched = {"inputs": (reads, "4"), "outputs": (writes, "8"), "op_type": "elementwise", "dtype": "f32"}
-    return computing(name, 2e-6, 10, moved, touched)
+def kernel(moved: int) -> Piece:
+    return computing("kernel", 2e-6, 10, moved, {"inputs": (), "outputs": (), "op_type": "elementwise"})
 
 
-def send() -> Piece:
-    return Piece(label="send", kind=NodeType.SEND, seconds=5e-6, stream=1)
+def message(kind: NodeType) -> Piece:
+    return Piece(label="message", kind=kind, seconds=5e-6, stream=1)
 
 
-def chain(*sizes: int) -> Body:
-    body, before = Body(), ()
-    for number, size in enumerate(sizes):
-        before = (body.add(kernel(f"k{number}", size, f"v{number}", f"v{number + 1}"), order=before),)
-    return body
-
-
-def test_small_kernels_become_one() -> None:
-    body = chain(100, 200, ENOUGH, 7, 8)
-    body.add(send(), (2,))
-    made = with_longer_start(body, DEVICE)
-    assert [piece.attributes.get("tensor_size") for piece in made.pieces] == [300 + ENOUGH, 7, 8, None]
-    first = made.pieces[0]
-    assert first.seconds == pytest.approx(6e-6)
-    assert first.attributes["num_ops"] == 30
-    assert first.attributes["duration_ns"] == pytest.approx(6000)
-    assert first.attributes["inputs"] == ("v0", "4")  # v1 and v2 are made inside
-    assert first.attributes["outputs"] == ("v1", "8", "v2", "8", "v3", "8")
-    assert made.data == [(), (), (), (0,)]
-    assert made.order == [(), (0,), (1,), ()]
-    assert made.ends()[-2:] == pytest.approx(body.ends()[-2:])
-
-
-def test_left_as_it_is() -> None:
-    long = chain(ENOUGH, 1)
-    assert with_longer_start(long, DEVICE) is long
-    waited = chain(1, ENOUGH)
-    waited.add(send(), (0,))  # it would leave later
-    assert with_longer_start(waited, DEVICE) is waited
-    never = chain(1, 1)
-    assert with_longer_start(never, DEVICE) is never
-    delayed = Body()
-    delayed.add(waiting("host", 1e-6))
-    assert with_longer_start(delayed, DEVICE) is delayed
-    assert not with_longer_start(Body(), DEVICE).pieces
-
-
-@given(st.lists(st.integers(1, ENOUGH), min_size=1, max_size=8), st.data())
-def test_every_end_that_is_left_stays(sizes: list[int], data: st.DataObject) -> None:
-    body = chain(*sizes)
-    body.add(send(), (data.draw(st.integers(0, len(sizes) - 1)),))
-    made = with_longer_start(body, DEVICE)
-    assert made.ends()[1:] == pytest.approx(body.ends()[len(body) - len(made) + 1 :])
-    assert sum(piece.seconds for piece in made.pieces) == pytest.approx(sum(piece.seconds for piece in body.pieces))
-
-
-def test_what_runs_beside_them_stays_where_it_is() -> None:
+def test_a_short_first_kernel_waits_for_the_step_to_begin() -> None:
     body = Body()
-    first = body.add(kernel("k0", 100, "v0", "v1"))
-    beside = body.add(send())
-    second = body.add(kernel("k1", ENOUGH, "v1", "v2"), (first,))
-    body.add(kernel("k2", 1, "v2", "v3"), (beside, second))
+    body.add(message(NodeType.SEND))
+    first = body.add(kernel(100))
+    body.add(message(NodeType.COLLECTIVE), (first,))
+    body.add(kernel(7), (0,), (first,))
     made = with_longer_start(body, DEVICE)
-    assert [piece.kind for piece in made.pieces] == [NodeType.COMPUTE, NodeType.SEND, NodeType.COMPUTE]
-    assert made.data == [(), (), (0, 1)]
-    assert made.ends()[-1] == pytest.approx(body.ends()[-1])
+    assert [piece.label for piece in made.pieces] == [BEGINS, "message", "kernel", "message", "kernel"]
+    assert made.data == [(), (), (), (2,), (1,)]
+    assert made.order == [(), (), (0,), (), (2,)]
+    assert made.ends()[1:] == pytest.approx(body.ends())
+    begins = made.pieces[0]
+    assert begins.seconds == 0.0
+    assert begins.attributes["op_type"] == "wait"  # readers of ours count no work for it
+    assert begins.attributes["tensor_size"] / DEVICE.memory_bandwidth == pytest.approx(LEAST_S)  # type: ignore[operator]
+
+
+def test_others_stay_as_they_are() -> None:
+    long = Body()
+    long.add(kernel(ENOUGH))
+    assert with_longer_start(long, DEVICE) is long
+    later = Body()
+    later.add(kernel(1), (later.add(message(NodeType.RECEIVE)),))
+    assert with_longer_start(later, DEVICE) is later
+    host = Body()
+    host.add(waiting("host", 1e-6, host=True))
+    assert with_longer_start(host, DEVICE) is host
+    assert not with_longer_start(Body(), DEVICE).pieces

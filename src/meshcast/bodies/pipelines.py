@@ -8,7 +8,7 @@ pass is over. No node of that pass need end just then, so that a timer of the ho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -291,8 +291,10 @@ class _Stage:
             else:
                 ready = made
             for each in sums:
-                label = f"{each.label}, bucket {bucket}"
-                self.reduced = (self._collective(label, each.share(buckets), ready, self.reduced),)
+                label, piece = f"{each.label}, bucket {bucket}", each.share(buckets)
+                if buckets > 1 and shares_channel(self.step):  # by readers that start every piece anew
+                    piece = replace(piece, seconds=self.step.network.seconds(piece.collective))
+                self.reduced = (self._collective(label, piece, ready, self.reduced),)
 
     def _collective(self, label: str, what: EndCollective, data: Waits, order: Waits) -> int:
         said: dict[str, Attribute] = {"inputs": (), "outputs": ()}

@@ -15,8 +15,8 @@ from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import COLLECTIVE_CODES, NodeType
 from meshcast.errors import UnsupportedError
 from meshcast.lower.kernel import Kernel
+from meshcast.mesh import pairs_of
 from meshcast.workload.graph import Collective, Tensor
-from meshcast.workload.groups import pairs_of
 
 NANOSECONDS = 1e9
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.capture.mlir import ir
-from meshcast.mesh import Group, Mesh, SubAxis
+from meshcast.mesh import Group, Mesh, SubAxis, pairs_of
 
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -99,13 +99,6 @@ def permutation(attribute: Any, mesh: Mesh) -> tuple[Group, bytes]:
     """
     pairs = np.stack(permute_pairs(attribute)).tobytes()
     return _permute_group(pairs, mesh), pairs
-
-
-def pairs_of(pairs: bytes) -> tuple[_Ids, _Ids]:
-    """Sources and targets of a permutation, those that send to themselves left out."""
-    sources, targets = np.frombuffer(pairs, dtype=np.int64).reshape(2, -1)
-    moving = sources != targets
-    return sources[moving], targets[moving]
 
 
 def permute_pairs(attribute: Any) -> tuple[_Ids, _Ids]:

@@ -8,6 +8,7 @@ from typing import Literal
 from meshcast.errors import UnsupportedError
 from meshcast.hardware import Cluster, Device
 from meshcast.hardware.astra import AstraNetwork, cluster_network, level_dimensions
+from meshcast.mesh import pairs_of
 from meshcast.network.astra.config import KINDS, AstraSystem, Backend, Kind, implementations
 from meshcast.network.astra.outside import run_collective
 from meshcast.network.astra.phases import chunk_phases
@@ -19,7 +20,6 @@ from meshcast.network.setting import WholeJob
 from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.network.steps import PHASES
 from meshcast.workload.graph import Collective
-from meshcast.workload.groups import pairs_of
 
 Source = Literal["preset", "astra-sim"]
 # As in the example systems that ASTRA-sim comes with.

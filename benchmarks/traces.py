@@ -39,10 +39,10 @@ CASES = (
 
 def measure(case: Case, folder: Path) -> dict[str, float | str]:
     """Seconds of the prediction, of making and writing all ranks' traces, and of one file a class read back."""
+    from meshcast.bodies.flattening import Detail
+    from meshcast.bodies.pipelines import pipeline_trace
     from meshcast.errors import InfeasibleError
     from meshcast.export.chakra import ChakraFiles, planned, write
-    from meshcast.export.flattening import Detail
-    from meshcast.export.pipelines import pipeline_trace
     from meshcast.options import Options
     from meshcast.pipeline import assembled_pipeline, predict
 

@@ -28,6 +28,7 @@ RANKS = {
             ("levers", "options", "fidelities", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
             ("run",),
             ("pipelined", "traced"),
+            ("bodies",),
             ("plans", "serving"),
             ("pipeline",),
             ("validate", "calibrate", "comparison", "export"),

@@ -26,16 +26,14 @@ def check_place(path: Path) -> None:
     """Refuses a place that no file can be written to, before the work is done.
 
     Raises:
-        UsageError: The folder is not there, or the name is a folder's.
+        UsageError: The folder is not there and cannot be made, or the name is a folder's.
     """
     if str(path) == "-":
         raise UsageError("traces are not written to the standard output", where="-o -", fix="name a file")
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"there is no folder {path.parent}",
-            where=f"-o {path}",
-            fix=f"make it (mkdir -p {path.parent}), or name another",
-        )
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        what = "is no folder" if not there.is_dir() else "cannot be written to"
+        raise UsageError(f"{there} {what}", where=f"-o {path}", fix="choose another place with -o")
     if path.is_dir():
         raise UsageError("a folder of this name is there", where=f"-o {path}", fix="name a file")
 
@@ -49,6 +47,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as raw:
             if path.suffix == ".gz":
                 # No name and no time inside: the same trace gives the same bytes.

@@ -161,3 +161,12 @@ def group_numbers(group: Group, devices: int) -> np.ndarray[tuple[int], np.dtype
         rows = group.starts()[:, None] + group.offsets()
         numbers[rows] = np.arange(len(rows))[:, None]
     return numbers
+
+
+def pairs_of(
+    pairs: bytes,
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Sources and targets of a permutation, kept as the bytes of both; those that send to themselves are left out."""
+    sources, targets = np.frombuffer(pairs, dtype=np.int64).reshape(2, -1)
+    moving = sources != targets
+    return sources[moving], targets[moving]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from meshcast.bodies.one_channel import one_channel_run
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.deadlocks import check_program
@@ -40,6 +41,8 @@ from meshcast.pipelined import (
     read_pipeline,
     run_pipeline,
 )
+from meshcast.pipelined.replicas import Simulate, own_channels
+from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, model_of, plan_target, with_fused_attention
 from meshcast.plans.attending import unfused_note, with_fused_setting
@@ -83,7 +86,7 @@ def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Pre
     planned, chosen = resolved(target, options)
     if is_pipeline(planned):
         pipeline, cluster, prepare_part = _prepared_pipeline(planned, chosen)
-        prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part)
+        prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part, _simulate(chosen))
     else:
         prediction = prepare(planned, chosen).predict()
     return prediction if prediction.feasible else _in_words_of_plans(prediction, target, options)
@@ -142,14 +145,30 @@ def _plan(target: Any, options: Options, device: Device) -> Plan:
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
     """A pipeline's step in time, as `show` draws it."""
     target, options = resolved(target, options)
-    return run_pipeline(*_prepared_pipeline(target, options), options)
+    return run_pipeline(*_prepared_pipeline(target, options), options, _simulate(options))
 
 
 def assembled_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, StepParts, PipelineRun]:
     """A pipeline, its parts on their hardware put together, and its step in time, as traces are made of them."""
     target, options = resolved(target, options)
     pipeline, cluster, prepare_part = _prepared_pipeline(target, options)
-    return pipeline, *pipeline_step(pipeline, cluster, prepare_part, options)
+    return pipeline, *pipeline_step(pipeline, cluster, prepare_part, options, _simulate(options))
+
+
+def _simulate(options: Options) -> Simulate:
+    """How a pipeline's step is put in time: with channels for all that it sends, or one on each rank.
+
+    Raises:
+        UnsupportedError: Devices that are not alike would have to share one.
+    """
+    if options.channels != 1:
+        return own_channels
+    if HardwareState.of(options.conditions).single:
+        raise UnsupportedError(
+            "the stages of a pipeline on devices that are not alike have channels of their own alone",
+            where="--channels 1", fix="leave out --channels, or --slow and --link of single devices",
+        )  # fmt: skip
+    return one_channel_run
 
 
 def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:
@@ -187,7 +206,7 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
         if key not in prepared:
             program, _ = captured(target, stage, cluster.device)
             names = result_names(program.module, where=program.source)
-            prepared[key] = replace(prepare(program, stage), whole=False), names
+            prepared[key] = replace(prepare(program, stage), whole=False, job_devices=pipeline.devices), names
         return prepared[key]
 
     return pipeline, cluster, prepare_part

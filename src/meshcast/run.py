@@ -24,7 +24,7 @@ from meshcast.mixed import speeds_of_kinds, speeds_without_effect
 from meshcast.network import CollectivePlan
 from meshcast.network.arranging import arranged, without_effect
 from meshcast.network.models import NetworkModel, network_model
-from meshcast.network.setting import Setting
+from meshcast.network.setting import Setting, WholeJob
 from meshcast.network.uncertainty import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.options import Options
 from meshcast.results import Prediction, Provenance
@@ -57,6 +57,7 @@ class Run:
     options: Options
     notes: tuple[str, ...] = ()
     whole: bool = True  # a part of a step is not asked what would help it, nor what has no effect on it
+    job_devices: int | None = None  # of the job that it is a part of, where that has more
 
     def summary_rows(self) -> Rows:
         """What runs where, and how long and large it is."""
@@ -121,6 +122,8 @@ class Run:
         speed = {**asked.conditions.speed, **speeds_of_kinds(self)}
         asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
         setting, said = arranged(asked, self.cluster, self.devices, counts, self._step_in)
+        if self.job_devices is not None:
+            setting = replace(setting, part_of=WholeJob(cluster=self.cluster, devices=self.job_devices))
         if not self.whole:
             return setting, said
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.

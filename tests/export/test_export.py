@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 from meshcast import predict
+from meshcast.bodies.job import JobTrace, classes_of
+from meshcast.bodies.job_groups import JobGroups
+from meshcast.bodies.kernels_as_pieces import collective_pieces, waiting
+from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra import NodeType, checked_trace, read_trace
 from meshcast.chakra.job_files import parse_ranges, ranges
 from meshcast.chakra.schema import COLLECTIVE_CODES, COLLECTIVE_KINDS, CollectiveCode
@@ -21,10 +25,6 @@ from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.encoding import whole_microseconds
 from meshcast.export.format_names import FORMAT_NAMES
 from meshcast.export.formats import FORMATS, TraceRequest, write_trace
-from meshcast.export.job import JobTrace, classes_of
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.kernels_as_pieces import collective_pieces, waiting
-from meshcast.export.pieces import Body, Piece
 from meshcast.export.timelines import job_timeline
 from meshcast.mesh import Group, Mesh
 from meshcast.options import Options
@@ -151,7 +151,8 @@ def by_hand(ranks: int) -> JobTrace:
         first = body.add(pieces[0], (first,))
     body.add(waiting("end", 1.4e-6), (first,))
     classes = tuple(classes_of(body, np.arange(ranks), groups))
-    return JobTrace(name="hand", groups=groups, classes=classes, step_s=sum(p.seconds for p in body.pieces))
+    seconds = sum(piece.seconds for piece in body.pieces)
+    return JobTrace(name="hand", groups=groups, classes=classes, step_s=seconds, makespan_s=seconds)
 
 
 def test_every_rank_has_its_own_group(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def permuted(ranks: int) -> JobTrace:
         for piece in collective_pieces(f"p{number}", exchange, ranks, 2e-6, 1 + number, groups, said):
             body.add(piece, before)
     classes = tuple(classes_of(body, np.arange(ranks), groups))
-    return JobTrace(name="ring", groups=groups, classes=classes, step_s=4e-6)
+    return JobTrace(name="ring", groups=groups, classes=classes, step_s=4e-6, makespan_s=4e-6)
 
 
 def test_one_neighbour_in_two_roles(tmp_path: Path) -> None:
@@ -254,7 +255,7 @@ def test_what_does_not_fit_has_no_trace(tmp_path: Path) -> None:
 def test_an_export_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are put in their places when all are whole: until then the earlier ones stay."""
     trace(tmp_path / "job", "fsdp=2")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -262,7 +263,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch
     monkeypatch.setattr(chakra, "_manifest", full)
     with pytest.raises(UsageError, match="No space left"):
         trace(tmp_path / "job", "fsdp=4")
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     monkeypatch.undo()
     trace(tmp_path / "job", "fsdp=4")
     assert len(list(tmp_path.glob("*.et"))) == 4

@@ -175,8 +175,11 @@ def test_names_that_are_taken_for_something_else() -> None:
 def test_places(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no name that its readers take"):
         written(tmp_path / "step.txt", "fsdp=2")
-    with pytest.raises(UsageError, match=r"there is no folder"):
-        written(tmp_path / "missing" / "step.json", "fsdp=2")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError, match=r"file is no folder"):
+        written(file / "new" / "step.json", "fsdp=2")
+    file.unlink()
     with pytest.raises(UsageError, match=r"standard output"):
         written(Path("-"), "fsdp=2")
     with pytest.raises(UsageError, match=r"no rank 2 among 2"):
@@ -187,3 +190,5 @@ def test_places(tmp_path: Path) -> None:
     written(tmp_path / "step.json.gz", "fsdp=2", ranks="all")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step.0.json.gz", "step.1.json.gz"]
     assert json.loads(gzip.decompress((tmp_path / "step.1.json.gz").read_bytes()))["distributedInfo"]["rank"] == 1
+    written(tmp_path / "missing" / "folder" / "step.json", "fsdp=2")
+    assert (tmp_path / "missing" / "folder" / "step.json").is_file()

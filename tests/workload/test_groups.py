@@ -12,7 +12,7 @@ from meshcast.hardware import load_cluster
 from meshcast.mesh import Group, Mesh, SubAxis
 from meshcast.network import plan_collective
 from meshcast.workload.graph import Collective
-from meshcast.workload.groups import group_of_ids, permute_group, replica_group
+from meshcast.workload.groups import group_of_ids, permutation, replica_group
 
 MESH = Mesh(axes=(("data", 4), ("fsdp", 2), ("tensor", 8)))
 
@@ -102,7 +102,7 @@ def test_the_slowest_of_uneven_groups_counts() -> None:
 
 def permute(pairs: list[tuple[int, int]], mesh: Mesh) -> Group:
     with ir.Context():
-        return permute_group(ir.DenseElementsAttr.get(np.array(pairs, dtype=np.int64)), mesh)
+        return permutation(ir.DenseElementsAttr.get(np.array(pairs, dtype=np.int64)), mesh)[0]
 
 
 def shift(*ids: int) -> list[tuple[int, int]]:

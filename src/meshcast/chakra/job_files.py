@@ -11,6 +11,7 @@ from meshcast.errors import MeshcastError, UsageError
 SUFFIX = ".et"
 GROUPS_SUFFIX = ".comm_groups.json"
 MANIFEST_SUFFIX = ".manifest.json"
+STEPS_OVERLAP = "steps_overlap"  # in the metadata: ranks begin the next step before all are done with this one
 _RANK = re.compile(r"(?P<prefix>.*)\.(?P<rank>[0-9]+)\.et")
 
 

@@ -15,12 +15,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from meshcast.bodies.job import JobTrace
+from meshcast.bodies.kernels_as_pieces import NANOSECONDS
+from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
 from meshcast.errors import UsageError
-from meshcast.export.job import JobTrace
-from meshcast.export.kernels_as_pieces import NANOSECONDS
-from meshcast.export.pieces import Body, Piece
 from meshcast.export.slices import MARKS, Description, Exchange, Fact, JobTimeline, RankTimeline, Slice
 
 PROGRAM = "program"

@@ -8,18 +8,19 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from meshcast.bodies.job import JobTrace, RankClass
+from meshcast.bodies.job_groups import RankValues
 from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, named_rank, ranges, rank_path
 from meshcast.chakra.schema import GENERATIONS, VERSIONS, Generation
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.export.encoding import ClassFiles
-from meshcast.export.job import JobTrace, RankClass
-from meshcast.export.job_groups import RankValues
 from meshcast.units import format_bytes
 
+ASTRA_SUFFIX = ".astra"
 MANIFEST = "meshcast.chakra/1"
 SPARE_BYTES = 256 << 20  # of a disk that is not to be filled up
 WRITERS = 4  # threads: they wait for the disk most of the time
@@ -34,12 +35,14 @@ class ChakraFiles:
         generation: Of the schema.
         ranks: Those whose files are wanted; None for all.
         dedup: Whether ranks that are equal have one file, that of the lowest.
+        inputs: What else ASTRA-sim is told, by its flags: names and texts of files in `PREFIX.astra/`.
     """
 
     prefix: Path
     generation: Generation = "current"
     ranks: tuple[int, ...] | None = None
     dedup: bool = False
+    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def path(self, rank: int) -> Path:
         """The file of a rank."""
@@ -49,6 +52,11 @@ class ChakraFiles:
     def groups(self) -> Path:
         """The file of the groups."""
         return groups_path(self.prefix)
+
+    @property
+    def astra(self) -> Path:
+        """The folder of what else ASTRA-sim is told."""
+        return self.prefix.with_name(self.prefix.name + ASTRA_SUFFIX)
 
     @property
     def manifest(self) -> Path:
@@ -64,17 +72,25 @@ class Planned:
     size: int
 
 
+def check_schema(schema: str) -> Generation:
+    """The generation of the schema that a text names.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    found = next((known for known in GENERATIONS if known == schema), None)
+    if found is None:
+        raise UsageError(f"no schema {schema!r}", where="--schema", fix=nearest(schema, GENERATIONS))
+    return found
+
+
 def planned(job: JobTrace, wanted: ChakraFiles) -> Planned:
     """The files of a job with their size in all.
 
     Raises:
-        UsageError: A rank is not there, or the schema is not known.
+        UsageError: A rank is not there.
         UnsupportedError: One file cannot stand for all equal ranks.
     """
-    if wanted.generation not in GENERATIONS:
-        raise UsageError(
-            f"no schema {wanted.generation!r}", where="--schema", fix=nearest(wanted.generation, GENERATIONS)
-        )
     asked = None if wanted.ranks is None else set(wanted.ranks)
     check_ranks(asked or (), job.ranks)
     files: list[tuple[int, ClassFiles]] = []
@@ -111,6 +127,9 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
                 for _ in pool.map(lambda file: _write_rank(beside, *file), what.files):
                     pass
             _write_json(beside.groups, job.groups.listed())
+            for file, text in wanted.inputs.values():
+                beside.astra.mkdir(exist_ok=True)
+                (beside.astra / file).write_text(text, encoding="utf-8")
             _write_json(beside.manifest, _manifest(job, wanted))
             _put(beside, wanted, {rank for rank, _ in what.files})
     except OSError as error:
@@ -119,7 +138,8 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
             fix="choose another place with -o",
         ) from None  # fmt: skip
     return {
-        "workload-configuration": wanted.prefix, "comm-group-configuration": wanted.groups, "manifest": wanted.manifest,
+        "workload-configuration": wanted.prefix, "comm-group-configuration": wanted.groups,
+        **{flag: wanted.astra / file for flag, (file, _) in wanted.inputs.items()}, "manifest": wanted.manifest,
     }  # fmt: skip
 
 
@@ -143,6 +163,10 @@ def _put(beside: ChakraFiles, wanted: ChakraFiles, ranks: set[int]) -> None:
     for rank in ranks:
         beside.path(rank).replace(wanted.path(rank))
     beside.groups.replace(wanted.groups)
+    if wanted.inputs:
+        wanted.astra.mkdir(exist_ok=True)
+    for file, _ in wanted.inputs.values():
+        (beside.astra / file).replace(wanted.astra / file)
     beside.manifest.replace(wanted.manifest)
 
 
@@ -150,6 +174,8 @@ def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
     """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
     if not wanted.manifest.is_file():
         return
+    if wanted.astra.is_dir():  # of other hardware, or of more ranks
+        shutil.rmtree(wanted.astra)
     for path in wanted.prefix.parent.iterdir():
         found = named_rank(path)
         if found is not None and path == wanted.path(found[1]) and found[1] not in ranks:
@@ -192,7 +218,8 @@ def _manifest(job: JobTrace, wanted: ChakraFiles) -> Mapping[str, Any]:
         )
     return {
         "schema": MANIFEST, "name": job.name, "ranks": job.ranks, "version": VERSIONS[wanted.generation],
-        "dedup": wanted.dedup, "comm_groups": wanted.groups.name, "step_time_s": job.step_s, "classes": classes,
+        "dedup": wanted.dedup, "comm_groups": wanted.groups.name, "step_time_s": job.step_s,
+        "makespan_s": job.makespan_s, "classes": classes,
     }  # fmt: skip
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.bodies.job import JobTrace, RankClass
+from meshcast.bodies.job_groups import RankValues
+from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra.nodes import attribute_bytes, duration_bytes, metadata_bytes, node_bytes, node_head
 from meshcast.chakra.schema import Generation
 from meshcast.chakra.wire import varint
-from meshcast.export.job import JobTrace, RankClass
-from meshcast.export.job_groups import ABSENT, RankValues
-from meshcast.export.pieces import Body, Piece
 
 FIRST_NUMBER = 1  # of a file's nodes
 Bytes = npt.NDArray[np.uint8]
@@ -122,7 +122,7 @@ class ClassFiles:
 def attribute_bytes_of(value: RankValues, rank: int) -> bytes:
     """The attribute of a value that differs between ranks; a group's number is a text."""
     number = int(value.of_rank[rank])
-    assert number != ABSENT or value.attribute != "pg_name", "a rank outside of all groups has no such node"
+    assert not value.missing(np.array([rank])).any(), "a rank that takes no part has no such node"
     return attribute_bytes(value.attribute, str(number) if value.attribute == "pg_name" else number)
 
 

@@ -6,21 +6,24 @@ line in `FORMATS` that names the flags of `meshcast trace` beyond the common one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from meshcast.chakra.job_files import parse_ranges
+from meshcast.bodies.flattening import Detail
+from meshcast.bodies.job import JobTrace
+from meshcast.bodies.pipelines import pipeline_trace
+from meshcast.bodies.programs import program_trace
+from meshcast.chakra.job_files import check_ranks, parse_ranges
 from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
-from meshcast.export.chakra import ChakraFiles, planned, write
-from meshcast.export.flattening import Detail
-from meshcast.export.job import JobTrace
+from meshcast.export.astra_inputs import astra_inputs
+from meshcast.export.astra_words import astra_lines
+from meshcast.export.chakra import ChakraFiles, check_schema, planned, write
 from meshcast.export.kineto import check_name, rank_path, write_kineto
 from meshcast.export.perfetto import load_builder, write_perfetto
-from meshcast.export.pipelines import pipeline_trace
-from meshcast.export.programs import program_trace
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
 from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
@@ -28,10 +31,11 @@ from meshcast.files import check_place, whole_file
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
-from meshcast.pipelined import is_pipeline
+from meshcast.pipelined import Pipeline, is_pipeline, read_pipeline
 from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]
+MOST_NODES = 200_000  # of all files together, some 40 MB, up to which loops are unrolled unless it is said otherwise
 LEFT_OUT = "names, places in the source and constants are left out"
 
 
@@ -93,26 +97,44 @@ class TraceFormat:
     heeds: frozenset[str]
 
 
-def job_trace(request: TraceRequest) -> JobTrace:
-    """What every rank of a target does."""
-    detail = Detail(unroll=bool(request.unroll), memory=request.memory)
+def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
+    """What every rank of a target does.
+
+    Raises:
+        UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
+    """
     target, options = resolved(request.target, request.options)
+    traced: Callable[[Detail], JobTrace]
     if is_pipeline(target):
-        return pipeline_trace(*assembled_pipeline(target, options), detail)
-    return program_trace(prepare(target, options), detail)
+        pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
+        check_ranks(asked, pipeline.devices)
+        traced = partial(pipeline_trace, *assembled_pipeline(pipeline, options))
+    else:
+        run = prepare(target, options)
+        check_ranks(asked, run.devices)
+        traced = partial(program_trace, run)
+    job = traced(Detail(unroll=bool(request.unroll), memory=request.memory))
+    # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
+    if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
+        return traced(Detail(unroll=True, memory=request.memory))
+    return job
 
 
 def write_chakra(request: TraceRequest, said: Said) -> Written:
     """Chakra execution traces, a file a rank."""
     wanted = ChakraFiles(
-        prefix=request.out, generation=request.schema, dedup=request.dedup,  # type: ignore[arg-type]  # checked below
+        prefix=request.out, generation=check_schema(request.schema), dedup=request.dedup,
         ranks=None if request.ranks in (None, ALL) else parse_ranges(request.ranks),
     )  # fmt: skip
     coarseness = request.coarseness
-    job = job_trace(request)
+    job = job_trace(request, wanted.ranks or ())
     if request.anonymise:
         job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
+    said_of_inputs: tuple[str, ...] = ()
+    if len(what.files) == job.ranks > 1:
+        inputs, said_of_inputs = astra_inputs(resolve(request.options.on), job.ranks)
+        wanted = replace(wanted, inputs=inputs)
     nodes = sum(len(each.body) for each in job.classes)
     said(f"writing {len(what.files):,} files, {format_bytes(what.size)} in all, to {request.out}.RANK.et")
     files = write(job, wanted, what)
@@ -120,13 +142,16 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
         lines=(
             f"{len(what.files):,} files of {job.ranks:,} ranks, {format_bytes(what.size)}: {len(job.classes)} kinds of rank "
             f"with {nodes:,} nodes, {len(job.groups.members):,} groups",
-            "ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in files.items() if flag != "manifest"),
+            *astra_lines(job, wanted, {rank for rank, _ in what.files}, files),
+            *said_of_inputs,
             *_anonymous_lines(request, coarseness),
         ),
         summary={
             "format": "chakra", "ranks": job.ranks, "files": len(what.files), "bytes": what.size, "nodes": nodes,
             "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": job.step_s,
+            "makespan_s": job.makespan_s,
             "prefix": str(request.out), "comm_groups": str(wanted.groups), "manifest": str(wanted.manifest),
+            "astra_sim": {flag: str(path) for flag, path in files.items() if flag != "manifest"} if wanted.inputs else None,
             "anonymous": request.anonymise, "step_changed_at_most": bound(coarseness),
         },
     )  # fmt: skip

@@ -13,8 +13,11 @@ from functools import partial
 
 import numpy as np
 
+from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.pipelines import shares_channel
+from meshcast.errors import UnsupportedError
 from meshcast.estimate.energy import idle_watts
-from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices, check_drawable, facts_of, taking_part
+from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices, facts_of, taking_part
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
@@ -60,6 +63,11 @@ def pipeline_timeline(pipeline: Pipeline, step: StepParts, run: PipelineRun, unr
     for estimate in {id(each): each for each in step.estimates}.values():
         for program in estimate.programs.values():
             check_drawable(program.run)
+    if shares_channel(step):
+        raise UnsupportedError(
+            "messages, gradients and collectives of a pipeline are drawn on channels of their own", where="--channels 1",
+            fix="leave it out, or write --format chakra",
+        )  # fmt: skip
     size = pipeline.mesh.size
     drawn = _Drawn(pipeline=pipeline, step=step, run=run, unroll=unroll is not False)
     stages = range(pipeline.stages)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshcast.errors import InfeasibleError, UnsupportedError
+from meshcast.bodies.drawable import check_drawable
 from meshcast.estimate.energy import idle_watts
 from meshcast.export.slices import (
     COMPUTE_TRACK,
@@ -25,7 +25,6 @@ from meshcast.lower.kernel import Kernel
 from meshcast.run import Run
 from meshcast.simulate.memory import memory_by_kernel
 from meshcast.simulate.timeline import COMMUNICATION, COPY, Repeat, Span, Timeline
-from meshcast.units import format_bytes
 from meshcast.workload.graph import Collective
 
 # Slices of all kinds of ranks, some 30 MB of Perfetto, up to which loops are unrolled unless told otherwise.
@@ -238,23 +237,6 @@ def program_timeline(run: Run, unroll: bool | None) -> JobTimeline:
         name=run.workload.name, ranks=run.devices, kinds=kinds, step_s=run.timeline.duration,
         facts=facts_of(run), slices=program.count() * len(kinds), folded=not program.unroll,
     )  # fmt: skip
-
-
-def check_drawable(run: Run) -> None:
-    """Refuses what has no step, or not one step for all ranks.
-
-    Raises:
-        InfeasibleError: It does not fit into the devices' memory.
-        UnsupportedError: Its devices are not all alike.
-    """
-    if run.memory.peak > run.device.memory_bytes:
-        raise InfeasibleError(
-            f"{run.workload.name} needs {format_bytes(run.memory.peak)} of a device that has "
-            f"{format_bytes(run.device.memory_bytes)}: there is no step to trace",
-            where="memory", fix="see meshcast predict for what would help",
-        )  # fmt: skip
-    if run.speeds is not None:
-        raise UnsupportedError("devices that are not alike have no trace yet", where="--slow", fix="leave it out")
 
 
 def facts_of(run: Run) -> dict[str, Fact]:

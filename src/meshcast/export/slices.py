@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from meshcast.export.job_groups import Ints
+from meshcast.bodies.job_groups import Ints
 from meshcast.mesh import Group
 
 Fact = str | int | float

@@ -22,7 +22,7 @@ from meshcast.network.collective import plan_collective
 from meshcast.network.fabric import fabric_of, read_fabric
 from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic
 from meshcast.network.plan import CollectivePlan
-from meshcast.network.setting import Setting
+from meshcast.network.setting import Setting, WholeJob
 from meshcast.network.spread import Ints, spread_of_devices
 from meshcast.workload.graph import Collective
 
@@ -219,7 +219,9 @@ class Astra:
     def plan(self, collective: Collective) -> CollectivePlan:
         """What ASTRA-sim would do, as one stage."""
         if collective not in self._plans:
-            self._plans[collective] = astra_plan(collective, self.setting.cluster, self.backend, self.source)
+            setting = self.setting
+            job = setting.part_of or WholeJob(cluster=setting.cluster, devices=setting.devices)
+            self._plans[collective] = astra_plan(collective, setting.cluster, self.backend, self.source, job)
         return self._plans[collective]
 
     def seconds(self, collective: Collective) -> float:

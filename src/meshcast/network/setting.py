@@ -12,6 +12,14 @@ from meshcast.workload.graph import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WholeJob:
+    """The devices of a job, and the hardware that they are on."""
+
+    cluster: Cluster
+    devices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """Where collectives run, and what is settled about how.
 
@@ -24,6 +32,7 @@ class Setting:
         beside: Collectives of other jobs, which never end; their groups are devices, not ranks.
         algorithm: Overrules the library's choice.
         protocol: Overrules the library's choice.
+        part_of: The job that these devices are a part of; None where they are all of it.
     """
 
     cluster: Cluster
@@ -34,6 +43,7 @@ class Setting:
     beside: tuple[Collective, ...] = ()
     algorithm: str | None = None
     protocol: str | None = None
+    part_of: WholeJob | None = None
 
     def rows(self, collective: Collective) -> list[Ints]:
         """The devices of every group of a collective."""

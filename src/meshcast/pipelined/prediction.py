@@ -22,7 +22,7 @@ from meshcast.pipelined.costs import End, step_costs
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.effects import without_effect
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
-from meshcast.pipelined.replicas import replica_shares, run_replicas
+from meshcast.pipelined.replicas import Simulate, own_channels, replica_shares, run_replicas
 from meshcast.pipelined.shares import collective_shares, kernel_shares, pipeline_share
 from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.step import Message, StepParts, assemble
@@ -35,7 +35,9 @@ from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 
 
-def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, prepare: Prepare) -> Prediction:
+def predict_pipeline(
+    pipeline: Pipeline, options: Options, cluster: Cluster, prepare: Prepare, simulate: Simulate = own_channels
+) -> Prediction:
     """How a step of a pipeline will run.
 
     Args:
@@ -43,6 +45,7 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
         options: Everything else it depends on.
         cluster: The hardware, for all devices of the pipeline.
         prepare: A program on the hardware of one stage.
+        simulate: How its step is put in time.
     """
     state = HardwareState.of(options.conditions)
     estimates, setting, step, said = _assembled(pipeline, cluster, prepare, options, state)
@@ -53,7 +56,7 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
     alone = [p for estimate in estimates for p in estimate.predictions.values() if not p.feasible]
     if worst.memory_bytes["peak"] > prediction.capacity_bytes or alone:
         return replace(prediction, infeasible=_does_not_fit(worst, prediction.capacity_bytes, pipeline, alone))
-    replicas = run_replicas(pipeline, step, state)
+    replicas = run_replicas(pipeline, step, state, simulate)
     # The catalogue's clusters may have more than a pipeline needs; what a user has written should do something.
     own = options.own_hardware
     said = (*said, *without_effect(pipeline, estimates, setting, options.network, levels=own))
@@ -61,15 +64,17 @@ def predict_pipeline(pipeline: Pipeline, options: Options, cluster: Cluster, pre
     return replace(answer, ranks=replica_shares(pipeline, replicas), warnings=(*answer.warnings, *said))
 
 
-def run_pipeline(pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options) -> PipelineRun:
+def run_pipeline(
+    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options, simulate: Simulate = own_channels
+) -> PipelineRun:
     """A pipeline's step in time, that of its slowest replica."""
     state = HardwareState.of(options.conditions)
     _, _, step, _ = _assembled(pipeline, cluster, prepare, options, state)
-    return run_replicas(pipeline, step, state)[0].run
+    return run_replicas(pipeline, step, state, simulate)[0].run
 
 
 def pipeline_step(
-    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options
+    pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options, simulate: Simulate = own_channels
 ) -> tuple[StepParts, PipelineRun]:
     """A pipeline's parts on their hardware, put together, and the step in time; all devices are alike.
 
@@ -92,7 +97,7 @@ def pipeline_step(
             f"stage {worst.stage} needs {format_bytes(found.demand)} of {format_bytes(found.bound)}: there is no step",
             where="memory", fix="; ".join(found.levers),
         )  # fmt: skip
-    return step, run_replicas(pipeline, step, state)[0].run
+    return step, run_replicas(pipeline, step, state, simulate)[0].run
 
 
 def _assembled(
@@ -278,7 +283,11 @@ def _timed(
 
 
 def _interval(pipeline: Pipeline, step: StepParts, middle: float) -> tuple[float, float]:
-    """The step simulated with everything at its lower, and at its upper end."""
-    ends: tuple[End, End] = ("low", "high")
-    low, high = (simulate_pipeline(step.schedule, step_costs(pipeline, step, end)).duration for end in ends)
-    return min(low, middle), max(high, middle)
+    """The step simulated with everything at its lower, and at its upper end.
+
+    A step that was put in time otherwise (`Simulate`) has them in proportion to its own middle.
+    """
+    ends: tuple[End, End, End] = ("low", "middle", "high")
+    low, own, high = (simulate_pipeline(step.schedule, step_costs(pipeline, step, end)).duration for end in ends)
+    share = middle / own if own else 1.0
+    return min(low * share, middle), max(high * share, middle)

@@ -9,6 +9,7 @@ all of these. All replicas meet in the reduction of the gradients, so the step i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from meshcast.pipelined.costs import step_costs
@@ -18,6 +19,14 @@ from meshcast.pipelined.state import HardwareState, Local, copies, in_state
 from meshcast.pipelined.step import StepParts
 from meshcast.results import Prediction, RankShare
 from meshcast.simulate.pipelines import PipelineRun, simulate_pipeline
+
+# How the step of a pipeline is put in time.
+Simulate = Callable[[Pipeline, StepParts], PipelineRun]
+
+
+def own_channels(pipeline: Pipeline, step: StepParts) -> PipelineRun:
+    """The step in time where messages to each stage, gradients and a program's collectives do not wait for each other."""
+    return simulate_pipeline(step.schedule, step_costs(pipeline, step))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,9 @@ class ReplicaRun:
     run: PipelineRun
 
 
-def run_replicas(pipeline: Pipeline, step: StepParts, state: HardwareState) -> tuple[ReplicaRun, ...]:
+def run_replicas(
+    pipeline: Pipeline, step: StepParts, state: HardwareState, simulate: Simulate = own_channels
+) -> tuple[ReplicaRun, ...]:
     """The step of every kind of replica, the slowest first."""
     inner, size, stages = replica_devices(step), pipeline.mesh.size, range(pipeline.stages)
     widest = max(program.run.devices for estimate in step.estimates for program in estimate.programs.values())
@@ -60,7 +71,7 @@ def run_replicas(pipeline: Pipeline, step: StepParts, state: HardwareState) -> t
         if before is not None:
             alike[key] = replace(before, first=min(before.first, first), count=before.count + count)
             return
-        run = simulate_pipeline(parts.schedule, step_costs(pipeline, parts))
+        run = simulate(pipeline, parts)
         alike[key] = ReplicaRun(first=first, count=count, speed=speed, step=parts, run=run)
 
     if healthy := (size // span - len(blocks)) * (span // inner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from meshcast.errors import UsageError
 from meshcast.mesh import Group
@@ -41,6 +41,7 @@ class StepParts:
         reductions: Of each position's gradients, by position.
         gathers: Of each position's parameters after a sharded update.
         ties: The sum of gradients that the first and the last position share, of each of them.
+        network: What all of these are timed by.
     """
 
     schedule: PipelineSchedule
@@ -50,6 +51,7 @@ class StepParts:
     reductions: tuple[Message | None, ...]
     gathers: tuple[Message | None, ...]
     ties: tuple[Message | None, ...]
+    network: NetworkModel = field(repr=False)
 
 
 def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], setting: Setting, network: str) -> StepParts:
@@ -93,6 +95,7 @@ def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], setting: Set
         reductions=tuple(message for message, _ in reduced),
         gathers=tuple(message for _, message in reduced),
         ties=wired.ties(by_position),
+        network=wired.network,
     )
 
 
@@ -104,7 +107,7 @@ class _Wires:
         # Places that are shifted by a multiple of this lie alike in the domains of every level.
         self._alike = math.lcm(*(level.size for level in setting.cluster.levels[:-1]))
         self._concerned = state.linked()
-        self._network = network_model(network, setting)
+        self.network = network_model(network, setting)
         self._healthy = network_model(network, replace(setting, conditions=state.everyone))
         self._pairs: dict[tuple[int, int, int], Message] = {}
         self._reductions: dict[tuple[int, int, Group], tuple[Message | None, Message | None]] = {}
@@ -168,7 +171,7 @@ class _Wires:
         messages = (
             self._timed(
                 Collective(kind=kind, group=pair, input_bytes=size, output_bytes=size, reason=reason),
-                self._network,
+                self.network,
             )
             for pair in pairs
         )
@@ -237,7 +240,7 @@ class _Wires:
         if first:
             rows = tuple(tuple(int(device) for device in first + row) for row in group.rows())
             group = replace(group, first=first, devices=0, table=rows)
-        return group, self._network if own else self._healthy
+        return group, self.network if own else self._healthy
 
     def _timed(self, collective: Collective, network: NetworkModel) -> Message:
         return Message(collective=collective, plan=network.plan(collective), seconds=network.seconds(collective))

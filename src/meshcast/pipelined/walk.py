@@ -99,17 +99,14 @@ def gradient_sums(pipeline: Pipeline, step: StepParts, position: int) -> tuple[E
     found = [
         EndCollective(
             label="gradients summed",
-            collective=replace(
-                late.collective,
-                input_bytes=late.share.count * late.collective.input_bytes,
-                output_bytes=late.share.count * late.collective.output_bytes,
-            ),
+            collective=late.collective,
             devices=late.devices,
             plan=late.plan,
-            sent={level: late.share.count * size for level, size in late.plan.level_bytes.items()},
-            seconds=late.share.seconds,
+            sent=late.plan.level_bytes,
+            seconds=late.share.seconds / late.share.count,
         )
         for late in step.estimates[position].deferred
+        for _ in range(late.share.count)
     ]
     message = step.reductions[position]
     if message is not None:

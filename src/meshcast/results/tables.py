@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from meshcast.mesh import pairs_of
 from meshcast.results.printer import Section, capped, columns, percent, print_sections
 from meshcast.units import format_bytes, format_flops, format_time
-from meshcast.workload.graph import Collective, Convolution, Gemm, Op, OpKind
+from meshcast.workload.graph import Collective, Convolution, Gemm, Geometry, Op, OpKind
 from meshcast.workload.printer import summary_rows
 from meshcast.workload.workload import Workload
 
@@ -298,5 +299,13 @@ def _kernel_json(run: Run, kernel: Kernel, count: int) -> dict[str, Any]:
         "ops": list(kernel.ops),
         "location": kernel.location,
         "recomputed": kernel.recomputed,
-        "geometry": {"type": type(geometry).__name__.lower(), **asdict(geometry)} if geometry is not None else None,
+        "geometry": _geometry_object(geometry) if geometry is not None else None,
     }
+
+
+def _geometry_object(geometry: Geometry) -> dict[str, Any]:
+    found = {"type": type(geometry).__name__.lower(), **asdict(geometry)}
+    if isinstance(geometry, Collective):
+        sources, targets = (devices.tolist() for devices in pairs_of(geometry.pairs))
+        found["pairs"] = [list(pair) for pair in zip(sources, targets, strict=True)]
+    return found

@@ -76,25 +76,41 @@ def read_job(files: TraceFiles) -> TracedJob:
         trace = read_trace(path)
         metadata = metadata or trace.metadata
         groups |= groups_within(trace)
-        made[path] = replace(_relative(steps_of(trace)), peak_bytes=peak_bytes(trace))
+        made[path] = replace(relative(steps_of(trace)), peak_bytes=peak_bytes(trace))
     of_rank = _of_manifest(files.manifest, made) if files.manifest else [made[p] for p in files.by_rank.values()]
     alone = len(of_rank) == 1 and any(step.does == "collective" for step in of_rank[0].steps)
     size = max([len(of_rank), *(1 + max(ranks) for ranks in groups.values())]) if alone else len(of_rank)
     groups[ALL_RANKS] = tuple(range(size))
     _check(files, of_rank, groups, size)
+    return job_of(files.name, of_rank, groups, metadata, alone=alone)
+
+
+def job_of(
+    name: str, of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], metadata: dict[str, Attribute], *,
+    alone: bool = False,
+) -> TracedJob:  # fmt: skip
+    """A job of ranks, those that do the same once.
+
+    Args:
+        name: What to call it.
+        of_rank: What every rank does; ranks that share one object of steps are not compared.
+        groups: Members of every group by name, the one of all ranks among them.
+        metadata: What holds for all of them.
+        alone: Whether the ranks are one of a larger job.
+    """
     colours = _colours(of_rank, groups, alone=alone)
     _, first = np.unique(colours, return_index=True)
     classes = tuple(sorted(int(rank) for rank in first))
     number = {int(colours[rank]): index for index, rank in enumerate(classes)}
     return TracedJob(
-        name=files.name, ranks=size, classes=classes, of_rank=np.array([number[int(c)] for c in colours]),
+        name=name, ranks=len(groups[ALL_RANKS]), classes=classes, of_rank=np.array([number[int(c)] for c in colours]),
         steps=tuple(of_rank[rank].steps for rank in classes), groups=groups,
         peers_of=tuple(each.peers for each in of_rank), groups_of=tuple(each.groups for each in of_rank), alone=alone,
         peaks=tuple(of_rank[rank].peak_bytes for rank in classes), metadata=metadata,
     )  # fmt: skip
 
 
-def _relative(steps: tuple[Step, ...]) -> RankSteps:
+def relative(steps: tuple[Step, ...]) -> RankSteps:
     """Steps that name groups and peers by the order in which the rank first meets them."""
     groups: dict[str, int] = {}
     peers: dict[int, int] = {}

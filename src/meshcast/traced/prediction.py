@@ -22,10 +22,10 @@ from meshcast.traced.files import TraceFiles
 from meshcast.traced.job import TracedJob, read_job
 from meshcast.traced.replay import Replayed, replay
 from meshcast.traced.timing import Timing, collective_of, kernel_of, time_steps
+from meshcast.traced.windows import Interval, step_windows
 from meshcast.version import VERSION
 
 MOST_KERNELS = 20
-Interval = tuple[float, float]
 
 
 def predict_traces(
@@ -49,9 +49,11 @@ def predict_traces(
     setting, said = arranged(options.arrangement, cluster, job.ranks, {})
     timing = time_steps(job, options, device, estimators, network_model(options.network, setting))
     run = replay(job, timing.seconds, shared=options.channels == 1)
-    last = max(range(len(job.classes)), key=lambda number: max(run.ends[number], default=0.0))
+    windows = step_windows(job, run)
+    last = max(range(len(windows)), key=lambda number: windows[number][1] - windows[number][0])
+    seconds = windows[last][1] - windows[last][0]
     steps = job.steps[last]
-    breakdown, communicating = _breakdown(job, timing, run, last)
+    breakdown, communicating = _breakdown(job, timing, run, last, windows[last])
     sent = [collective_of(job, last, step) for step in steps if step.does in ("collective", "send")]
     repeats = [step.repeat for step in steps if step.does in ("collective", "send")]
     flops = sum(step.flops for step in steps if not step.waits)
@@ -65,11 +67,11 @@ def predict_traces(
     total = timing.recorded_s + timing.modelled_s
     # What meshcast predicted once is no measurement.
     measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
-    low, high = _spread(timing, run.duration)
+    low, high = _spread(timing, seconds)
     prediction = Prediction(
         name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
         cluster=cluster.name if job.ranks > 1 else None, fidelity=_fidelity(job, timing, estimators, last),
-        lowering="given", network=options.network, infeasible=None, step_time_s=run.duration, interval_s=(low, high),
+        lowering="given", network=options.network, infeasible=None, step_time_s=seconds, interval_s=(low, high),
         breakdown=breakdown, flops=flops, hbm_bytes=float(sum(s.bytes for s in steps if not s.waits)),
         communication_bytes=round(sum(n * each.sent_bytes for n, each in zip(repeats, sent, strict=True))),
         memory=memory, capacity_bytes=capacity, energy_j=None, mfu=None, hfu=None,
@@ -110,8 +112,8 @@ def _digest(files: TraceFiles) -> str:
     return digest.hexdigest()
 
 
-def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int) -> tuple[Breakdown, float]:
-    """Where the time of one class goes, and its seconds of communication."""
+def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int, window: Interval) -> tuple[Breakdown, float]:
+    """Where the time of one class goes from the start to the end of its step, and its seconds of communication."""
     compute = memory = waited = 0.0
     occupied: list[Interval] = []
     communicating: list[Interval] = []
@@ -128,7 +130,7 @@ def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int) -> tu
                 memory += seconds
         elif step.does in ("collective", "send"):
             communicating.append((start, end))
-    busy, left = covered([(0.0, run.duration)], _merged(occupied))
+    busy, left = covered([window], _merged(occupied))
     exposed, rest = covered(left, _merged(communicating))
     idle = sum(end - start for start, end in rest)
     total = compute + memory + waited or 1.0

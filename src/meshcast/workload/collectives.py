@@ -12,7 +12,7 @@ from meshcast.capture.mlir import ir, sdy, stablehlo
 from meshcast.mesh import Group, Mesh, SubAxis
 from meshcast.partition.implicit import IndexMap, received_elements, shifted_reversal
 from meshcast.workload.graph import Collective, Cost, OpKind, Tensor
-from meshcast.workload.groups import permute_group, replica_group
+from meshcast.workload.groups import permutation, replica_group
 from meshcast.workload.local_types import Axis, LocalTypes, axis_of
 from meshcast.workload.rule import OpReading
 
@@ -69,7 +69,8 @@ class CollectiveReader:
         if kind in ("send", "recv"):
             return _cost("collective_permute", Group(dims=((2, 1),)), sent, received, "program")
         if kind == "collective_permute":
-            return _cost(kind, permute_group(attributes["source_target_pairs"], self._mesh), sent, received, "program")
+            group, pairs = permutation(attributes["source_target_pairs"], self._mesh)
+            return _cost(kind, group, sent, received, "program", pairs)
         return _cost(kind, replica_group(attributes["replica_groups"], self._mesh), sent, received, "program")
 
     def implied(
@@ -100,8 +101,8 @@ class CollectiveReader:
                 yield _cost("collective_permute", self._mesh.group(axes), moved, moved, "halo")
 
 
-def _cost(kind: str, group: Group, sent: int, received: int, reason: str) -> Cost:
-    collective = Collective(kind=kind, group=group, input_bytes=sent, output_bytes=received, reason=reason)
+def _cost(kind: str, group: Group, sent: int, received: int, reason: str, pairs: bytes = b"") -> Cost:
+    collective = Collective(kind=kind, group=group, input_bytes=sent, output_bytes=received, reason=reason, pairs=pairs)
     return Cost(kind=OpKind.COLLECTIVE, operand_bytes=(sent,), written_bytes=received, geometry=collective)
 
 

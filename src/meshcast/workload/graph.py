@@ -251,6 +251,9 @@ class Collective:
     copies: int = (
         1  # of an all-to-all: as many of its rows are copies of one, and no part of a network is sent two of them
     )
+    # Of a permutation whose pairs are given: all sources, then all targets (`mesh.pairs_of`); else every group is a ring.
+    # As bytes, which are hashed once: there are as many pairs as devices.
+    pairs: bytes = field(default=b"", repr=False)
 
     @property
     def payload_bytes(self) -> int:

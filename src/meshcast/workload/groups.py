@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.capture.mlir import ir
-from meshcast.mesh import Group, Mesh, SubAxis
+from meshcast.mesh import Group, Mesh, SubAxis, pairs_of
 
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -90,14 +90,15 @@ def _group_of_rows(groups: _Ids, mesh: Mesh) -> Group:
     return replace(found, table=tuple(tuple(int(i) for i in row if i >= 0) for row in groups))
 
 
-def permute_group(attribute: Any, mesh: Mesh) -> Group:
-    """The devices that the pairs of a `collective_permute` link up: a ring or a chain of source-target pairs.
+def permutation(attribute: Any, mesh: Mesh) -> tuple[Group, bytes]:
+    """The devices that the pairs of a `collective_permute` link up, a ring or a chain of source-target pairs; and the pairs.
 
     Such a group lies in two domains of a network level if and only if one of its pairs crosses between them, so the
     outermost level of the group is that of the slowest pair. Of groups that are no shifts of each other the one counts
     whose pairs cross the widest aligned block of 2^k devices: that is exact for levels with powers of two.
     """
-    return _permute_group(np.stack(permute_pairs(attribute)).tobytes(), mesh)
+    pairs = np.stack(permute_pairs(attribute)).tobytes()
+    return _permute_group(pairs, mesh), pairs
 
 
 def permute_pairs(attribute: Any) -> tuple[_Ids, _Ids]:
@@ -108,9 +109,7 @@ def permute_pairs(attribute: Any) -> tuple[_Ids, _Ids]:
 
 @functools.lru_cache(maxsize=256)
 def _permute_group(pairs: bytes, mesh: Mesh) -> Group:
-    sources, targets = np.frombuffer(pairs, dtype=np.int64).reshape(2, -1)
-    moving = sources != targets
-    sources, targets = sources[moving], targets[moving]
+    sources, targets = pairs_of(pairs)
     if sources.size == 0:
         return Group(dims=((1, 1),))
     together = linked(sources, targets)

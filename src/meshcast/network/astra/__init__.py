@@ -14,6 +14,7 @@ from meshcast.network.astra.config import Kind as Kind
 from meshcast.network.astra.export import export_collective as export_collective
 from meshcast.network.astra.files import RemoteMemory as RemoteMemory
 from meshcast.network.astra.files import groups_text as groups_text
+from meshcast.network.astra.files import input_texts as input_texts
 from meshcast.network.astra.files import read_groups as read_groups
 from meshcast.network.astra.files import read_remote_memory as read_remote_memory
 from meshcast.network.astra.files import read_system as read_system

@@ -147,17 +147,22 @@ def groups_text(groups: Mapping[int, Sequence[int]]) -> str:
     return _text({str(number): list(members) for number, members in groups.items()})
 
 
+def input_texts(network: AstraNetwork, system: AstraSystem, memory: RemoteMemory) -> dict[str, tuple[str, str]]:
+    """Names and texts of the three files that every run needs, by ASTRA-sim's flags."""
+    return {
+        "network-configuration": ("network.yml", network_text(network)),
+        "system-configuration": ("system.json", system_text(system)),
+        "remote-memory-configuration": ("remote_memory.json", remote_memory_text(memory)),
+    }
+
+
 def write_inputs(folder: Path, network: AstraNetwork, system: AstraSystem, memory: RemoteMemory) -> dict[str, Path]:
     """Writes the three files that every run needs, and gives their paths by ASTRA-sim's flags.
 
     Raises:
         UsageError: The folder cannot be written to.
     """
-    texts = {
-        "network-configuration": ("network.yml", network_text(network)),
-        "system-configuration": ("system.json", system_text(system)),
-        "remote-memory-configuration": ("remote_memory.json", remote_memory_text(memory)),
-    }
+    texts = input_texts(network, system, memory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.values():

@@ -7,12 +7,16 @@ from typing import Literal
 
 from meshcast.errors import UnsupportedError
 from meshcast.hardware import Cluster, Device
-from meshcast.hardware.astra import AstraNetwork, level_dimensions
+from meshcast.hardware.astra import AstraNetwork, cluster_network, level_dimensions
+from meshcast.mesh import pairs_of
 from meshcast.network.astra.config import KINDS, AstraSystem, Backend, Kind, implementations
 from meshcast.network.astra.outside import run_collective
 from meshcast.network.astra.phases import chunk_phases
 from meshcast.network.astra.simulation import foldable, simulate
+from meshcast.network.astra.subsets import message_ns, subset_ns
+from meshcast.network.astra.wires import between
 from meshcast.network.plan import CollectivePlan, Primitive, Stage
+from meshcast.network.setting import WholeJob
 from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.network.steps import PHASES
 from meshcast.workload.graph import Collective
@@ -76,13 +80,17 @@ def preset_system(network: AstraNetwork, device: Device) -> AstraSystem:
 
 
 def astra_plan(
-    collective: Collective, cluster: Cluster, backend: Backend = "Unaware", source: Source = "preset"
-) -> CollectivePlan:
+    collective: Collective, cluster: Cluster, backend: Backend = "Unaware", source: Source = "preset",
+    job: WholeJob | None = None,
+) -> CollectivePlan:  # fmt: skip
     """A program's collective by ASTRA-sim's rules, its groups' spread over a cluster's levels taken for dimensions.
 
     Latency is what the same collective takes with a byte a message; all the rest lies on the slowest level, in one stage: an
     answer of a simulation, not steps to be simulated again. Other groups of the same collective run beside it and, as
     everywhere in ASTRA-sim, do not touch it.
+
+    A group of some devices of a `job` is a ring through its members on the job's network (`subsets`), the slowest of all
+    groups. ASTRA-sim itself (`source`) is asked about a group as if it were all there is, and so is a group without a job.
 
     Raises:
         UnsupportedError: ASTRA-sim has no such collective, or the group does not fill the levels evenly.
@@ -90,15 +98,13 @@ def astra_plan(
     spread = spread_over_levels(collective.group, cluster)
     if not spread:
         return CollectivePlan(kind=collective.kind, algorithm="none", why="a group of one has nothing to send")
+    if job is not None and source == "preset" and (rows := _subsets(collective, job)):
+        return _subset_plan(collective, job, rows, spread, backend)
     network = _spread_network(spread, cluster)
     if collective.kind == "collective_permute":
         total, latency = _message_ns(collective, network)
         return _plan(collective, "permute", ("direct",), spread[-1], (total * 1e-9, latency * 1e-9), source)
-    kind = next((known for known in KINDS if known == collective.kind), None)
-    if kind is None:
-        raise UnsupportedError(
-            f"ASTRA-sim has no {collective.kind}", where="--network", fix="use --network alpha-beta or flow"
-        )
+    kind = _kind(collective)
     system = preset_system(network, cluster.device)
 
     def seconds(size: int) -> float:
@@ -110,6 +116,54 @@ def astra_plan(
     slowest = max(spread, key=lambda at: (1 / at.below - 1 / at.within) / at.level.bandwidth)
     times = (seconds(max(least, collective.input_bytes)), seconds(least))
     return _plan(collective, kind, system.names(kind), slowest, times, source)
+
+
+def _subsets(collective: Collective, job: WholeJob) -> list[tuple[int, ...]]:
+    """The groups of a collective, in the order of their rings; none where all devices are in one."""
+    rows = [tuple(sorted(map(int, row))) for row in collective.group.rows()]
+    if collective.kind != "collective_permute" and any(len(row) == job.devices for row in rows):
+        return []
+    return [row for row in rows if len(row) > 1]
+
+
+def _subset_plan(
+    collective: Collective, job: WholeJob, rows: list[tuple[int, ...]], spread: tuple[LevelSpread, ...], backend: Backend
+) -> CollectivePlan:  # fmt: skip
+    network = cluster_network(job.cluster, job.devices)
+    if collective.kind == "collective_permute":
+        if collective.pairs:
+            sources, targets = pairs_of(collective.pairs)
+            pairs = set(zip(sources.tolist(), targets.tolist(), strict=True))
+        else:
+            pairs = {pair for row in rows for pair in zip(row, (*row[1:], row[0]), strict=True)}
+        ways = {between(network, *pair): pair for pair in sorted(pairs)}  # one pair for each way
+        total, least = (
+            max(message_ns(network, *pair, size, backend) for pair in ways.values())
+            for size in (collective.payload_bytes, 0)
+        )
+        return _plan(collective, "permute", ("direct",), spread[-1], (total * 1e-9, least * 1e-9), "preset")
+    kind = _kind(collective)
+    system = preset_system(network, job.cluster.device)
+    # Groups whose members lie alike take the same.
+    alike = {tuple(between(network, a, b) for a, b in zip(row, (*row[1:], row[0]), strict=True)): row for row in rows}
+
+    def seconds(size: int) -> float:
+        return max(subset_ns(network, system, kind, size, row, backend) for row in alike.values()) * 1e-9
+
+    members = max(len(row) for row in rows)
+    smallest = system.splits * (1 if kind == "all_gather" else members)
+    slowest = max(spread, key=lambda at: (1 / at.below - 1 / at.within) / at.level.bandwidth)
+    times = (seconds(max(smallest, collective.input_bytes)), seconds(smallest))
+    return _plan(collective, kind, ("ring",), slowest, times, "preset")
+
+
+def _kind(collective: Collective) -> Kind:
+    kind = next((known for known in KINDS if known == collective.kind), None)
+    if kind is None:
+        raise UnsupportedError(
+            f"ASTRA-sim has no {collective.kind}", where="--network", fix="use --network alpha-beta or flow"
+        )
+    return kind
 
 
 def _plan(

@@ -18,7 +18,7 @@ from meshcast.network.astra.events import Action, EventQueue
 from meshcast.network.astra.exchange import Exchange
 from meshcast.network.astra.phases import Phase
 from meshcast.network.astra.tree import Tree
-from meshcast.network.astra.wires import AwareWires, UnawareWires, Wires
+from meshcast.network.astra.wires import PlacedWires, Wires, wires_of
 
 Chunks = Sequence[tuple[Phase, ...]]
 
@@ -36,26 +36,23 @@ def foldable(network: AstraNetwork, chunks: Chunks, backend: Backend) -> bool:
     return backend == "Unaware" or "halvingDoubling" not in patterns or network.dimensions[0].shape != "Ring"
 
 
-def simulate(network: AstraNetwork, system: AstraSystem, chunks: Chunks, backend: Backend, *, folded: bool) -> int:
-    """Nanoseconds until the last NPU is done.
+def simulate(
+    network: AstraNetwork, system: AstraSystem, chunks: Chunks, backend: Backend, *, folded: bool,
+    places: Sequence[int] | None = None,
+) -> int:  # fmt: skip
+    """Nanoseconds until the last NPU is done; `places` are those that take part, where they are not all.
 
     Raises:
         UnsupportedError: The congestion-aware backend is asked for more than one dimension.
         InfeasibleError: The collective never ends.
     """
     events = EventQueue()
-    wires: Wires
-    if backend == "Aware":
-        if len(network.dimensions) != 1:
-            raise UnsupportedError(
-                f"ASTRA-sim's congestion-aware backend has one dimension, the network has {len(network.dimensions)}",
-                fix="use the congestion-unaware backend, or --network flow",
-            )
-        wires = AwareWires(network.dimensions[0], events, folded=folded)
-    else:
-        wires = UnawareWires(network, events)
+    wires = wires_of(network, events, backend, folded=folded)
+    if places is not None:
+        wires = PlacedWires(wires, places)
+    members = network.npus if places is None else len(places)
     office = _PostOffice(events, wires, folded=folded)
-    npus = [_Npu(number, events, office, system, chunks) for number in range(1 if folded else network.npus)]
+    npus = [_Npu(number, events, office, system, chunks) for number in range(1 if folded else members)]
     for npu in npus:
         npu.begin()
     events.run()

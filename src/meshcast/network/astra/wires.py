@@ -12,10 +12,12 @@ floor(latency + B / bandwidth) ns.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
+from meshcast.errors import UnsupportedError
 from meshcast.hardware.astra import AstraNetwork, Dimension
+from meshcast.network.astra.config import Backend
 from meshcast.network.astra.events import Action, EventQueue
 
 
@@ -46,13 +48,31 @@ class UnawareWires:
         self._events.at(self._events.now + delay, arrived)
 
     def _delay(self, source: int, destination: int, size: int) -> int:
-        for dimension in self._network.dimensions:
-            source, at = divmod(source, dimension.npus)
-            destination, to = divmod(destination, dimension.npus)
-            if at != to:
-                hops = dimension.hops((to - at) % dimension.npus)
-                return int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
-        raise ValueError("a message to oneself")
+        dimension, hops = between(self._network, source, destination)
+        return int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
+
+
+def between(network: AstraNetwork, source: int, destination: int) -> tuple[Dimension, int]:
+    """The first dimension in which two NPUs differ, which alone counts, and the hops between them there."""
+    for dimension in network.dimensions:
+        source, at = divmod(source, dimension.npus)
+        destination, to = divmod(destination, dimension.npus)
+        if at != to:
+            return dimension, dimension.hops((to - at) % dimension.npus)
+    raise ValueError("a message to oneself")
+
+
+class PlacedWires:
+    """Wires between some NPUs of a network, numbered in the order of `places`."""
+
+    __slots__ = ("_places", "_wires")
+
+    def __init__(self, wires: Wires, places: Sequence[int]) -> None:
+        self._wires, self._places = wires, places
+
+    def carry(self, source: int, destination: int, size: int, arrived: Action) -> None:
+        """Runs `arrived` when the message is there."""
+        self._wires.carry(self._places[source], self._places[destination], size, arrived)
 
 
 class _Link:
@@ -122,3 +142,19 @@ class AwareWires:
         step = 1 if clockwise <= npus - clockwise else -1
         hops = min(clockwise, npus - clockwise)
         return [step if self._folded else (step, (source + step * hop) % npus) for hop in range(hops)]
+
+
+def wires_of(network: AstraNetwork, events: EventQueue, backend: Backend, *, folded: bool) -> Wires:
+    """What carries messages in a network.
+
+    Raises:
+        UnsupportedError: The congestion-aware backend is asked for more than one dimension.
+    """
+    if backend == "Unaware":
+        return UnawareWires(network, events)
+    if len(network.dimensions) != 1:
+        raise UnsupportedError(
+            f"ASTRA-sim's congestion-aware backend has one dimension, the network has {len(network.dimensions)}",
+            fix="use the congestion-unaware backend, or --network flow",
+        )
+    return AwareWires(network.dimensions[0], events, folded=folded)

@@ -10,14 +10,14 @@ from meshcast.simulate.pipelines.memory import StageMemory as StageMemory
 from meshcast.simulate.pipelines.memory import stage_memory as stage_memory
 from meshcast.simulate.pipelines.one_forward_one_backward import interleaved as interleaved
 from meshcast.simulate.pipelines.one_forward_one_backward import one_forward_one_backward as one_forward_one_backward
+from meshcast.simulate.pipelines.runs import CriticalSegment as CriticalSegment
+from meshcast.simulate.pipelines.runs import PipelineRun as PipelineRun
+from meshcast.simulate.pipelines.runs import StageRun as StageRun
 from meshcast.simulate.pipelines.schedule import Generator as Generator
 from meshcast.simulate.pipelines.schedule import PipelineSchedule as PipelineSchedule
 from meshcast.simulate.pipelines.schedule import Task as Task
 from meshcast.simulate.pipelines.schedule import Work as Work
 from meshcast.simulate.pipelines.schedule import checked as checked
-from meshcast.simulate.pipelines.simulation import CriticalSegment as CriticalSegment
-from meshcast.simulate.pipelines.simulation import PipelineRun as PipelineRun
-from meshcast.simulate.pipelines.simulation import StageRun as StageRun
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
 from meshcast.simulate.pipelines.zero_bubble import zero_bubble_h1 as zero_bubble_h1
 from meshcast.simulate.pipelines.zero_bubble import zero_bubble_h2 as zero_bubble_h2

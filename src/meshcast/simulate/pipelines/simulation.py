@@ -19,77 +19,15 @@ What the first and the last position share is summed between these two, when bot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshcast.errors import UsageError
 from meshcast.simulate.pipelines.columns import BACKWARD, FORWARD, WEIGHT, WORKS, Columns, columns_of
 from meshcast.simulate.pipelines.costs import StepCosts
+from meshcast.simulate.pipelines.runs import Finish, PipelineRun, Seconds, TaskTimes, run_of
 from meshcast.simulate.pipelines.schedule import PipelineSchedule
-
-Seconds = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageRun:
-    """One stage's step. `busy + sending + reducing + idle` is the time from one step to the next.
-
-    Attributes:
-        starts: When each task of its order starts.
-        ends: When each ends.
-        busy: Seconds of its tasks and its optimizer.
-        sending: Seconds in which it does nothing but wait for a message on its way.
-        reducing: Seconds in which it does nothing but reduce gradients.
-        idle: Seconds in which it waits for other stages: its bubble.
-        ready: When its last task is done and, where it waits for that, what it sent has arrived.
-        end: When its optimizer is done.
-        reduce_s: Seconds of its reductions, hidden or not.
-    """
-
-    starts: Sequence[float] = field(repr=False)
-    ends: Sequence[float] = field(repr=False)
-    busy: float
-    sending: float
-    reducing: float
-    idle: float
-    ready: float
-    end: float
-    reduce_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriticalSegment:
-    """A run of the critical path on one stage: tasks in a row, or what is waited for between two stages."""
-
-    stage: int
-    what: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineRun:
-    """A step of a pipeline.
-
-    Attributes:
-        schedule: Its order.
-        stages: What each stage does.
-        duration: From one step to the next: until the last stage is done or, without a barrier, the longest that a
-            stage needs from its first task to the end of its optimizer.
-        critical_path: What the end of the step waited for, in order of time.
-    """
-
-    schedule: PipelineSchedule
-    stages: tuple[StageRun, ...]
-    duration: float
-    critical_path: tuple[CriticalSegment, ...] = field(repr=False)
-
-    @property
-    def bubble(self) -> float:
-        """The share of all stages' time in which they wait for each other."""
-        return sum(stage.idle for stage in self.stages) / (self.duration * len(self.stages)) if self.duration else 0.0
 
 
 def simulate_pipeline(schedule: PipelineSchedule, costs: StepCosts) -> PipelineRun:
@@ -109,60 +47,10 @@ def simulate_pipeline(schedule: PipelineSchedule, costs: StepCosts) -> PipelineR
     finishes = [_finish(columns, times, schedule, costs, stage) for stage in range(schedule.stages)]
     if costs.tied_s:
         _tie(finishes, (0, schedule.place(schedule.positions - 1)[0]), costs.tied_s)
-    slices = [columns.of_stage(stage) for stage in range(schedule.stages)]
-    first = [times.starts[mine.start] if mine.stop > mine.start else 0.0 for mine in slices]
-    if schedule.barrier:
-        first = [0.0] * schedule.stages
-    windows = [finish.end - float(start) for finish, start in zip(finishes, first, strict=True)]
-    duration = max(windows)
-    stages = []
-    for stage, finish in enumerate(finishes):
-        starts, ends = times.starts[slices[stage]], times.ends[slices[stage]]
-        busy = float((ends - starts).sum()) + finish.update
-        sending = float(times.sending[stage])
-        stages.append(
-            StageRun(
-                starts=starts.tolist(),
-                ends=ends.tolist(),
-                busy=busy,
-                sending=sending,
-                reducing=finish.exposed,
-                idle=max(0.0, duration - busy - sending - finish.exposed),
-                ready=finish.ready,
-                end=finish.end,
-                reduce_s=finish.reduce_s,
-            )
-        )
-    last = max(range(schedule.stages), key=lambda stage: windows[stage])
-    return PipelineRun(
-        schedule=schedule,
-        stages=tuple(stages),
-        duration=duration,
-        critical_path=_critical_path(columns, times, last, finishes),
-    )
+    return run_of(schedule, columns, times, finishes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Times:
-    """When every task starts and ends.
-
-    Attributes:
-        starts: By task.
-        ends: By task.
-        causes: The task whose end or message a task's start waited for: its own stage's one before, or another;
-            the number of tasks where it waited for nothing.
-        free: When each stage is free after its last task.
-        sending: Seconds that each stage waits for messages on their way.
-    """
-
-    starts: Seconds
-    ends: Seconds
-    causes: NDArray[np.int64]
-    free: Seconds
-    sending: Seconds
-
-
-def _all_tasks(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -> _Times:
+def _all_tasks(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -> TaskTimes:
     """All waves, one after the other."""
     taken, wire = _by_task(columns, schedule, costs)
     # Messages of a stage to another have a channel; the last one is for all that send nothing, and always free.
@@ -198,12 +86,13 @@ def _all_tasks(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -
         on_wire += arrivals[:-1] - ends
     sending = np.zeros(schedule.stages)
     np.add.at(sending, columns.stage, on_wire)
-    return _Times(
+    return TaskTimes(
         starts=starts,
         ends=ends,
         causes=np.where(waited, columns.needs, before),
         free=free,
         sending=sending,
+        held=np.zeros(schedule.stages),
     )
 
 
@@ -221,20 +110,7 @@ def _by_task(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -> 
     return taken[at], np.where(columns.receiver >= 0, wire[at], 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finish:
-    """What comes after a stage's last task."""
-
-    end: float
-    update: float
-    exposed: float  # seconds of reductions with nothing beside them
-    reduce_s: float
-    ready: float  # when the last task ended
-    tied: float = 0.0  # seconds of the sum of shared gradients, which `update` holds, too
-    behind: int | None = None  # the stage that this sum waited for, if that is another one
-
-
-def _finish(columns: Columns, times: _Times, schedule: PipelineSchedule, costs: StepCosts, stage: int) -> _Finish:
+def _finish(columns: Columns, times: TaskTimes, schedule: PipelineSchedule, costs: StepCosts, stage: int) -> Finish:
     """The reductions and the optimizer of a stage."""
     mine = columns.of_stage(stage)
     ready = float(times.free[stage])
@@ -254,10 +130,10 @@ def _finish(columns: Columns, times: _Times, schedule: PipelineSchedule, costs: 
         first = start + (end - start) / costs.buckets
         channel = max(max(channel, first) + seconds, end + seconds / costs.buckets)
     reduced = max(ready, channel)
-    return _Finish(end=reduced + update, update=update, exposed=reduced - ready, reduce_s=total, ready=ready)
+    return Finish(end=reduced + update, update=update, exposed=reduced - ready, reduce_s=total, ready=ready)
 
 
-def _tie(finishes: list[_Finish], stages: tuple[int, int], seconds: float) -> None:
+def _tie(finishes: list[Finish], stages: tuple[int, int], seconds: float) -> None:
     """Puts a sum that two stages make together before their optimizers."""
     reduced = {stage: finishes[stage].ready + finishes[stage].exposed for stage in stages}
     latest = max(stages, key=lambda stage: reduced[stage])
@@ -270,49 +146,3 @@ def _tie(finishes: list[_Finish], stages: tuple[int, int], seconds: float) -> No
             tied=seconds,
             behind=latest if reduced[latest] > reduced[stage] else None,
         )
-
-
-def _critical_path(
-    columns: Columns, times: _Times, stage: int, finishes: Sequence[_Finish]
-) -> tuple[CriticalSegment, ...]:
-    """Back from the end of the step to its start, each time to what came last."""
-    found: list[CriticalSegment] = []
-    finish = finishes[stage]
-    if finish.update > finish.tied:
-        found.append(CriticalSegment(stage=stage, what="optimizer", seconds=finish.update - finish.tied))
-    if finish.tied:
-        found.append(CriticalSegment(stage=stage, what="tied gradients", seconds=finish.tied))
-    if finish.behind is not None:
-        stage, finish = finish.behind, finishes[finish.behind]
-    if finish.exposed:
-        found.append(CriticalSegment(stage=stage, what="gradient reduction", seconds=finish.exposed))
-    counts: dict[str, int] = {}
-    seconds = 0.0
-
-    def close() -> None:
-        nonlocal seconds, counts
-        if counts:
-            what = " + ".join(f"{count} {work}" for work, count in sorted(counts.items()))
-            found.append(CriticalSegment(stage=stage, what=what, seconds=seconds))
-        seconds, counts = 0.0, {}
-
-    task = columns.of_stage(stage).stop - 1
-    if (gap := finish.ready - float(times.ends[task])) > 0:
-        found.append(CriticalSegment(stage=stage, what="send", seconds=gap))
-    while True:
-        start = float(times.starts[task])
-        work = WORKS[columns.work[task]].value
-        counts[work] = counts.get(work, 0) + 1
-        seconds += float(times.ends[task]) - start
-        before = int(times.causes[task])
-        if before == len(times.starts):
-            break
-        other = int(columns.stage[before])
-        gap = start - float(times.ends[before])
-        if other != stage or gap > 0:
-            close()
-            if gap > 0:
-                found.append(CriticalSegment(stage=other, what="send", seconds=gap))
-        stage, task = other, before
-    close()
-    return tuple(reversed(found))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshcast.bodies.job_groups import Ints, JobGroups
+from meshcast.bodies.pieces import Body
 from meshcast.chakra.nodes import Attribute
-from meshcast.export.job_groups import ABSENT, Ints, JobGroups
-from meshcast.export.pieces import Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,7 +28,9 @@ class JobTrace:
         name: Of the job.
         groups: Of its ranks.
         classes: All ranks, equal ones together.
-        step_s: Seconds that were predicted.
+        step_s: Seconds that were predicted, from one step to the next.
+        makespan_s: Seconds of one step replayed by itself, all ranks beginning at once: more than `step_s` where
+            ranks go on to the next step before all are done with this one, which the metadata then says.
         metadata: What all files say about themselves.
     """
 
@@ -36,6 +38,7 @@ class JobTrace:
     groups: JobGroups
     classes: tuple[RankClass, ...]
     step_s: float
+    makespan_s: float
     metadata: Mapping[str, Attribute] = field(default_factory=dict)
 
     @property
@@ -43,16 +46,22 @@ class JobTrace:
         """How many there are."""
         return self.groups.ranks
 
+    @property
+    def folded(self) -> bool:
+        """Whether a turn of some loop stands for all."""
+        return any("repeat" in piece.attributes for each in self.classes for piece in each.body.pieces)
+
+    def turns(self) -> int:
+        """How many nodes all ranks have with every turn of every loop."""
+        return sum(each.ranks.size * each.body.turns() for each in self.classes)
+
 
 def classes_of(body: Body, ranks: Ints, groups: JobGroups) -> list[RankClass]:
-    """Ranks with one body, those apart that take no part in some of its collectives: they do without these."""
+    """Ranks with one body, those apart that take no part in some of its collectives or messages: they do without these."""
     used = sorted({p.rank_value for p in body.pieces if p.rank_value is not None})
     absent = (
-        np.stack([groups.values[v].of_rank[ranks] == ABSENT for v in used])
-        if used
-        else np.zeros((0, len(ranks)), dtype=bool)
+        np.stack([groups.values[v].missing(ranks) for v in used]) if used else np.zeros((0, len(ranks)), dtype=bool)
     )
-    absent &= np.array([groups.values[v].attribute == "pg_name" for v in used], dtype=bool)[:, None]
     if not absent.any():
         return [RankClass(ranks=ranks, body=body)]
     patterns, of_rank = np.unique(absent, axis=1, return_inverse=True)

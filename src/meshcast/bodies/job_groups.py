@@ -16,6 +16,7 @@ from meshcast.mesh import Group
 
 Ints = npt.NDArray[np.int64]
 ABSENT = 0  # of a rank that is in no group, or alone in it: groups are numbered from 1
+NOBODY = -1  # of a rank that sends to, or receives from, no other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -24,11 +25,16 @@ class RankValues:
 
     Attributes:
         attribute: Its name in traces: `pg_name`, `comm_dst` or `comm_src`.
-        of_rank: Its value on every rank, or `ABSENT` where a rank takes no part (of groups alone).
+        of_rank: Its value on every rank, or `ABSENT` of groups and `NOBODY` of neighbours where a rank takes no part.
     """
 
     attribute: str
     of_rank: Ints
+
+    def missing(self, ranks: Ints) -> npt.NDArray[np.bool_]:
+        """Which of some ranks take no part."""
+        nothing = ABSENT if self.attribute == "pg_name" else NOBODY
+        return np.asarray(self.of_rank[ranks] == nothing)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +59,13 @@ class JobGroups:
         origin = np.arange(self.ranks)
         for row in self.rows(group, devices):
             to[row], origin[row] = np.roll(row, -1), np.roll(row, 1)
+        return self.peers("comm_dst", to), self.peers("comm_src", origin)
+
+    def permuted(self, sources: Ints, targets: Ints, devices: int) -> tuple[int, int]:
+        """Which of `values` name the ranks that each sends to and receives from in a permutation, in all copies."""
+        to, origin = np.full(self.ranks, NOBODY), np.full(self.ranks, NOBODY)
+        for first in range(0, self.ranks, devices):
+            to[first + sources], origin[first + targets] = first + targets, first + sources
         return self.peers("comm_dst", to), self.peers("comm_src", origin)
 
     def peers(self, attribute: str, of_rank: Ints) -> int:

@@ -8,18 +8,21 @@ pass is over. No node of that pass need end just then, so that a timer of the ho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.flattening import Detail, program_body
+from meshcast.bodies.job import JobTrace, RankClass, classes_of
+from meshcast.bodies.job_groups import Ints, JobGroups
+from meshcast.bodies.kernels_as_pieces import collective_pieces, computing, timed, waiting
+from meshcast.bodies.pieces import RECEIVING, Body, Piece, Waits
+from meshcast.bodies.replaying import replayed
+from meshcast.bodies.starting import with_longer_starts
+from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
-from meshcast.export.flattening import Detail, program_body
-from meshcast.export.job import JobTrace, RankClass, classes_of
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.kernels_as_pieces import collective_pieces, computing, timed, waiting
-from meshcast.export.pieces import RECEIVING, Body, Piece, Waits
-from meshcast.export.program_slices import check_drawable
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
@@ -37,7 +40,8 @@ from meshcast.pipelined.walk import (
 from meshcast.simulate.pipelines import PipelineRun, Task, Work
 
 STREAMING = "waiting for the optimizer's state"
-REDUCING, SENDING = 100, 101  # streams beyond the channels of programs; sends to stage d have SENDING + d
+# Streams beyond the channels of programs; sends to stage d have SENDING + d. With one channel, that of programs is all.
+ONE_CHANNEL, REDUCING, SENDING = 1, 100, 101
 
 
 def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail: Detail) -> JobTrace:
@@ -55,18 +59,72 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
     """
     for program in (each for estimate in step.estimates for each in estimate.programs.values()):
         check_drawable(program.run)
+    groups, stages = stage_bodies(pipeline, step, detail)
+    classes = [found for stage in stages for found in stage.classes(groups)]
+    makespan = run.makespan
+    if shares_channel(step) and not detail.unroll:
+        makespan = replayed(pipeline.name, classes, groups, shared=True)[1].duration
+    first = step.estimates[0].programs["forward"].run
+    said: dict[str, Attribute] = {
+        "device": first.device.name, "network": first.options.network, "ranks": pipeline.devices,
+    }  # fmt: skip
+    if not run.schedule.barrier:
+        said[STEPS_OVERLAP] = True
+    return JobTrace(
+        name=pipeline.name,
+        groups=groups,
+        classes=with_longer_starts(classes, first.device),
+        step_s=run.duration,
+        makespan_s=makespan,
+        metadata=said,
+    )
+
+
+def shares_channel(step: StepParts) -> bool:
+    """Whether all communication of a rank takes turns."""
+    return step.estimates[0].programs["forward"].run.options.channels == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskNodes:
+    """Where a task is among the nodes of its stage: what it begins behind, what it ends with, its seconds undisturbed."""
+
+    entry: Waits
+    made: Waits
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageBody:
+    """What the ranks of a stage do.
+
+    Attributes:
+        ranks: Of the stage.
+        body: All nodes.
+        tasks: Its tasks, in order.
+        passed: The nodes that its last task ends with, and where it waits for that, those that send its result.
+        reduced: The last reductions of its gradients; none where it has none.
+    """
+
+    ranks: Ints
+    body: Body
+    tasks: tuple[TaskNodes, ...]
+    passed: Waits
+    reduced: Waits
+
+    def classes(self, groups: JobGroups) -> list[RankClass]:
+        """Its ranks, those apart that take no part in some collective."""
+        return classes_of(self.body, self.ranks, groups)
+
+
+def stage_bodies(pipeline: Pipeline, step: StepParts, detail: Detail) -> tuple[JobGroups, tuple[StageBody, ...]]:
+    """What the ranks of every stage do, and their groups."""
     groups = JobGroups(ranks=pipeline.devices)
     parts = _Parts(groups=groups, detail=detail)
-    classes: list[RankClass] = []
-    size = pipeline.mesh.size
-    for stage in range(pipeline.stages):
-        body = _Stage(pipeline=pipeline, step=step, stage=stage, groups=groups, parts=parts).traced()
-        classes += classes_of(body, np.arange(stage * size, (stage + 1) * size), groups)
-    first = step.estimates[0].programs["forward"].run
-    return JobTrace(
-        name=pipeline.name, groups=groups, classes=tuple(classes), step_s=run.duration,
-        metadata={"device": first.device.name, "network": first.options.network, "ranks": pipeline.devices},
-    )  # fmt: skip
+    return groups, tuple(
+        _Stage(pipeline=pipeline, step=step, stage=stage, groups=groups, parts=parts).traced()
+        for stage in range(pipeline.stages)
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,15 +168,16 @@ class _Stage:
     sent: dict[int, int] = field(default_factory=dict)  # the last send on each channel
     reduced: Waits = ()  # the last reduction
 
-    def traced(self) -> Body:
+    def traced(self) -> StageBody:
         """All of it."""
-        schedule = self.step.schedule
+        schedule, tasks = self.step.schedule, []
         last = last_passes(self.step, self.stage)
         behind = self.pipeline.reduction is not None and self.pipeline.reduction.buckets == 0
         for index, task in enumerate(schedule.orders[self.stage]):
             position = schedule.position(self.stage, task.chunk)
             entry, seconds = self._task(task, position)
             made = self.tails
+            tasks.append(TaskNodes(entry=entry, made=made, seconds=seconds))
             # Before the reduction, which other stages do not wait for: readers with one stream go by the numbers.
             if task.work is not Work.WEIGHT:
                 self._send(task, position)
@@ -126,12 +185,17 @@ class _Stage:
                 self._reduce(position, entry, seconds, made)
         for chunk in last if behind else ():
             self._reduce(schedule.position(self.stage, chunk), (), 0.0, self.tails)
+        passed, reduced = self.tails, self.reduced
         self.tails = (*self.tails, *self.reduced)
         if (tied := tied_sum(self.pipeline, self.step, self.stage)) is not None:
             self.tails = (self._collective(tied.label, tied, self.tails, ()),)
         for position in stage_positions(self.step, self.stage):
             self._update(position)
-        return self.body
+        size = self.pipeline.mesh.size
+        return StageBody(
+            ranks=np.arange(self.stage * size, (self.stage + 1) * size), body=self.body, tasks=tuple(tasks), passed=passed,
+            reduced=reduced,
+        )  # fmt: skip
 
     def _task(self, task: Task, position: int) -> tuple[Waits, float]:
         """Adds a task; what it begins behind, and how long it takes."""
@@ -182,10 +246,11 @@ class _Stage:
             return
         target = position + 1 if forward else position - 1
         stage = self._stage_of(target)
-        said = self._message(task, position, message) | timed(message.seconds, SENDING + stage)
+        stream = self._channel(SENDING + stage)
+        said = self._message(task, position, message) | timed(message.seconds, stream)
         piece = Piece(
-            label=f"{task} to stage {stage}", kind=NodeType.SEND, seconds=message.seconds, stream=SENDING + stage,
-            attributes=said, rank_value=self._peer("comm_dst", target),
+            label=f"{task} to stage {stage}", kind=NodeType.SEND, seconds=message.seconds, stream=stream, attributes=said,
+            rank_value=self._peer("comm_dst", target),
         )  # fmt: skip
         before = self.sent.get(stage)
         self.sent[stage] = self.body.add(piece, self.tails, () if before is None else (before,))
@@ -197,6 +262,10 @@ class _Stage:
         which = message_number(self.step, task, origin)
         size = message.collective.input_bytes
         return timed(0.0, RECEIVING) | {"comm_size": size, "comm_tag": which, "inputs": (), "outputs": ()}
+
+    def _channel(self, own: int) -> int:
+        """The stream of a message or a reduction: its own, unless a rank has one for all."""
+        return ONE_CHANNEL if shares_channel(self.step) else own
 
     def _stage_of(self, position: int) -> int:
         return self.step.schedule.place(position)[0]
@@ -222,12 +291,15 @@ class _Stage:
             else:
                 ready = made
             for each in sums:
-                label = f"{each.label}, bucket {bucket}"
-                self.reduced = (self._collective(label, each.share(buckets), ready, self.reduced),)
+                label, piece = f"{each.label}, bucket {bucket}", each.share(buckets)
+                if buckets > 1 and shares_channel(self.step):  # by readers that start every piece anew
+                    piece = replace(piece, seconds=self.step.network.seconds(piece.collective))
+                self.reduced = (self._collective(label, piece, ready, self.reduced),)
 
     def _collective(self, label: str, what: EndCollective, data: Waits, order: Waits) -> int:
         said: dict[str, Attribute] = {"inputs": (), "outputs": ()}
-        (piece,) = collective_pieces(label, what.collective, what.devices, what.seconds, REDUCING, self.groups, said)
+        stream = self._channel(REDUCING)
+        (piece,) = collective_pieces(label, what.collective, what.devices, what.seconds, stream, self.groups, said)
         return self.body.add(piece, data, order)
 
     def _update(self, position: int) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from meshcast.bodies.job_groups import JobGroups
+from meshcast.bodies.kernels_as_pieces import collective_pieces, kernel_piece, touched, waiting
+from meshcast.bodies.pieces import Body, Piece, Waits
 from meshcast.chakra.nodes import Attribute
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.kernels_as_pieces import collective_pieces, kernel_piece, touched, waiting
-from meshcast.export.pieces import Body, Piece, Waits
 from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.run import Run
 from meshcast.simulate.engine import RankRun

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshcast.export.flattening import Detail, program_body
-from meshcast.export.job import JobTrace, classes_of
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.program_slices import check_drawable
+from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.flattening import Detail, program_body
+from meshcast.bodies.job import JobTrace, classes_of
+from meshcast.bodies.job_groups import JobGroups
+from meshcast.bodies.starting import with_longer_starts
 from meshcast.run import Run
 
 
@@ -20,9 +21,9 @@ def program_trace(run: Run, detail: Detail) -> JobTrace:
     """
     check_drawable(run)
     groups = JobGroups(ranks=run.devices)
-    body = program_body(run, groups, detail)
+    classes = classes_of(program_body(run, groups, detail), np.arange(run.devices), groups)
     return JobTrace(
-        name=run.workload.name, groups=groups, classes=tuple(classes_of(body, np.arange(run.devices), groups)),
-        step_s=run.timeline.duration,
+        name=run.workload.name, groups=groups, classes=with_longer_starts(classes, run.device),
+        step_s=run.timeline.duration, makespan_s=run.timeline.duration,
         metadata={"device": run.device.name, "network": run.options.network, "ranks": run.devices},
     )  # fmt: skip

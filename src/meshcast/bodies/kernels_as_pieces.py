@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from meshcast.bodies.job_groups import JobGroups
+from meshcast.bodies.pieces import RECEIVING, Piece
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import COLLECTIVE_CODES, NodeType
 from meshcast.errors import UnsupportedError
-from meshcast.export.job_groups import JobGroups
-from meshcast.export.pieces import RECEIVING, Piece
 from meshcast.lower.kernel import Kernel
+from meshcast.mesh import pairs_of
 from meshcast.workload.graph import Collective, Tensor
 
 NANOSECONDS = 1e9
@@ -65,14 +66,18 @@ def collective_pieces(
 ) -> tuple[Piece, ...]:  # fmt: skip
     """A collective over groups of a program's devices: one node, or a send with its receive for a permutation.
 
-    Which device sends to which is not kept of a permutation: all of a group are taken for a ring.
+    Where a permutation's pairs are not known (exchanges that a sharding implies) every group is a ring.
 
     Raises:
         UnsupportedError: Traces have no such collective.
     """
     said = timed(seconds, stream) | dict(more) | ({"repeat": repeat} if repeat > 1 else {})
     if collective.kind == "collective_permute":
-        to, origin = groups.neighbours(collective.group, devices)
+        to, origin = (
+            groups.permuted(*pairs_of(collective.pairs), devices)
+            if collective.pairs
+            else groups.neighbours(collective.group, devices)
+        )
         size: dict[str, Attribute] = {"comm_size": collective.payload_bytes * repeat, "comm_tag": stream}
         return message_pieces(label, seconds, stream, said | size, to, origin)
     if collective.kind not in COLLECTIVE_CODES:

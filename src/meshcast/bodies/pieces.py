@@ -84,6 +84,11 @@ class Body:
             ends.append(start + piece.seconds)
         return ends
 
+    def turns(self) -> int:
+        """How many nodes there are with every turn of a loop, where some stand for all turns."""
+        repeats = (piece.attributes.get("repeat", 1) for piece in self.pieces)
+        return sum(repeat for repeat in repeats if isinstance(repeat, int))
+
     def leaves(self) -> Waits:
         """Nodes that no other waits for."""
         waited = {before for waits in (*self.data, *self.order) for before in waits}

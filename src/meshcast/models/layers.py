@@ -176,7 +176,7 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
     """
     if remat not in POLICIES:
         raise UsageError(f"remat {remat!r} is not a policy", fix="choose one of " + ", ".join(POLICIES))
-    if remat == "autodiff" and layout.size("fsdp") == 1:
+    if remat == "autodiff" and layout.size(("fsdp", "context")) == 1:
         return body
     return jax.checkpoint(body, prevent_cse=False, policy=POLICIES[remat])
 

@@ -211,7 +211,8 @@ class Plan:
     def mesh(self) -> dict[str, int]:
         """Axes of a stage's devices, outermost first, without those of size one.
 
-        With ZeRO 3 the replicas store shares of the weights: they are part of "fsdp".
+        With ZeRO 3 the replicas store shares of the weights: they are part of "fsdp", which is then there also of size one,
+        as devices that split sequences share weights out with it (`Layout.stored`).
         """
         shared = self.zero == 3
         sizes = {
@@ -221,7 +222,8 @@ class Plan:
             "context": self.cp,
             "tensor": self.tp,
         }
-        return {name: size for name, size in sizes.items() if size > 1}
+        kept = {"fsdp"} if shared and self.cp > 1 else set()
+        return {name: size for name, size in sizes.items() if size > 1 or name in kept}
 
     def microbatches_of(self, batch: int | None) -> int:
         """Microbatches of a step with that global batch; where none is given, what the plan says.

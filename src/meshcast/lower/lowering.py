@@ -10,6 +10,7 @@ from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.layerwise import with_layerwise_weights
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.libraries import with_libraries
 from meshcast.lower.library import clears_first, copy_kernel, memset
@@ -67,7 +68,8 @@ def lower(
     if backend == "xla-gpu":
         schedule = with_both_orders(schedule, values)
         schedule = with_libraries(schedule, attention=attention, padded=fusion == "compiler")
-        schedule = with_separate_layers(schedule, values.tensors) if layers == "separate" else schedule
+        if layers == "separate":
+            schedule = with_layerwise_weights(with_separate_layers(schedule, values.tensors), values)
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":
         schedule = with_reuse(schedule, values.tensors)

@@ -10,12 +10,13 @@ from meshcast.errors import InputError, UsageError, nearest
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
 from meshcast.lower.kernel import LoweredProgram, Schedule
+from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import Values
 from meshcast.lower.single_copies import with_single_copies
 from meshcast.units import Dimension, parse
 
-NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy")
+NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy", "offload")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Overlap:
         async_tp: Whether products with an all-gather before or a reduce-scatter behind them are cut into parts that run
             beside the exchange.
         one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
+        offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
     """
 
     bucket_bytes: int = 0
@@ -37,6 +39,7 @@ class Overlap:
     gathers: int = 0
     async_tp: bool = False
     one_copy: bool = False
+    offload: bool = False
 
     @property
     def any(self) -> bool:
@@ -45,7 +48,7 @@ class Overlap:
 
     @classmethod
     def parse(cls, text: str) -> Overlap:
-        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy`.
+        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy,offload`.
 
         Raises:
             UsageError: A part is not one of these, or is given twice.
@@ -64,6 +67,7 @@ class Overlap:
             gathers=_count(found["gathers"]) if "gathers" in found else 0,
             async_tp=_flag("async-tp", found.get("async-tp")),
             one_copy=_flag("one-copy", found.get("one-copy")),
+            offload=_flag("offload", found.get("offload")),
         )
 
     def __str__(self) -> str:
@@ -71,7 +75,8 @@ class Overlap:
         parts += ["prefetch"] if self.prefetch else []
         parts += [f"gathers={self.gathers}"] if self.gathers else []
         parts += ["async-tp"] if self.async_tp else []
-        return ",".join([*parts, *(["one-copy"] if self.one_copy else [])])
+        parts += ["one-copy"] if self.one_copy else []
+        return ",".join([*parts, *(["offload"] if self.offload else [])])
 
 
 def _size(text: str) -> int:
@@ -126,6 +131,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.bucket_bytes > 0,
             lambda before: with_buckets(before, overlap.bucket_bytes),
             "buckets change nothing: no two collectives of one kind, group and type fit into one",
+        ),
+        (
+            overlap.offload,
+            lambda before: with_offloaded_stacks(before, values),
+            "offload changes nothing: no loop fills arrays, a slot in each turn, for a later loop to read",
         ),
         (
             overlap.prefetch,

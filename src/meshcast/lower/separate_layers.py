@@ -16,7 +16,7 @@ from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Sche
 from meshcast.workload.graph import Tensor
 
 Layers = Literal["scanned", "separate"]
-_FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
+FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 
 
 def with_separate_layers(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
@@ -52,7 +52,7 @@ def _fills(step: Step, stacks: set[int]) -> bool:
         isinstance(step, Kernel)
         and bool(step.writes)
         and stacks.issuperset(step.writes)
-        and _FILLING.issuperset(step.ops)
+        and FILLING.issuperset(step.ops)
     )
 
 

@@ -167,7 +167,7 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
 
     That is everything that differentiating its ops one by one asks for ("autodiff"), what kernels with a
     backward pass of their own ask for ("none", see `saving.kept`), of these what attention
-    asks for, its heads and its result ("attention"), all products and fused kernels ("products"), the
+    asks for, its heads and its result ("attention"), its heads alone ("heads"), all products and fused kernels ("products"), the
     products with weights alone ("selective"), fused kernels and every second product with weights ("alternate", see
     `products.products`), or only its input ("full").
 

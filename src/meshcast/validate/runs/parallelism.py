@@ -13,7 +13,7 @@ from meshcast.stacks import Stack
 from meshcast.validate.runs.findings import Findings
 from meshcast.validate.runs.rows import DEGREES, RunRow
 from meshcast.validate.runs.shapes import RunModel
-from meshcast.validate.runs.software import precision_of, recomputation_of
+from meshcast.validate.runs.software import offloaded, precision_of, recomputation_of
 from meshcast.validate.runs.systems import RunSystem
 
 Plan = dict[str, int | str]
@@ -53,6 +53,8 @@ def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found
     plan |= _microbatch(row, stack, ranks, devices, shards["pp"], found)
     if model.language:
         plan["remat"] = recomputation_of(row, stack, found)
+        if offloaded(row, found):
+            plan["offload"] = "activations"
         plan["attention"] = _attention(stack, shards["cp"])
         if stack.gradients != "fp32":
             found.assumes(f"gradients added up in {stack.gradients}, as {stack.name} has it")
@@ -99,7 +101,9 @@ def _kept_or_shared(plan: Plan, stack: Stack, told: dict[str, int], found: Findi
     if "fsdp" not in told or stack.zero != 1:
         return {}
     if told.get("pp", 1) > 1:
-        found.assumes(f"zero=1 for fsdp={sharded}: beside stages {stack.name} gathers weights once a step and keeps them")
+        found.assumes(
+            f"zero=1 for fsdp={sharded}: beside stages {stack.name} gathers weights once a step and keeps them"
+        )
         return {"dp": int(plan["dp"]) * sharded, "fsdp": 1, "zero": 1}
     return {"zero": 3} if sharded == 1 and told.get("cp", 1) > 1 else {}
 

@@ -32,7 +32,8 @@ _RECOMPUTED = (
         "it keeps heads and results of attention and recomputes the rest",
     ),
     (r"save_dot|minimal", "selective", "it keeps the products with weights and recomputes the rest"),
-    (r"offload|layer-input|remat", "full", "a layer keeps its input alone; what is offloaded moves beside the compute"),
+    (r"(?:offload|save|keep)\b[^;]*\bq(?:kv)?\b", "heads", "a layer keeps its input, queries, keys and values"),
+    (r"offload|layer-input|remat", "full", "a layer keeps its input alone"),
     (r"^custom$", "full", "its own choice of what to keep is not told"),
 )
 
@@ -70,6 +71,19 @@ def recomputation_of(row: RunRow, stack: Stack, found: Findings) -> str:
             return word
     found.lacks(f"a rule for the recomputation {row.recompute!r}")
     return ""
+
+
+def tells_recomputation(row: RunRow) -> bool:
+    """Whether a row says what is computed again, and not only that somebody has chosen."""
+    return row.recompute.lower() not in ("", "custom")
+
+
+def offloaded(row: RunRow, found: Findings) -> bool:
+    """Whether what a row's layers keep is said to lie in the host's memory."""
+    if not re.search(r"offload", row.recompute.lower()):
+        return False
+    found.assumes("offload=activations: all that layers keep")
+    return True
 
 
 def overlap_of(row: RunRow, stack: Stack) -> str:

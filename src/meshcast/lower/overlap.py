@@ -14,9 +14,10 @@ from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import Values
 from meshcast.lower.single_copies import with_single_copies
+from meshcast.lower.unit_copies import with_unit_copies
 from meshcast.units import Dimension, parse
 
-NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy", "offload")
+NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy", "offload", "fsdp2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Overlap:
         async_tp: Whether products with an all-gather before or a reduce-scatter behind them are cut into parts that run
             beside the exchange.
         one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
+        fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
         offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
     """
 
@@ -40,6 +42,7 @@ class Overlap:
     async_tp: bool = False
     one_copy: bool = False
     offload: bool = False
+    fsdp2: bool = False
 
     @property
     def any(self) -> bool:
@@ -48,7 +51,7 @@ class Overlap:
 
     @classmethod
     def parse(cls, text: str) -> Overlap:
-        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy,offload`.
+        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy,offload,fsdp2`.
 
         Raises:
             UsageError: A part is not one of these, or is given twice.
@@ -68,6 +71,7 @@ class Overlap:
             async_tp=_flag("async-tp", found.get("async-tp")),
             one_copy=_flag("one-copy", found.get("one-copy")),
             offload=_flag("offload", found.get("offload")),
+            fsdp2=_flag("fsdp2", found.get("fsdp2")),
         )
 
     def __str__(self) -> str:
@@ -76,7 +80,8 @@ class Overlap:
         parts += [f"gathers={self.gathers}"] if self.gathers else []
         parts += ["async-tp"] if self.async_tp else []
         parts += ["one-copy"] if self.one_copy else []
-        return ",".join([*parts, *(["offload"] if self.offload else [])])
+        parts += ["offload"] if self.offload else []
+        return ",".join([*parts, *(["fsdp2"] if self.fsdp2 else [])])
 
 
 def _size(text: str) -> int:
@@ -121,6 +126,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.async_tp,
             lambda before: with_partial_products(before, values, weights),
             "async-tp changes nothing: no product alone has an exchange of activations around it that could be cut",
+        ),
+        (
+            overlap.fsdp2,
+            lambda before: with_unit_copies(before, values, weights),
+            "fsdp2 changes nothing: no weights are gathered, and no gradients reduced into shares",
         ),
         (
             overlap.one_copy,

@@ -18,23 +18,25 @@ from meshcast.lower.rewriting import Values
 _ADDING = frozenset(f"stablehlo.{name}" for name in ("convert", "add", "multiply", "reshape", "transpose"))
 
 
-def with_layerwise_weights(schedule: Schedule, values: Values) -> Schedule:
+def with_layerwise_weights(schedule: Schedule, values: Values, *, fused_sums: bool = False) -> Schedule:
     """The schedule, inner blocks first, without copies of a whole stack that only single layers of are needed at a time.
 
     Args:
         schedule: Of a block without slots (`lower.separate_layers`).
         values: Types of all values.
+        fused_sums: Whether the products that make gradients add them to the sums (Megatron's fused accumulation).
     """
-    inside = replace(schedule, steps=tuple(_inside(step, values) for step in schedule.steps))
-    return _with_small_sums(_with_late_casts(inside, values), values)
 
+    def inside(step: Step) -> Step:
+        if isinstance(step, LoopStep):
+            return replace(step, body=with_layerwise_weights(step.body, values, fused_sums=fused_sums))
+        if isinstance(step, BranchStep):
+            bodies = (with_layerwise_weights(body, values, fused_sums=fused_sums) for body in step.bodies)
+            return replace(step, bodies=tuple(bodies))
+        return step
 
-def _inside(step: Step, values: Values) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_layerwise_weights(step.body, values))
-    if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(with_layerwise_weights(body, values) for body in step.bodies))
-    return step
+    apart = _with_late_casts(replace(schedule, steps=tuple(map(inside, schedule.steps))), values)
+    return _with_fused_sums(apart, values) if fused_sums else _with_small_sums(apart, values)
 
 
 def _with_late_casts(schedule: Schedule, values: Values) -> Schedule:
@@ -125,31 +127,62 @@ def _wider(step: Step, names: dict[int, int], values: Values) -> Step:
 
 def _with_small_sums(schedule: Schedule, values: Values) -> Schedule:
     """Stacks of gradients that are only added to a sum: of them a layer's is alive at a time."""
-    steps = list(schedule.steps)
-    for index, step in enumerate(steps):
-        if not isinstance(step, LoopStep) or step.trips < 2:
-            continue
-        small: dict[int, int] = {}
-        for place, (before, after) in enumerate(zip(step.body.inputs, step.body.outputs, strict=False)):
-            result = step.writes[place]
-            if before != after or result in schedule.outputs or _readers(step.body.steps, before):
-                continue
-            readers, kind = _readers(steps, result), values.tensors[result]
-            is_stack = bool(kind.shape) and kind.shape[0] == step.trips
-            if is_stack and len(readers) == 1 and _adds(readers[0], result, values):
-                small[result] = values.new((1, *kind.shape[1:]), kind.dtype)
-        steps[index] = replace(step, writes=_named(step.writes, small))
-        steps = [replace(each, reads=_named(each.reads, small)) if isinstance(each, Kernel) else each for each in steps]
+    small: dict[int, int] = {}
+    for loop, place, _ in _summed(schedule, values):
+        kind = values.tensors[loop.writes[place]]
+        small[loop.writes[place]] = values.new((1, *kind.shape[1:]), kind.dtype)
+    steps = (
+        step
+        if isinstance(step, BranchStep)
+        else replace(step, reads=_named(step.reads, small), writes=_named(step.writes, small))
+        for step in schedule.steps
+    )
     return replace(schedule, steps=tuple(steps))
 
 
-def _adds(step: Step, stack: int, values: Values) -> bool:
-    """Whether a kernel does nothing but add a stack to a sum of the same size."""
+def _with_fused_sums(schedule: Schedule, values: Values) -> Schedule:
+    """The same where nothing is left to add: the loop goes on with the sum as it was, and leaves it as it is then."""
+    steps = list(schedule.steps)
+    for loop, place, adding in _summed(schedule, values):
+        index = next(at for at, step in enumerate(steps) if isinstance(step, LoopStep) and step.body is loop.body)
+        found, stack = steps[index], loop.writes[place]
+        assert isinstance(found, LoopStep)
+        (total,) = (value for value in adding.reads if value != stack and _is_sum(value, adding, values))
+        reads, writes = list(found.reads), list(found.writes)
+        reads[place], writes[place] = total, adding.writes[0]
+        steps[index] = replace(found, reads=tuple(reads), writes=tuple(writes))
+        steps.remove(adding)
+    return replace(schedule, steps=tuple(steps))
+
+
+def _summed(schedule: Schedule, values: Values) -> list[tuple[LoopStep, int, Kernel]]:
+    """Loops with the places of stacks that they only fill, and what adds each of these, and nothing else, to a sum."""
+    found = []
+    for loop in schedule.steps:
+        if not isinstance(loop, LoopStep) or loop.trips < 2:
+            continue
+        for place, (before, after) in enumerate(zip(loop.body.inputs, loop.body.outputs, strict=False)):
+            stack = loop.writes[place]
+            if before != after or stack in schedule.outputs or _readers(loop.body.steps, before):
+                continue
+            readers, kind = _readers(schedule.steps, stack), values.tensors[stack]
+            is_stack = bool(kind.shape) and kind.shape[0] == loop.trips
+            if is_stack and len(readers) == 1 and (adding := _adding(readers[0], stack, values)) is not None:
+                found.append((loop, place, adding))
+    return found
+
+
+def _adding(step: Step, stack: int, values: Values) -> Kernel | None:
+    """The kernel, where it does nothing but add a stack to a sum of the same size."""
     if not isinstance(step, Kernel) or step.kind is not KernelKind.LOOP_FUSION or len(step.writes) != 1:
-        return False
-    kind = values.tensors[step.writes[0]]
-    summed = [value for value in step.reads if value != stack and values.tensors[value] == kind]
-    return "stablehlo.add" in step.ops and _ADDING.issuperset(step.ops) and len(summed) == 1
+        return None
+    sums = [value for value in step.reads if value != stack and _is_sum(value, step, values)]
+    adds = "stablehlo.add" in step.ops and _ADDING.issuperset(step.ops)
+    return step if adds and len(sums) == 1 else None
+
+
+def _is_sum(value: int, adding: Kernel, values: Values) -> bool:
+    return values.tensors[value] == values.tensors[adding.writes[0]]
 
 
 def _named(found: tuple[int, ...], names: dict[int, int]) -> tuple[int, ...]:

@@ -55,7 +55,8 @@ def lower(
         given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
         fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
         attention: Whose fused attention runs on GPUs.
-        layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own.
+        layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own; and whether products
+            add to sums of gradients themselves.
     """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
@@ -68,8 +69,9 @@ def lower(
     if backend == "xla-gpu":
         schedule = with_both_orders(schedule, values)
         schedule = with_libraries(schedule, attention=attention, padded=fusion == "compiler")
-        if layers == "separate":
-            schedule = with_layerwise_weights(with_separate_layers(schedule, values.tensors), values)
+        if layers != "scanned":
+            apart = with_separate_layers(schedule, values.tensors)
+            schedule = with_layerwise_weights(apart, values, fused_sums=layers == "accumulating")
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":
         schedule = with_reuse(schedule, values.tensors)

@@ -9,6 +9,7 @@ from meshcast.capture.program import Role
 from meshcast.errors import InputError, UsageError, nearest
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
+from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.prefetch import with_prefetching
@@ -17,7 +18,7 @@ from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.unit_copies import with_unit_copies
 from meshcast.units import Dimension, parse
 
-NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy", "offload", "fsdp2")
+NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy", "offload", "fsdp2", "cached-weights")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Overlap:
             beside the exchange.
         one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
         fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
+        cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
         offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
     """
 
@@ -43,6 +45,7 @@ class Overlap:
     one_copy: bool = False
     offload: bool = False
     fsdp2: bool = False
+    cached_weights: bool = False
 
     @property
     def any(self) -> bool:
@@ -51,7 +54,7 @@ class Overlap:
 
     @classmethod
     def parse(cls, text: str) -> Overlap:
-        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy,offload,fsdp2`.
+        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy,offload,fsdp2,cached-weights`.
 
         Raises:
             UsageError: A part is not one of these, or is given twice.
@@ -72,6 +75,7 @@ class Overlap:
             one_copy=_flag("one-copy", found.get("one-copy")),
             offload=_flag("offload", found.get("offload")),
             fsdp2=_flag("fsdp2", found.get("fsdp2")),
+            cached_weights=_flag("cached-weights", found.get("cached-weights")),
         )
 
     def __str__(self) -> str:
@@ -81,7 +85,8 @@ class Overlap:
         parts += ["async-tp"] if self.async_tp else []
         parts += ["one-copy"] if self.one_copy else []
         parts += ["offload"] if self.offload else []
-        return ",".join([*parts, *(["fsdp2"] if self.fsdp2 else [])])
+        parts += ["fsdp2"] if self.fsdp2 else []
+        return ",".join([*parts, *(["cached-weights"] if self.cached_weights else [])])
 
 
 def _size(text: str) -> int:
@@ -121,11 +126,18 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
         for value, argument in zip(workload.body.inputs, workload.arguments, strict=False)
         if argument.role in (Role.PARAMETER, Role.OPTIMIZER_STATE)
     }
+    # A pass of a microbatch has no optimizer.
+    is_pass = all(argument.role is not Role.OPTIMIZER_STATE for argument in workload.arguments)
     rewrites: tuple[tuple[bool, Callable[[Schedule], Schedule], str], ...] = (
         (
             overlap.async_tp,
             lambda before: with_partial_products(before, values, weights),
             "async-tp changes nothing: no product alone has an exchange of activations around it that could be cut",
+        ),
+        (
+            overlap.cached_weights,
+            lambda before: with_cached_weights(before, values.tensors, weights, is_pass=is_pass),
+            "",
         ),
         (
             overlap.fsdp2,
@@ -156,7 +168,7 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
     for asked, rewrite, nothing in rewrites:
         if asked:
             before, schedule = schedule, rewrite(schedule)
-            if schedule == before:
+            if schedule == before and nothing:
                 warnings.append(f"--overlap: {nothing}")
     return replace(
         lowered,

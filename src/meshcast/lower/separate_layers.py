@@ -15,7 +15,7 @@ from typing import Literal
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.workload.graph import Tensor
 
-Layers = Literal["scanned", "separate"]
+Layers = Literal["scanned", "separate", "accumulating"]
 FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 
 

@@ -1,10 +1,10 @@
 """Weights that are made ready for their products once a step, where our programs do so for every microbatch.
 
-Our training steps round weights to fp8 where a product takes them, in every pass of every microbatch: the largest value, the scale, both
-orders. Transformer Engine does so in the first microbatch and keeps the result for the others (`is_first_microbatch`; with
-`fp8_param_gather` the optimizer writes them so). Here what is made of weights alone goes from passes of a microbatch: it is there.
-What the one time takes, one in as many as there are microbatches, is left out; the memory is that of the weights in 16 bits, which two
-orders of 8 bits stand for.
+Our training steps round weights to fp8 where a product takes them, in every pass of every microbatch: the largest value, the
+scale, both orders. Transformer Engine does so in the first microbatch and keeps the result for the others
+(`is_first_microbatch`; with `fp8_param_gather` the optimizer writes them so). Here what is made of weights alone goes from
+passes of a microbatch: it is there. What the one time takes, one in as many as there are microbatches, is left out; the memory
+is that of the weights in 16 bits, which two orders of 8 bits stand for.
 """
 
 from __future__ import annotations

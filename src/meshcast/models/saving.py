@@ -30,7 +30,8 @@ def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
     section 4.1: s b h (2 + 2 + 6 + 2 + 2 + 2 + 8 + 8) bytes and the softmax's 2 a s^2 b.
 
     Under the name `ATTENTION`, and `HEADS` for queries, keys and values, it is saved also where the feed-forward half and the
-    norms are computed again, as `EXCHANGED` also where only element-wise work is: nobody moves tokens to their experts twice to save memory.
+    norms are computed again, as `EXCHANGED` also where only element-wise work is: nobody moves tokens to their experts twice to
+    save memory.
     """
     named: jax.Array = checkpoint_name(x, name)
     return named

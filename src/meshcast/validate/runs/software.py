@@ -27,12 +27,16 @@ _RECOMPUTED = (
     (r"^full$", "full", ""),
     (r"^selective", "selective", ""),
     (
-        r"except_mlp|save_qkv|save_out_proj",
+        r"except_mlp|save_out_proj",
         "attention",
         "it keeps heads and results of attention and recomputes the rest",
     ),
     (r"save_dot|minimal", "selective", "it keeps the products with weights and recomputes the rest"),
-    (r"(?:offload|save|keep)\b[^;]*\bq(?:kv)?\b", "heads", "a layer keeps its input, queries, keys and values"),
+    (
+        r"save_qkv|(?:offload|save|keep)\b[^;]*\bq(?:kv)?\b",
+        "heads",
+        "a layer keeps its input, queries, keys and values",
+    ),
     (r"offload|layer-input|remat", "full", "a layer keeps its input alone"),
     (r"^custom$", "full", "its own choice of what to keep is not told"),
 )

@@ -137,7 +137,7 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
         (
             overlap.cached_weights,
             lambda before: with_cached_weights(before, values.tensors, weights, is_pass=is_pass),
-            "",
+            "cached-weights changes nothing: of weights alone nothing is made for every microbatch",
         ),
         (
             overlap.fsdp2,
@@ -168,7 +168,7 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
     for asked, rewrite, nothing in rewrites:
         if asked:
             before, schedule = schedule, rewrite(schedule)
-            if schedule == before and nothing:
+            if schedule == before:
                 warnings.append(f"--overlap: {nothing}")
     return replace(
         lowered,

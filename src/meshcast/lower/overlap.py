@@ -18,7 +18,17 @@ from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.unit_copies import with_unit_copies
 from meshcast.units import Dimension, parse
 
-NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy", "offload", "fsdp2", "cached-weights")
+NAMES = (
+    "buckets",
+    "prefetch",
+    "gathers",
+    "async-tp",
+    "one-copy",
+    "offload",
+    "fsdp2",
+    "cached-weights",
+    "paired-passes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +45,8 @@ class Overlap:
         one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
         fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
         cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
+        paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
+            experts hidden by either (`pipelined.paired`, not a rewrite).
         offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
     """
 
@@ -46,6 +58,7 @@ class Overlap:
     offload: bool = False
     fsdp2: bool = False
     cached_weights: bool = False
+    paired_passes: bool = False
 
     @property
     def any(self) -> bool:
@@ -54,7 +67,7 @@ class Overlap:
 
     @classmethod
     def parse(cls, text: str) -> Overlap:
-        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy,offload,fsdp2,cached-weights`.
+        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp` and further ones of `NAMES`.
 
         Raises:
             UsageError: A part is not one of these, or is given twice.
@@ -76,6 +89,7 @@ class Overlap:
             offload=_flag("offload", found.get("offload")),
             fsdp2=_flag("fsdp2", found.get("fsdp2")),
             cached_weights=_flag("cached-weights", found.get("cached-weights")),
+            paired_passes=_flag("paired-passes", found.get("paired-passes")),
         )
 
     def __str__(self) -> str:
@@ -86,7 +100,8 @@ class Overlap:
         parts += ["one-copy"] if self.one_copy else []
         parts += ["offload"] if self.offload else []
         parts += ["fsdp2"] if self.fsdp2 else []
-        return ",".join([*parts, *(["cached-weights"] if self.cached_weights else [])])
+        parts += ["cached-weights"] if self.cached_weights else []
+        return ",".join([*parts, *(["paired-passes"] if self.paired_passes else [])])
 
 
 def _size(text: str) -> int:

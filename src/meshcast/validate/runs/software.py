@@ -95,6 +95,10 @@ def overlap_of(row: RunRow, stack: Stack) -> str:
     rewrites = [each for each in stack.overlap.split(",") if each]
     if re.search(r"async ?-?tp", row.words) and "async-tp" not in rewrites:
         rewrites.append("async-tp")
+    # Megatron-Bridge's recipes in MXFP8 turn it on wherever stages are interleaved (perf_recipes), those in bf16 do not.
+    interleaved = row.degrees.get("vp", 0) > 1 and row.degrees.get("ep", 0) > 1
+    if "one-copy" in rewrites and interleaved and "mxfp8" in row.precision.lower():
+        rewrites.append("paired-passes")
     if "vanilla tp" in row.words:
         rewrites = [each for each in rewrites if each != "async-tp"]
     return ",".join(rewrites)

@@ -128,7 +128,9 @@ def resolved(target: Any, options: Options) -> tuple[Any, Options]:
     planned = plan_target(
         target, plan, settings=options.settings, devices=options.devices, platform=platform_of(device)
     )
-    return planned, replace(options, plan=None, settings={}, attention="plain")
+    # What is saved where is no part of the program: its lowering says.
+    overlap = ",".join(filter(None, (options.overlap, "offload"))) if plan.offload == "activations" else options.overlap
+    return planned, replace(options, plan=None, settings={}, attention="plain", overlap=overlap)
 
 
 def _plan(target: Any, options: Options, device: Device) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from meshcast.estimate.power import settled_clock
 from meshcast.estimate.rates import matrix_rate
 from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster, Device
+from meshcast.hardware.host_link import host_rate
 from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.splits import summing_launches
@@ -133,7 +135,7 @@ class Run:
     def _step_in(self, setting: Setting) -> float:
         """Seconds of the step, at the full clock, with collectives timed in another setting."""
         model = network_model(self.options.network, setting)
-        simulator = Simulator(self.lowered, self.options.scheduling, self._contention_on(model))
+        simulator = Simulator(self.lowered, self.options.scheduling, self._contention_on(model), self._host_rate)
         return simulator.duration(self.full_clock, OnNetwork(model=model))
 
     @property
@@ -170,7 +172,12 @@ class Run:
     @cached_property
     def simulator(self) -> Simulator:
         """The program planned once, to be run with any times."""
-        return Simulator(self.lowered, self.options.scheduling, self.contention)
+        return Simulator(self.lowered, self.options.scheduling, self.contention, self._host_rate)
+
+    @property
+    def _host_rate(self) -> float:
+        """Bytes/s of the link to the host's memory; it is asked for where something moves over it alone."""
+        return host_rate(self.device) if self.options.overlapping.offload else math.inf
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -293,7 +293,7 @@ def test_mistakes_are_named() -> None:
         build("resnet50", mode="decode")
     with pytest.raises(UsageError, match="data, fsdp, context, tensor"):
         build("gpt2-small", {"pipeline": 2})
-    with pytest.raises(UsageError, match="autodiff, none, attention, products, selective, alternate, full"):
+    with pytest.raises(UsageError, match="autodiff, none, attention, heads, products, selective, alternate, full"):
         lowered(build("llama3-tiny", seq=16, remat="some"))
     with pytest.raises(UsageError, match="remat=none keeps what layers mark"):
         lowered(build("bert-tiny", remat="none"))

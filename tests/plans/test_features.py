@@ -72,8 +72,8 @@ def _state(program: Program) -> list[Tensor]:
 
 
 def test_offload_needs_a_link() -> None:
-    with pytest.raises(UnsupportedError, match="no rate of it is known for tpu-v5p"):
-        predicted("llama3-tiny", "fsdp=4,offload=optimizer", on="tpu-v5p-pod")
+    with pytest.raises(UnsupportedError, match="no rate of it is known for tpu-v7"):
+        predicted("llama3-tiny", "fsdp=4,offload=optimizer", on="tpu-v7-pod")
 
 
 @pytest.mark.parametrize("plan", ["tp=2", "tp=2,pp=2", "tp=2,sp=1,pp=2,schedule=zb-h1"])
@@ -99,3 +99,12 @@ def test_fused_attention_is_counted_as_such_where_sequences_are_split(attention:
 def test_a_batch_that_is_no_number_is_refused() -> None:
     with pytest.raises(UsageError, match="batch is a positive integer, not 'many'"):
         redundancy("llama3-tiny", Plan(), settings={"batch": "many"})
+
+
+@pytest.mark.parametrize(
+    ("plan", "shards"), [("cp=4,zero=3", 4), ("fsdp=2,cp=2", 4), ("dp=2,cp=2,zero=3", 4), ("cp=4", 1)]
+)
+def test_devices_that_split_sequences_store_shares_of_weights(plan: str, shards: int) -> None:
+    """What is shared out is all but the norms, a few numbers."""
+    whole, shared = (predicted("llama3-tiny", each).memory.by_role["parameter"] for each in ("dp=1", plan))
+    assert shared == pytest.approx(whole / shards, rel=0.02)

@@ -59,7 +59,7 @@ def stated(model: str, tp: int, remat: str) -> Redundancy:
 
 ALONE = [
     "dp=4", "fsdp=4", "tp=4", "tp=4,sp=1", "cp=4", "cp=4,attention=ring", "pp=2", "pp=2,vp=2", "pp=2,schedule=zb-h1",
-    "dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "remat=selective", "remat=full", "fsdp=4,offload=optimizer",
+    "dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "cp=4,zero=3", "remat=selective", "remat=full", "fsdp=4,offload=optimizer",
 ]  # fmt: skip
 TOGETHER = [
     "dp=2,tp=2,mbs=2,remat=full",

@@ -178,7 +178,7 @@ def test_a_batch_for_each_device_is_a_larger_one_for_each_rank() -> None:
 def test_pipelines_of_local_batches_get_a_microbatch() -> None:
     found = target(devices=64, degrees={"fsdp": 1, "tp": 8, "pp": 8}, counts={**LLAMA, "gbs": 32, "mbs": 32},
                    notes="mbs column holds LOCAL batch size", other="interleaved 1F1B")  # fmt: skip
-    assert (found.plan["mbs"], found.plan["vp"]) == (1, 2)
+    assert (found.plan["mbs"], found.plan["vp"]) == (4, 2)
     assert any("local batch" in each for each in found.assumptions)
 
 
@@ -252,3 +252,26 @@ def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
     path.write_text("id,hardware,devices\n")
     with pytest.raises(InputError, match="no column model, metric, value"):
         read_run_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "remat", "offload"),
+    [
+        ("custom: offload layer-input,q,k,v to host", "heads", "activations"),
+        ("custom: offload layer-input", "full", "activations"),
+        ("custom: keep layer-input on device; remat qkv", "full", None),
+        ("save_qkv_proj", "heads", None),
+    ],
+)
+def test_what_layers_keep_and_where(recompute: str, remat: str, offload: str | None) -> None:
+    plan = target(recompute=recompute, source="https://github.com/AI-Hypercomputer/maxtext/page").plan
+    assert (plan["remat"], plan.get("offload")) == (remat, offload)
+
+
+def test_fsdp_beside_stages_keeps_weights() -> None:
+    """Its shards share out the optimizer; alone, those of context ranks are shards too."""
+    staged = target(devices=32, degrees={"fsdp": 4, "pp": 4, "tp": 2}, counts={**LLAMA, "gbs": 64, "mbs": 1})
+    assert {key: staged.plan[key] for key in ("dp", "fsdp", "zero")} == {"dp": 4, "fsdp": 1, "zero": 1}
+    split = target(degrees={"fsdp": 1, "cp": 8}, counts={**LLAMA, "gbs": 1, "mbs": 1})
+    assert split.plan["zero"] == 3
+    assert "zero" not in target(degrees={"fsdp": 4, "cp": 2}, counts={**LLAMA, "gbs": 4, "mbs": 1}).plan

@@ -133,7 +133,8 @@ OverlapFlag = Annotated[
         "--overlap",
         metavar="LIST",
         help="Rewrites that hide communication: buckets=25MiB (small collectives together), prefetch (a loop gathers the "
-        "next turn's weights), gathers=N (at most N waiting for use), async-tp (products in parts beside their exchange).",
+        "next turn's weights), gathers=N (at most N waiting for use), async-tp (products in parts beside their exchange), "
+        "one-copy (a token to each host once), offload (what layers save waits in the host's memory).",
     ),
 ]
 StackFlag = Annotated[

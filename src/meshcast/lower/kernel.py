@@ -179,7 +179,8 @@ class Kernel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStep:
     """A loop: its body runs `trips` times. The first reads are the initial values of the carried buffers, one for each
-    write; the rest is what the body reads from outside.
+    write; the rest is what the body reads from outside. Beside its kernels a turn moves `host_bytes` from the device to its
+    host's memory, or back.
     """
 
     label: str
@@ -187,6 +188,7 @@ class LoopStep:
     trips: int
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    host_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.layerwise import with_layerwise_weights
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.libraries import with_libraries
 from meshcast.lower.library import clears_first, copy_kernel, memset
@@ -56,7 +57,8 @@ def lower(
         given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
         fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
         attention: Whose fused attention runs on GPUs.
-        layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own.
+        layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own; and whether products
+            add to sums of gradients themselves.
     """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
@@ -69,7 +71,9 @@ def lower(
     if backend == "xla-gpu":
         schedule = with_both_orders(schedule, values)
         schedule = with_libraries(schedule, attention=attention, padded=fusion == "compiler")
-        schedule = with_separate_layers(schedule, values.tensors) if layers == "separate" else schedule
+        if layers != "scanned":
+            apart = with_separate_layers(schedule, values.tensors)
+            schedule = with_layerwise_weights(apart, values, fused_sums=layers == "accumulating")
     schedule = with_recency(schedule, values.tensors, placed=backend == "xla-tpu")
     if backend == "xla-tpu":
         schedule = with_reuse(schedule, values.tensors)

@@ -9,13 +9,26 @@ from meshcast.capture.program import Role
 from meshcast.errors import InputError, UsageError, nearest
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
+from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.kernel import LoweredProgram, Schedule
+from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import Values
 from meshcast.lower.single_copies import with_single_copies
+from meshcast.lower.unit_copies import with_unit_copies
 from meshcast.units import Dimension, parse
 
-NAMES = ("buckets", "prefetch", "gathers", "async-tp", "one-copy")
+NAMES = (
+    "buckets",
+    "prefetch",
+    "gathers",
+    "async-tp",
+    "one-copy",
+    "offload",
+    "fsdp2",
+    "cached-weights",
+    "paired-passes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +43,11 @@ class Overlap:
         async_tp: Whether products with an all-gather before or a reduce-scatter behind them are cut into parts that run
             beside the exchange.
         one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
+        fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
+        cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
+        paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
+            experts hidden by either (`pipelined.paired`, not a rewrite).
+        offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
     """
 
     bucket_bytes: int = 0
@@ -37,6 +55,10 @@ class Overlap:
     gathers: int = 0
     async_tp: bool = False
     one_copy: bool = False
+    offload: bool = False
+    fsdp2: bool = False
+    cached_weights: bool = False
+    paired_passes: bool = False
 
     @property
     def any(self) -> bool:
@@ -45,7 +67,7 @@ class Overlap:
 
     @classmethod
     def parse(cls, text: str) -> Overlap:
-        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp,one-copy`.
+        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp` and further ones of `NAMES`.
 
         Raises:
             UsageError: A part is not one of these, or is given twice.
@@ -64,6 +86,10 @@ class Overlap:
             gathers=_count(found["gathers"]) if "gathers" in found else 0,
             async_tp=_flag("async-tp", found.get("async-tp")),
             one_copy=_flag("one-copy", found.get("one-copy")),
+            offload=_flag("offload", found.get("offload")),
+            fsdp2=_flag("fsdp2", found.get("fsdp2")),
+            cached_weights=_flag("cached-weights", found.get("cached-weights")),
+            paired_passes=_flag("paired-passes", found.get("paired-passes")),
         )
 
     def __str__(self) -> str:
@@ -71,7 +97,11 @@ class Overlap:
         parts += ["prefetch"] if self.prefetch else []
         parts += [f"gathers={self.gathers}"] if self.gathers else []
         parts += ["async-tp"] if self.async_tp else []
-        return ",".join([*parts, *(["one-copy"] if self.one_copy else [])])
+        parts += ["one-copy"] if self.one_copy else []
+        parts += ["offload"] if self.offload else []
+        parts += ["fsdp2"] if self.fsdp2 else []
+        parts += ["cached-weights"] if self.cached_weights else []
+        return ",".join([*parts, *(["paired-passes"] if self.paired_passes else [])])
 
 
 def _size(text: str) -> int:
@@ -111,11 +141,23 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
         for value, argument in zip(workload.body.inputs, workload.arguments, strict=False)
         if argument.role in (Role.PARAMETER, Role.OPTIMIZER_STATE)
     }
+    # A pass of a microbatch has no optimizer.
+    is_pass = all(argument.role is not Role.OPTIMIZER_STATE for argument in workload.arguments)
     rewrites: tuple[tuple[bool, Callable[[Schedule], Schedule], str], ...] = (
         (
             overlap.async_tp,
             lambda before: with_partial_products(before, values, weights),
             "async-tp changes nothing: no product alone has an exchange of activations around it that could be cut",
+        ),
+        (
+            overlap.cached_weights,
+            lambda before: with_cached_weights(before, values.tensors, weights, is_pass=is_pass),
+            "cached-weights changes nothing: of weights alone nothing is made for every microbatch",
+        ),
+        (
+            overlap.fsdp2,
+            lambda before: with_unit_copies(before, values, weights),
+            "fsdp2 changes nothing: no weights are gathered, and no gradients reduced into shares",
         ),
         (
             overlap.one_copy,
@@ -126,6 +168,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.bucket_bytes > 0,
             lambda before: with_buckets(before, overlap.bucket_bytes),
             "buckets change nothing: no two collectives of one kind, group and type fit into one",
+        ),
+        (
+            overlap.offload,
+            lambda before: with_offloaded_stacks(before, values),
+            "offload changes nothing: no loop fills arrays, a slot in each turn, for a later loop to read",
         ),
         (
             overlap.prefetch,

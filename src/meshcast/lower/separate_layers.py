@@ -15,8 +15,8 @@ from typing import Literal
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.workload.graph import Tensor
 
-Layers = Literal["scanned", "separate"]
-_FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
+Layers = Literal["scanned", "separate", "accumulating"]
+FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 
 
 def with_separate_layers(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
@@ -52,7 +52,7 @@ def _fills(step: Step, stacks: set[int]) -> bool:
         isinstance(step, Kernel)
         and bool(step.writes)
         and stacks.issuperset(step.writes)
-        and _FILLING.issuperset(step.ops)
+        and FILLING.issuperset(step.ops)
     )
 
 

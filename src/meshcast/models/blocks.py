@@ -19,7 +19,7 @@ from meshcast.models.layers import (
     one_layer,
 )
 from meshcast.models.products import product
-from meshcast.models.saving import ATTENTION, kept
+from meshcast.models.saving import ATTENTION, HEADS, kept
 from meshcast.models.sharding import Layout, Weight
 from meshcast.models.words import MARKED, UNMARKED
 
@@ -54,7 +54,7 @@ def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, hea
         product("bsd,dce->bsce", h, w["wqkv"], layout, over=(BATCH, "context", None), held=layout.sequence_parallel)
         + w["bqkv"]
     )
-    qkv = layout.constrain(kept(qkv, ATTENTION), BATCH, "context", None, "tensor")
+    qkv = layout.constrain(kept(qkv, HEADS), BATCH, "context", None, "tensor")
     q, k, v = (qkv[:, :, i].reshape(batch, length, heads, dim // heads) for i in range(3))
     y = layout.constrain(attend(q, k, v).reshape(batch, length, dim), BATCH, "context", "tensor")
     over = (BATCH, "context", "tensor")

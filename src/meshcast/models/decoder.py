@@ -188,14 +188,19 @@ def _layers(
         losses = []
         caches = list(caches)
         for slot, (w, window) in enumerate(zip(layers, windows, strict=True)):
-            x, caches[slot], loss = layer(
-                x, widened(layout.gather(w, tree), x.dtype), place, caches[slot],
-                config=config, layout=layout, window=window, sparse=is_routed,
-            )  # fmt: skip
+            x, caches[slot], loss = one(x, w, place, caches[slot], window)
             losses += [] if loss is None else [loss]
         return (x, caches), losses
 
-    return checkpointed(body, remat, layout)
+    def one(x: jax.Array, w: Any, place: kv_cache.Place, cache: Any, window: int) -> Any:
+        def run(x: jax.Array, w: Any, positions: jax.Array) -> Any:
+            seen, w = replace(place, positions=positions), widened(layout.gather(w, tree), x.dtype)
+            return layer(x, w, seen, cache, config=config, layout=layout, window=window, sparse=is_routed)
+
+        # A layer is what keeps its input and computes the rest again, however many of them a turn has.
+        return (checkpointed(run, remat, layout) if len(windows) > 1 else run)(x, w, place.positions)
+
+    return body if len(windows) > 1 else checkpointed(body, remat, layout)
 
 
 def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: Layout) -> jax.Array:

@@ -10,7 +10,7 @@ from meshcast.models import kv_cache
 from meshcast.models.attending import attend
 from meshcast.models.layers import BATCH, attention, causal_attention, rms_norm, rotary
 from meshcast.models.products import product, products
-from meshcast.models.saving import ATTENTION, kept
+from meshcast.models.saving import HEADS, kept
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -85,7 +85,7 @@ def project(
     k, v = (heads(jnp.repeat(split(name), copies, axis=2)) for name in ("k", "v"))
     if not config.alibi:
         q, k = (heads(turned(h, positions, theta=theta, width=config.rotated)) for h in (q, k))
-    q, k, v = (heads(kept(h, ATTENTION)) for h in (q, k, v))
+    q, k, v = (heads(kept(h, HEADS)) for h in (q, k, v))
     return q, k, v
 
 

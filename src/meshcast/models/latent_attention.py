@@ -13,7 +13,7 @@ from meshcast.models import kv_cache
 from meshcast.models.attending import attend
 from meshcast.models.layers import BATCH, rms_norm, rotary
 from meshcast.models.products import product, products
-from meshcast.models.saving import ATTENTION, kept
+from meshcast.models.saving import HEADS, kept
 from meshcast.models.shapes.decoder import Config
 from meshcast.models.sharding import Layout, Weight
 
@@ -83,7 +83,7 @@ def self_attention(
         shared = jnp.broadcast_to(rotated[:, :, None], (*k.shape[:3], config.rope_dim))
         k = layout.constrain(jnp.concatenate([k, shared], axis=-1), BATCH, "context", "tensor", None)
         q = jnp.concatenate([plain, turned], axis=-1)
-        q, k, v = (layout.constrain(kept(x, ATTENTION), BATCH, "context", "tensor", None) for x in (q, k, v))
+        q, k, v = (layout.constrain(kept(x, HEADS), BATCH, "context", "tensor", None) for x in (q, k, v))
         y = attend(q, k, v, layout=layout)
     y = layout.constrain(y.reshape(*h.shape[:2], -1), BATCH, "context", "tensor")
     return product(

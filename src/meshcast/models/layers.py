@@ -170,7 +170,7 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
 
     That is everything that differentiating its ops one by one asks for ("autodiff"), what kernels with a
     backward pass of their own ask for ("none", see `saving.kept`), of these what attention
-    asks for, its heads and its result ("attention"), all products and fused kernels ("products"), the
+    asks for, its heads and its result ("attention"), its heads alone ("heads"), all products and fused kernels ("products"), the
     products with weights alone ("selective"), fused kernels and every second product with weights ("alternate", see
     `products.products`), or only its input ("full").
 
@@ -179,7 +179,7 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
     """
     if remat not in POLICIES:
         raise UsageError(f"remat {remat!r} is not a policy", fix="choose one of " + ", ".join(POLICIES))
-    if remat == "autodiff" and layout.size("fsdp") == 1:
+    if remat == "autodiff" and layout.size(("fsdp", "context")) == 1:
         return body
     return jax.checkpoint(body, prevent_cse=False, policy=POLICIES[remat])
 

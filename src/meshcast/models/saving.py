@@ -11,7 +11,13 @@ from jax.ad_checkpoint import checkpoint_name
 from meshcast.models.fused import PRIMITIVES as FUSED  # what these kernels return is what their backward pass asks for
 from meshcast.models.words import Remat as Remat
 
-KEPT, ATTENTION, ODD_PRODUCT, _MERGED = "kept", "kept by attention", "an odd product", "merged of fused kernels"
+KEPT, ATTENTION, HEADS, ODD_PRODUCT, _MERGED = (
+    "kept",
+    "kept by attention",
+    "kept heads",
+    "an odd product",
+    "merged of fused kernels",
+)
 EXCHANGED = "kept as it came from other devices"
 
 
@@ -23,8 +29,9 @@ def kept(x: jax.Array, name: str = KEPT) -> jax.Array:
     For a GPT layer of width h on s b tokens that is, in bf16 and without dropout's masks, the sum of Korthikanti 2022,
     section 4.1: s b h (2 + 2 + 6 + 2 + 2 + 2 + 8 + 8) bytes and the softmax's 2 a s^2 b.
 
-    Under the name `ATTENTION` it is saved also where the feed-forward half and the norms are computed again, as `EXCHANGED`
-    also where only element-wise work is: nobody moves tokens to their experts twice to save memory.
+    Under the name `ATTENTION`, and `HEADS` for queries, keys and values, it is saved also where the feed-forward half and the
+    norms are computed again, as `EXCHANGED` also where only element-wise work is: nobody moves tokens to their experts twice to
+    save memory.
     """
     named: jax.Array = checkpoint_name(x, name)
     return named
@@ -50,8 +57,9 @@ def _named(*names: str) -> Callable[..., bool]:
 
 POLICIES: dict[Remat, Callable[..., bool]] = {
     "autodiff": lambda primitive, *_, **__: primitive.name not in ("sharding_constraint", "name"),
-    "none": _named(KEPT, ATTENTION, EXCHANGED),
-    "attention": _named(ATTENTION),
+    "none": _named(KEPT, ATTENTION, HEADS, EXCHANGED),
+    "attention": _named(ATTENTION, HEADS),
+    "heads": jax.checkpoint_policies.save_only_these_names(HEADS),
     "products": lambda primitive, *_, **given: primitive.name == "dot_general" or _named(EXCHANGED)(primitive, **given),
     "selective": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "alternate": _named(ODD_PRODUCT),

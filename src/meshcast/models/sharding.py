@@ -24,6 +24,7 @@ BATCH: Axes = ("data", "fsdp", "expert")
 """The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
 WHOLE = -1
 """The dimension along which something is shared out that is not."""
+_SHARING = frozenset({"fsdp", "context"})  # what weights are stored over and gathered from
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,17 @@ class Layout:
 
     def params(self, weights: Any, dtype: DTypeLike) -> Any:
         """Abstract parameters for a pytree of `Weight`."""
-        return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *weight.axes), weights)
+        return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *self.stored(weight)), weights)
+
+    def stored(self, weight: Weight) -> tuple[Axes, ...]:
+        """The axes that a weight is stored over: where "fsdp" is in the mesh, of whatever size, "context" goes with it.
+
+        Devices that split a sequence hold the same weights, so that whoever shares weights out does so over them too: PyTorch's
+        FSDP over torchtitan's `dp_shard_cp`, MaxText's rules for "embed", Megatron's FSDP over data and context ranks.
+        """
+        if self.mesh is None or "fsdp" not in self.mesh.axis_names:
+            return weight.axes
+        return tuple(_with_context(entry) for entry in weight.axes)
 
     def constrain(self, x: jax.Array, *axes: Axes) -> jax.Array:
         """The array, pinned to a sharding so that propagation cannot choose another.
@@ -176,13 +187,14 @@ class Layout:
         return self.spec(*(tuple(name for name in self.present(entry) if name not in divided) for entry in axes))
 
     def gather(self, values: Any, weights: Any) -> Any:
-        """Weights as they are used: whole along "fsdp", still split along the other axes; gradients as stored."""
+        """Weights as they are used: whole along what shares them out, still split along the rest; gradients as stored."""
 
         def gathered(weight: Weight, value: jax.Array) -> jax.Array:
-            if not any("fsdp" in self.present(entry) for entry in weight.axes):
+            stored = self.stored(weight)
+            if not any(_SHARING.intersection(self.present(entry)) for entry in stored):
                 return value
-            used = [tuple(axis for axis in self.present(entry) if axis != "fsdp") for entry in weight.axes]
-            return self.moved(value, stored=weight.axes, used=used)
+            used = [tuple(axis for axis in self.present(entry) if axis not in _SHARING) for entry in stored]
+            return self.moved(value, stored=stored, used=used)
 
         return jax.tree.map(gathered, weights, values)
 
@@ -200,14 +212,14 @@ class Layout:
         return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, P(*spec)))
 
     def spread_over_replicas(self, struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        """The same over all devices that hold the same share of it: those of "data", and those that split experts alone.
+        """The same over all devices that hold the same share of it: of "data" and "context", and those that split experts alone.
 
-        An expert's weights are spread over "data"; what all experts' devices have alike, over "expert" too (Megatron's
-        distributed optimizer has a group for each of the two).
+        An expert's weights are spread over "data" and "context"; what all experts' devices have alike, over "expert" too
+        (Megatron's distributed optimizer has a group for each of the two, context ranks in both).
         """
         spec = struct.sharding.spec if struct.sharding is not None else ()
         used = {name for entry in spec for name in ((entry,) if isinstance(entry, str) else entry or ())}
-        for axis in ("data", "expert"):
+        for axis in ("data", "context", "expert"):
             struct = self.spread(struct, axis) if axis not in used else struct
         return struct
 
@@ -224,6 +236,11 @@ class Layout:
         if count % self.size(axes):
             split = {name: self.size(name) for name in self.present(axes)}
             raise UndividedError(what, count, split, fix="change the mesh, or the size it has to divide")
+
+
+def _with_context(axes: Axes) -> Axes:
+    names = (axes,) if isinstance(axes, str) else axes or ()
+    return tuple(each for name in names for each in ((name, "context") if name == "fsdp" else (name,))) or None
 
 
 def _divided() -> frozenset[str]:

@@ -31,7 +31,7 @@ def stored_params(tree: dict[str, Any], config: Config, layout: Layout, dtype: D
 
     def struct(weight: Weight, *, of_layer: bool) -> Any:
         is_matrix = of_layer and len(weight.shape) > 2
-        return layout.struct(weight.shape, narrow if narrow and is_matrix else dtype, *weight.axes)
+        return layout.struct(weight.shape, narrow if narrow and is_matrix else dtype, *layout.stored(weight))
 
     return {
         name: jax.tree.map(lambda weight, inside=name in layers: struct(weight, of_layer=inside), each)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-Remat = Literal["none", "autodiff", "products", "attention", "selective", "alternate", "full"]
+Remat = Literal["none", "autodiff", "products", "attention", "heads", "selective", "alternate", "full"]
 """What the backward pass computes again of a layer (`saving.POLICIES`):
 
 `none`: nothing that kernels with a backward pass of their own do not; `autodiff`: nothing at all, as differentiating op by op
-does; `products`: all but products; `attention`: all but attention; `selective`: all but products with weights, hence attention
+does; `products`: all but products; `attention`: all but attention; `heads`: all but what
+makes queries, keys and values; `selective`: all but products with weights, hence attention
 too; `alternate`: all but attention and every second product with weights, and none of those in fp8 is kept; `full`: all of it.
 """
-MARKED: tuple[Remat, ...] = ("none", "attention")
+MARKED: tuple[Remat, ...] = ("none", "attention", "heads")
 """Those that save what a model marks (`saving.kept`)."""
 UNMARKED: tuple[Remat, ...] = ("autodiff", "products", "selective", "full")
 """What models have that do not mark all of it."""

@@ -15,15 +15,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.errors import UnsupportedError
 from meshcast.hardware import Device
+from meshcast.hardware.host_link import host_rate
 from meshcast.run import Run
 
 PIECES_HELD = 2
-# Of a link's nominal rate, what copies between pinned memory and the device reach in both directions at once: 50.3 of
-# 63 GB/s on an H200 behind 16 lanes of PCIe 5.0, in pieces of 16 MiB to 1 GiB (55 GB/s in one direction alone);
-# `benchmarks/host_link.py` measures it again.
-LINK_SHARE = 0.8
 
 
 def streaming_seconds(state_bytes: int, pieces: int, update_s: float, device: Device) -> float:
@@ -34,23 +30,8 @@ def streaming_seconds(state_bytes: int, pieces: int, update_s: float, device: De
     """
     if not state_bytes:
         return 0.0
-    stream = state_bytes / (LINK_SHARE * host_bandwidth(device))
+    stream = state_bytes / host_rate(device)
     return max(update_s, stream) + stream / pieces - update_s
-
-
-def host_bandwidth(device: Device) -> float:
-    """Nominal bytes/s to the host's memory, in each direction.
-
-    Raises:
-        UnsupportedError: The catalogue does not have it.
-    """
-    if device.host_bandwidth is None:
-        raise UnsupportedError(
-            f"offload=optimizer moves state over the link to the host, and no rate of it is known for {device.name}",
-            where="--plan",
-            fix='give [host] bandwidth = "..." in a device file with base = ' + f'"{device.name}"',
-        )
-    return device.host_bandwidth
 
 
 def with_room(run: Run, state_bytes: int) -> Run:

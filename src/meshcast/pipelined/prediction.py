@@ -21,6 +21,7 @@ from meshcast.pipelined.communication import pipeline_communication
 from meshcast.pipelined.costs import End, step_costs
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.effects import without_effect
+from meshcast.pipelined.paired import with_paired_passes
 from meshcast.pipelined.parts import PartEstimate, Prepare, estimate_part
 from meshcast.pipelined.replicas import Simulate, own_channels, replica_shares, run_replicas
 from meshcast.pipelined.shares import collective_shares, kernel_shares, pipeline_share
@@ -106,6 +107,8 @@ def _assembled(
     """A pipeline's parts on healthy devices, their network, both put together, and what should be said about it."""
     setting, said = arranged(options.arrangement, cluster, pipeline.devices, {})
     estimates = [estimate_part(part, pipeline, prepare, state.everyone) for part in pipeline.parts]
+    if options.overlapping.paired_passes:
+        estimates = [with_paired_passes(estimate, pipeline, cluster.device) for estimate in estimates]
     return estimates, setting, assemble(pipeline, estimates, setting, options.network), said
 
 

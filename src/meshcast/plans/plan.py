@@ -19,7 +19,7 @@ from meshcast.models.words import Gradients, Remat
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8", "mxfp8"]
 Attention = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
-Offload = Literal["none", "optimizer"]
+Offload = Literal["none", "optimizer", "activations"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -59,7 +59,8 @@ class Plan:
         attention: `plain` products or `flash` (the backend's fused kernel); where sequences are split `ring` (keys and values
             go round) or `all-gather` of plain products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is
             the latter then).
-        offload: `optimizer`: its state lives in the host's memory.
+        offload: `optimizer`: its state lives in the host's memory; `activations`: what the forward pass saves does until it is
+            needed.
         gradients: The type that gradients are added up, kept and reduced over replicas in.
         microbatches: Of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
@@ -145,6 +146,12 @@ class Plan:
                 where=FLAG,
                 fix="the interleaved schedule has vp of 2 or more, the others have 1",
             )
+        if self.offload == "activations" and self.pp > 1:
+            raise UnsupportedError(
+                f"offload=activations beside pp={self.pp} stages is not modelled",
+                where=FLAG,
+                fix="leave one of them out, or recompute more (remat=full)",
+            )
         if self.attention not in ("plain", "flash", None) and self.cp == 1:
             raise InfeasibleError(
                 f"attention={self.attention} exchanges keys and values of split sequences, and cp is 1",
@@ -211,7 +218,8 @@ class Plan:
     def mesh(self) -> dict[str, int]:
         """Axes of a stage's devices, outermost first, without those of size one.
 
-        With ZeRO 3 the replicas store shares of the weights: they are part of "fsdp".
+        With ZeRO 3 the replicas store shares of the weights: they are part of "fsdp", which is then there also of size one,
+        as devices that split sequences share weights out with it (`Layout.stored`).
         """
         shared = self.zero == 3
         sizes = {
@@ -221,7 +229,8 @@ class Plan:
             "context": self.cp,
             "tensor": self.tp,
         }
-        return {name: size for name, size in sizes.items() if size > 1}
+        kept = {"fsdp"} if shared and self.cp > 1 else set()
+        return {name: size for name, size in sizes.items() if size > 1 or name in kept}
 
     def microbatches_of(self, batch: int | None) -> int:
         """Microbatches of a step with that global batch; where none is given, what the plan says.

@@ -9,9 +9,9 @@ from typing import Any
 from meshcast.capture.target import whole_setting
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.hardware import Device
+from meshcast.hardware.host_link import host_rate
 from meshcast.models import Builder
 from meshcast.models.words import MARKED, UNMARKED, Remat
-from meshcast.pipelined.offload import host_bandwidth
 from meshcast.plans.plan import FLAG, Plan
 
 # Settings that a plan decides.
@@ -160,8 +160,8 @@ def check_device(plan: Plan, device: Device) -> None:
     Raises:
         UnsupportedError: It has no such products, or nothing is known of its link to the host, over which the plan moves state.
     """
-    if plan.offload == "optimizer":
-        host_bandwidth(device)
+    if plan.offload != "none":
+        host_rate(device)
     # The formats with a scale for each block (OCP Microscaling) come together: who has f6 or f4 multiplies by blocks.
     needed = {"fp8": {"f8"}, "mxfp8": {"f6", "f4"}}.get(plan.precision)
     if needed and needed.isdisjoint(device.matrix_flops):

@@ -173,7 +173,9 @@ class _PartKey:
             rows=plan.mbs * plan.batch_shards // plan.mesh.get("data", 1),
             dtype=plan.compute_dtype,
             gradients=plan.gradient_dtype,
-            spread=Layout.of(plan.mesh, axes=tuple(plan.mesh)) if plan.zero == 1 and plan.dp * plan.ep > 1 else None,
+            spread=Layout.of(plan.mesh, axes=tuple(plan.mesh))
+            if plan.zero == 1 and plan.dp * plan.ep * plan.cp > 1
+            else None,
         )
         last = self.start + self.layers - 1
         name = f"{self.builder.name}, layers {self.start} to {last}" if self.layers else f"{self.builder.name}, an end"

@@ -19,6 +19,7 @@ within the step that runs them; of several branches one runs, so they take the s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,21 @@ def lifetimes(
         device: Whose libraries' scratch is counted; without it, none is.
     """
     return _Lifetimes(tensors, aliases, device).program(schedule)
+
+
+def most_at_once(buffers: Sequence[Buffer]) -> int:
+    """Most bytes taken at any moment, by buffers that nobody else accounts for."""
+    return max(live_bytes([b for b in buffers if not b.held])[1], default=0)
+
+
+def live_bytes(buffers: Sequence[Buffer]) -> tuple[list[int], list[int]]:
+    """Moments at which the bytes taken change, and how many there are from then on."""
+    changes: dict[int, int] = {}
+    for buffer in buffers:
+        changes[buffer.start] = changes.get(buffer.start, 0) + buffer.size
+        changes[buffer.end + 1] = changes.get(buffer.end + 1, 0) - buffer.size
+    order = sorted(changes)
+    return order, list(itertools.accumulate(changes[moment] for moment in order))
 
 
 def moments(schedule: Schedule) -> Iterator[tuple[int, Kernel]]:
@@ -110,12 +126,7 @@ class _Lifetimes:
             if isinstance(step, LoopStep):
                 self._block(step.body, frozenset(step.body.inputs), _written_in_place(step.body))
             elif isinstance(step, BranchStep):
-                ends = []
-                for body in step.bodies:
-                    self._now = entered
-                    self._block(body, frozenset(), frozenset(body.outputs))
-                    ends.append(self._now)
-                self._now = max(ends, default=entered)
+                self._now = self._branches(step, entered)
             elif self._device is not None:
                 self._scratch(step, self._device)
             dying = {v for v in step.reads if last[v] == index and v in live}
@@ -135,6 +146,19 @@ class _Lifetimes:
             if value in live:
                 live[value].end = self._now
         return live
+
+    def _branches(self, step: BranchStep, entered: int) -> int:
+        """The moment at which the longest branch ends. One of them runs: the buffers of the largest are counted."""
+        others, ends, largest = self._buffers, [entered], 0
+        kept: list[Buffer] = []
+        for body in step.bodies:
+            self._now, self._buffers = entered, []
+            self._block(body, frozenset(), frozenset(body.outputs))
+            ends.append(self._now)
+            if (size := most_at_once(self._buffers)) > largest:
+                kept, largest = self._buffers, size
+        self._buffers = others + kept
+        return max(ends)
 
     def _scratch(self, kernel: Kernel, device: Device) -> None:
         """What a kernel needs while it runs; and whether its result can be written over later."""

@@ -129,7 +129,8 @@ class _Classes:
         """A loop or branch of a block."""
         step, bodies = block.steps[index], block.bodies[index]
         if isinstance(step, LoopStep):
-            return self._loop(bodies[0], step.trips, starts)
+            turns = self._loop(bodies[0], step.trips, starts)
+            return [turn.at_least(step.trips * self._rank.copying(step)) for turn in turns]
         runs = [self.block(body, starts) for body in bodies]
         return [costliest(run[number] for run in runs) for number in range(len(starts))]
 

@@ -3,7 +3,8 @@
 Equal ranks of an SPMD program behave alike, so one rank stands for all; a collective takes the time of its whole group.
 Each stream runs one kernel at a time, in the order that `issue_order` fixed; `placement` says when. Loops and branches
 take all streams (XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied;
-what a loop could overlap from one turn to the next is for the lowering to unfold (`lower.prefetch`). Copies that a
+what a loop could overlap from one turn to the next is for the lowering to unfold (`lower.prefetch`). What a turn moves to or
+from the host's memory runs beside it, so that it takes the longer of the two (`lower.offload`). Copies that a
 compiler starts beside compute take what compute leaves of the memory's time (`simulate.copies`).
 
 Every compute kernel is followed by the gap until its stream can run the next one. Nothing waits for the last gap, so a
@@ -14,6 +15,7 @@ block has two lengths: `all`, after which another can begin, and `last`, when it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -71,10 +73,15 @@ class Simulator:
     """A lowered program, planned once, to be run with any number of different times."""
 
     def __init__(
-        self, lowered: LoweredProgram, scheduling: Scheduling | None = None, contention: Contention | None = None
+        self,
+        lowered: LoweredProgram,
+        scheduling: Scheduling | None = None,
+        contention: Contention | None = None,
+        host_rate: float = math.inf,
     ) -> None:
         self.plan = plan(lowered.schedule, scheduling, reorder=lowered.lowering == "modelled")
         self._contention = contention
+        self._host_rate = host_rate  # bytes/s to or from the host's memory
 
     @property
     def channels(self) -> int:
@@ -107,14 +114,17 @@ class Simulator:
         # Alone on its channel and without effect on compute, nothing is slowed: the faster way of placing will do.
         apart = self.plan.channels < 2 or isinstance(model, Uncontended)
         rates = None if apart and self._contention is None else Rates(network=model, contention=self._contention)
-        return RankRun(kernels, model, rates)
+        return RankRun(kernels, model, rates, self._host_rate)
 
 
 class RankRun:
     """Blocks of one rank's program with given times."""
 
-    def __init__(self, kernels: KernelTimes, network: KernelNetwork, rates: Rates | None) -> None:
+    def __init__(
+        self, kernels: KernelTimes, network: KernelNetwork, rates: Rates | None, host_rate: float = math.inf
+    ) -> None:
         self._kernels = kernels
+        self._host_rate = host_rate
         self._network = network
         self.rates = rates
 
@@ -125,7 +135,9 @@ class RankRun:
     def placed(self, block: BlockPlan) -> Placed:
         """When a block's steps run."""
         lengths = [
-            self.kernel(step) if isinstance(step, Kernel) else costliest(map(self.length, bodies)).times(_trips(step))
+            self.kernel(step)
+            if isinstance(step, Kernel)
+            else costliest(map(self.length, bodies)).at_least(self.copying(step)).times(_trips(step))
             for step, bodies in zip(block.steps, block.bodies, strict=True)
         ]
         return place(block, lengths, self.estimates(block), self.rates)
@@ -139,8 +151,10 @@ class RankRun:
                 lengths.append(self.kernel(step))
             else:
                 runs = [self.timeline(body) for body in bodies]
-                inner[index] = max((body for body, _ in runs), key=lambda body: body.duration, default=EMPTY)
-                lengths.append(costliest(length for _, length in runs).times(_trips(step)))
+                longest = max((body for body, _ in runs), key=lambda body: body.duration, default=EMPTY)
+                inner[index] = longest.lasting(self.copying(step), "waiting for the host's memory")
+                turn = costliest(length for _, length in runs).at_least(self.copying(step))
+                lengths.append(turn.times(_trips(step)))
         placed = place(block, lengths, self.estimates(block), self.rates)
         spans: list[Span | Repeat] = []
         slower: list[float] = []  # than alone, by span
@@ -156,6 +170,10 @@ class RankRun:
                 slower.append(0.0)
         timeline = self._summed(spans, slower, placed.length.all)
         return replace(timeline, critical=critical_path(block, placed, inner, self._is_memory)), placed.length
+
+    def copying(self, step: Step) -> float:
+        """Seconds that what a turn of a loop moves to or from the host's memory takes, beside its kernels."""
+        return step.host_bytes / self._host_rate if isinstance(step, LoopStep) else 0.0
 
     def estimates(self, block: BlockPlan) -> list[KernelEstimate | None]:
         """What speeds depend on, of every step; nothing where none change."""

@@ -29,6 +29,11 @@ class Length:
             return NOTHING
         return Length(trips * self.all, (trips - 1) * self.all + self.last, trips * self.free, trips * self.waited)
 
+    def at_least(self, seconds: float) -> Length:
+        """The same where something beside it takes so long."""
+        more = seconds - self.all
+        return self if more <= 0 else Length(seconds, max(self.last, seconds), self.free + more, self.waited)
+
     def then(self, other: Length) -> Length:
         """Of both, one after the other; what takes no time leaves the end where it is."""
         last = self.all + other.last if other.all else self.last

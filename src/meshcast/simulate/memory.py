@@ -8,14 +8,13 @@ which values share a buffer.
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_right
 from dataclasses import dataclass
 
 from meshcast.display import Rows, shown
 from meshcast.hardware import Device
 from meshcast.lower.kernel import LoweredProgram
-from meshcast.simulate.buffers import Buffer, lifetimes, moments
+from meshcast.simulate.buffers import Buffer, lifetimes, live_bytes, moments, most_at_once
 from meshcast.units import format_bytes
 from meshcast.workload.graph import Tensor
 
@@ -73,7 +72,7 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None) -> Memory
     aliases = _aliases(lowered)
     aliased = sum(tensors[value].bytes for value in aliases.values())
     by_value = {schedule.outputs[position]: value for position, value in aliases.items()}
-    temporaries = _live_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value, device)))
+    temporaries = most_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value, device)))
     return MemoryUse(
         peak=arguments + outputs + temporaries - aliased,
         arguments=arguments,
@@ -100,21 +99,6 @@ def _outside_outputs(buffers: list[Buffer]) -> list[Buffer]:
         else:
             left.append(buffer)
     return left
-
-
-def _live_at_once(buffers: list[Buffer]) -> int:
-    """Most bytes taken at any moment."""
-    return max(_live(buffers)[1], default=0)
-
-
-def _live(buffers: list[Buffer]) -> tuple[list[int], list[int]]:
-    """Moments at which the bytes taken change, and how many there are from then on."""
-    changes: dict[int, int] = {}
-    for buffer in buffers:
-        changes[buffer.start] = changes.get(buffer.start, 0) + buffer.size
-        changes[buffer.end + 1] = changes.get(buffer.end + 1, 0) - buffer.size
-    order = sorted(changes)
-    return order, list(itertools.accumulate(changes[moment] for moment in order))
 
 
 def _aliases(lowered: LoweredProgram) -> dict[int, int]:
@@ -150,7 +134,7 @@ def memory_by_kernel(lowered: LoweredProgram, device: Device) -> dict[int, int] 
     if lowered.memory is not None:
         return None
     by_value = {lowered.schedule.outputs[position]: value for position, value in _aliases(lowered).items()}
-    order, live = _live(_outside_outputs(lifetimes(lowered.schedule, lowered.tensors, by_value, device)))
+    order, live = live_bytes(_outside_outputs(lifetimes(lowered.schedule, lowered.tensors, by_value, device)))
     found: dict[int, int] = {}
     for moment, kernel in moments(lowered.schedule):
         at = bisect_right(order, moment) - 1

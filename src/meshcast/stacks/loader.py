@@ -93,6 +93,7 @@ def _read(path: Path) -> Stack:
             ContextAttention,
             reader.choice("defaults", "context_attention", among=get_args(ContextAttention), default="ring"),
         ),
+        offloads=reader.flag("defaults", "offloads"),
         batch_per_device=reader.flag("defaults", "batch_per_device"),
         host=HostCosts(
             graphs=graphs,

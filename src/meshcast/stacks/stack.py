@@ -42,6 +42,7 @@ class Stack:
         zero: How far data parallelism shards the optimizer (ZeRO stage), where nobody says.
         gradients: The type its recipes add up and reduce gradients in, where they do not say.
         context_attention: How keys and values reach the devices that split a sequence, where nobody says.
+        offloads: Whether its recipes put what layers keep into the host's memory where it does not fit otherwise.
         batch_per_device: Whether its recipes give a batch for each device; others give one for each rank that shares the
             batch, which may be several devices.
         host: What issuing a step costs the host.
@@ -63,6 +64,7 @@ class Stack:
     zero: int
     gradients: Gradients
     context_attention: ContextAttention
+    offloads: bool
     batch_per_device: bool
     host: HostCosts
     notes: str = ""

@@ -13,7 +13,7 @@ from meshcast.stacks import Stack
 from meshcast.validate.runs.findings import Findings
 from meshcast.validate.runs.rows import DEGREES, RunRow
 from meshcast.validate.runs.shapes import RunModel
-from meshcast.validate.runs.software import precision_of, recomputation_of
+from meshcast.validate.runs.software import offloaded, precision_of, recomputation_of
 from meshcast.validate.runs.systems import RunSystem
 
 Plan = dict[str, int | str]
@@ -46,11 +46,15 @@ def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found
         return {}
     plan |= _data_parallel(row, model, stack, told, ranks, found)
     if model.language:
+        plan |= _kept_or_shared(plan, stack, told, found)
+    if model.language:
         plan |= shards | _inside(row, stack, shards["tp"], found)
     plan |= _schedule(row, model, shards["pp"], told, found)
     plan |= _microbatch(row, stack, ranks, devices, shards["pp"], found)
     if model.language:
         plan["remat"] = recomputation_of(row, stack, found)
+        if offloaded(row, found):
+            plan["offload"] = "activations"
         plan["attention"] = _attention(stack, shards["cp"])
         if stack.gradients != "fp32":
             found.assumes(f"gradients added up in {stack.gradients}, as {stack.name} has it")
@@ -84,6 +88,24 @@ def _data_parallel(
     if zero:
         found.assumes(f"zero={stack.zero}, as {stack.name} has it")
     return {"dp": plain, "fsdp": sharded, "ep": experts, **zero}
+
+
+def _kept_or_shared(plan: Plan, stack: Stack, told: dict[str, int], found: Findings) -> Plan:
+    """What FSDP becomes beside stages, and of ranks that split a sequence alone.
+
+    Beside stages PyTorch's FSDP gathers weights once a step and keeps them (torchtitan's `reshard_after_forward: default`;
+    Dubey 2024, section 3.3.2): it shares out the optimizer's state. Its shards are those of context ranks too
+    (torchtitan's `dp_shard_cp`), whatever is left for `fsdp` alone.
+    """
+    sharded = int(plan["fsdp"])
+    if "fsdp" not in told or stack.zero != 1:
+        return {}
+    if told.get("pp", 1) > 1:
+        found.assumes(
+            f"zero=1 for fsdp={sharded}: beside stages {stack.name} gathers weights once a step and keeps them"
+        )
+        return {"dp": int(plan["dp"]) * sharded, "fsdp": 1, "zero": 1}
+    return {"zero": 3} if sharded == 1 and told.get("cp", 1) > 1 else {}
 
 
 def _inside(row: RunRow, stack: Stack, tensor: int, found: Findings) -> Plan:
@@ -138,8 +160,9 @@ def _microbatch(row: RunRow, stack: Stack, ranks: int, devices: int, stages: int
     """The microbatch; the global batch must be a multiple of what the ranks take at once."""
     batch, micro = row.counts.get("gbs"), row.counts.get("mbs")
     if micro is not None and stages > 1 and re.search(r"local batch", row.words):
-        found.assumes(f"mbs=1: its {micro} are the local batch of a pipeline, of which the microbatch is not told")
-        micro = 1
+        # torchtitan makes as many microbatches as there are ranks of a pipeline (pipeline_parallel_microbatches).
+        local, micro = micro, max(1, micro // stages)
+        found.assumes(f"mbs={micro}: a local batch of {local} in {stages} microbatches, as many as stages")
     if batch is None:
         return {}
     if micro is not None and stack.batch_per_device:

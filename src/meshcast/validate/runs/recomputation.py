@@ -1,7 +1,8 @@
 """What a run recomputes where its source does not say: the least with which it is predicted to fit.
 
 Recomputation costs time, so that whoever tunes a run takes no more of it than memory asks for. The stack's habit is tried
-first, then each step of `MORE` behind it. Where even the last does not fit, the habit stands.
+first, then each step of `MORE` behind it, and where the stack's recipes do so what layers keep is put into the host's memory.
+Where even the last does not fit, the habit stands.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from meshcast.models.words import Remat
 from meshcast.options import Options
 from meshcast.results import Prediction
+from meshcast.validate.runs.parallelism import Plan
 from meshcast.validate.runs.planned import predict_run
 from meshcast.validate.runs.target import RunTarget
 
@@ -29,11 +31,15 @@ def predict_fitting(target: RunTarget, options: Options, *, over_memory: bool = 
     habit, room = str(target.plan.get("remat", "")), target.on.device.memory_bytes
     if target.recomputation_told or habit not in MORE or prediction.memory.peak <= room:
         return target, prediction
-    for word in MORE[MORE.index(habit) + 1 :]:
+    further: list[Plan] = [{"remat": word} for word in MORE[MORE.index(habit) + 1 :]]
+    if target.stack is not None and target.stack.offloads and target.on.device.host_bandwidth is not None:
+        further.append({"remat": MORE[-1], "offload": "activations"})
+    for changes in further:
+        said = ", ".join(f"{name}={word}" for name, word in changes.items())
         other = replace(
             target,
-            plan={**target.plan, "remat": word},
-            assumptions=(*target.assumptions, f"recomputation {word}: with less it is predicted not to fit"),
+            plan={**target.plan, **changes},
+            assumptions=(*target.assumptions, f"{said}: with less it is predicted not to fit"),
         )
         found = predict_run(other, options, over_memory=over_memory)
         if found.memory.peak <= room:

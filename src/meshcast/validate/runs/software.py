@@ -27,12 +27,17 @@ _RECOMPUTED = (
     (r"^full$", "full", ""),
     (r"^selective", "selective", ""),
     (
-        r"except_mlp|save_qkv|save_out_proj",
+        r"except_mlp|save_out_proj",
         "attention",
         "it keeps heads and results of attention and recomputes the rest",
     ),
     (r"save_dot|minimal", "selective", "it keeps the products with weights and recomputes the rest"),
-    (r"offload|layer-input|remat", "full", "a layer keeps its input alone; what is offloaded moves beside the compute"),
+    (
+        r"save_qkv|(?:offload|save|keep)\b[^;]*\bq(?:kv)?\b",
+        "heads",
+        "a layer keeps its input, queries, keys and values",
+    ),
+    (r"offload|layer-input|remat", "full", "a layer keeps its input alone"),
     (r"^custom$", "full", "its own choice of what to keep is not told"),
 )
 
@@ -72,11 +77,28 @@ def recomputation_of(row: RunRow, stack: Stack, found: Findings) -> str:
     return ""
 
 
+def tells_recomputation(row: RunRow) -> bool:
+    """Whether a row says what is computed again, and not only that somebody has chosen."""
+    return row.recompute.lower() not in ("", "custom")
+
+
+def offloaded(row: RunRow, found: Findings) -> bool:
+    """Whether what a row's layers keep is said to lie in the host's memory."""
+    if not re.search(r"offload", row.recompute.lower()):
+        return False
+    found.assumes("offload=activations: all that layers keep")
+    return True
+
+
 def overlap_of(row: RunRow, stack: Stack) -> str:
     """The stack's rewrites, and those that the row's words add or take away."""
     rewrites = [each for each in stack.overlap.split(",") if each]
     if re.search(r"async ?-?tp", row.words) and "async-tp" not in rewrites:
         rewrites.append("async-tp")
+    # Megatron-Bridge's recipes in MXFP8 turn it on wherever stages are interleaved (perf_recipes), those in bf16 do not.
+    interleaved = row.degrees.get("vp", 0) > 1 and row.degrees.get("ep", 0) > 1
+    if "one-copy" in rewrites and interleaved and "mxfp8" in row.precision.lower():
+        rewrites.append("paired-passes")
     if "vanilla tp" in row.words:
         rewrites = [each for each in rewrites if each != "async-tp"]
     return ",".join(rewrites)

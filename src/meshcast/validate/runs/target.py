@@ -13,7 +13,7 @@ from meshcast.validate.runs.framework import stack_of
 from meshcast.validate.runs.parallelism import Plan, plan_of, plan_text
 from meshcast.validate.runs.rows import RunRow
 from meshcast.validate.runs.shapes import RunModel, model_of
-from meshcast.validate.runs.software import overlap_of
+from meshcast.validate.runs.software import overlap_of, tells_recomputation
 from meshcast.validate.runs.systems import system_of
 
 UNKNOWN = "not understood"
@@ -30,7 +30,7 @@ class RunTarget:
         plan: As `--plan` has it, by its keys.
         on: The cluster, with what the row's words say of its network.
         overlap: The stack's rewrites and what the row's words change of them.
-        recomputation_told: Whether the source says what is recomputed.
+        recomputation_told: Whether the source says what is recomputed; that it is a choice of its own says nothing.
         missing: What the row lacks; where there is anything, the run cannot be predicted and other fields may be None.
         assumptions: What was taken for granted.
     """
@@ -107,7 +107,7 @@ def run_target(row: RunRow) -> RunTarget:
         hardware_class=system.hardware_class if system else UNKNOWN,
         stack=stack,
         overlap=overlap_of(row, stack) if stack else "",
-        recomputation_told=bool(row.recompute),
+        recomputation_told=tells_recomputation(row),
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),
     )

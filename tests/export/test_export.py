@@ -260,7 +260,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(chakra, "_manifest", full)
-    with pytest.raises(UsageError, match="No space left"):
+    with pytest.raises(InfeasibleError, match="No space left"):
         trace(tmp_path / "job", "fsdp=4")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     monkeypatch.undo()

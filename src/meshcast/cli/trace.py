@@ -71,6 +71,7 @@ def trace_command(
     """Writes how TARGET will run as a trace that other tools read."""
     from meshcast.cli.app import emit_json
     from meshcast.export.formats import TraceRequest, write_trace
+    from meshcast.interruption import ending_at_once
 
     options = flags.options(
         on=on, stack=stack, written=flags.written_flags(context), devices=devices, mesh=mesh, fidelity=fidelity,
@@ -90,7 +91,7 @@ def trace_command(
         anonymise=anonymise,
         coarsen=coarsen,
     )
-    with patience(f"tracing {target}"):
+    with ending_at_once(as_json=json), patience(f"tracing {target}"):
         written = write_trace(form, request, lambda line: typer.echo(line, err=True))
     if json:
         emit_json({"schema": "meshcast.trace/1", **written.summary})

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,12 @@ from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, neare
 from meshcast.export.encoding import ClassFiles
 from meshcast.export.job import JobTrace, RankClass
 from meshcast.export.job_groups import RankValues
+from meshcast.export.writers import write_all
+from meshcast.files import Staged, whole_files
 from meshcast.units import format_bytes
 
 MANIFEST = "meshcast.chakra/1"
 SPARE_BYTES = 256 << 20  # of a disk that is not to be filled up
-WRITERS = 4  # threads: they wait for the disk most of the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,23 +100,14 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
         InfeasibleError: The disk has not the room for them.
     """
     what = what or planned(job, wanted)
-    folder = wanted.prefix.parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _check_room(folder, what)
-        with tempfile.TemporaryDirectory(prefix=f".{wanted.prefix.name}.", suffix=".part", dir=folder) as name:
-            beside = replace(wanted, prefix=Path(name) / wanted.prefix.name)
-            with ThreadPoolExecutor(max_workers=min(WRITERS, os.cpu_count() or 1)) as pool:
-                for _ in pool.map(lambda file: _write_rank(beside, *file), what.files):
-                    pass
-            _write_json(beside.groups, job.groups.listed())
-            _write_json(beside.manifest, _manifest(job, wanted))
-            _put(beside, wanted, {rank for rank, _ in what.files})
-    except OSError as error:
-        raise UsageError(
-            f"cannot be written: {error.strerror or error}", where=str(error.filename or folder),
-            fix="choose another place with -o",
-        ) from None  # fmt: skip
+    with whole_files(wanted.prefix, make_folder=True) as staged:
+        _check_room(staged.folder, what)
+        _without_earlier(staged, wanted, {rank for rank, _ in what.files})
+        write_all((staged.path(wanted.path(rank)), partial(files.file, rank)) for rank, files in what.files)
+        _write_json(staged.path(wanted.groups), job.groups.listed())
+        # Taken away first and put there last: what stands without one is not taken for whole.
+        staged.without(wanted.manifest)
+        _write_json(staged.path(wanted.manifest), _manifest(job, wanted))
     return {
         "workload-configuration": wanted.prefix, "comm-group-configuration": wanted.groups, "manifest": wanted.manifest,
     }  # fmt: skip
@@ -133,32 +123,14 @@ def _check_room(folder: Path, what: Planned) -> None:
         )  # fmt: skip
 
 
-def _put(beside: ChakraFiles, wanted: ChakraFiles, ranks: set[int]) -> None:
-    """Moves files that are whole to their places, and what an earlier export left there away.
-
-    The manifest goes first and comes last: what stands without one is not taken for whole.
-    """
-    _remove_earlier(wanted, ranks)
-    wanted.manifest.unlink(missing_ok=True)
-    for rank in ranks:
-        beside.path(rank).replace(wanted.path(rank))
-    beside.groups.replace(wanted.groups)
-    beside.manifest.replace(wanted.manifest)
-
-
-def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
+def _without_earlier(staged: Staged, wanted: ChakraFiles, ranks: set[int]) -> None:
     """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
     if not wanted.manifest.is_file():
         return
     for path in wanted.prefix.parent.iterdir():
         found = named_rank(path)
         if found is not None and path == wanted.path(found[1]) and found[1] not in ranks:
-            path.unlink()
-
-
-def _write_rank(wanted: ChakraFiles, rank: int, files: ClassFiles) -> None:
-    with wanted.path(rank).open("wb", buffering=0) as out:
-        out.write(files.file(rank).data)
+            staged.without(path)
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -24,7 +24,7 @@ from meshcast.export.programs import program_trace
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
 from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
-from meshcast.files import check_place, whole_file
+from meshcast.files import check_folder, check_place, whole_file, whole_files
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
@@ -109,6 +109,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
         ranks=None if request.ranks in (None, ALL) else parse_ranges(request.ranks),
     )  # fmt: skip
     coarseness = request.coarseness
+    check_folder(request.out.parent, where=f"-o {request.out}")
     job = job_trace(request)
     if request.anonymise:
         job = anonymous_job(job, coarseness)
@@ -196,11 +197,12 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     said(_announced(job, len(ranks), request.out))
     sizes: dict[Path, int] = {}
     slices = 0
-    for rank, kind in ranks:
-        path = rank_path(request.out, rank, len(ranks))
-        with whole_file(path) as out:
-            slices += write_kineto(job, rank, rank_name(rank, kind, request.ranks), kind, out)
-        sizes[path] = path.stat().st_size
+    with whole_files(request.out) as staged:
+        for rank, kind in ranks:
+            path = rank_path(request.out, rank, len(ranks))
+            with staged.open(path) as out:
+                slices += write_kineto(job, rank, rank_name(rank, kind, request.ranks), kind, out)
+            sizes[path] = staged.path(path).stat().st_size
     return _drawn(job, request, "kineto", len(ranks), sizes, slices=slices)
 
 
@@ -218,11 +220,13 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
         )  # fmt: skip
     text = program_text(program, anonymise=request.anonymise)
     said(f"writing the program of {program.devices} devices to {request.out}")
-    with whole_file(request.out) as out:
-        out.write(text.encode())
-    # What a target is made with is in the file now.
-    beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
-    before, after = (predict(each, on).step_time_s for each, on in ((target, options), (request.out, beyond)))
+    with whole_files(request.out) as staged:
+        with staged.open(request.out) as out:
+            out.write(text.encode())
+        # What a target is made with is in the file now.
+        beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
+        asked = ((target, options), (staged.path(request.out), beyond))
+        before, after = (predict(each, on).step_time_s for each, on in asked)
     change = abs(after / before - 1) if before and after else None
     shown = format_time(before) if change is not None and before else _unfit(before, after)
     lines = [f"{request.out}, {format_bytes(request.out.stat().st_size)}: {program.devices} devices"]

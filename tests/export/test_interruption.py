@@ -34,7 +34,7 @@ MOMENTS = [
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text() if path.is_file() else "a folder" for path in folder.iterdir()}
+    return {path.name: path.read_text(errors="replace") if path.is_file() else "a folder" for path in folder.iterdir()}
 
 
 def with_earlier(folder: Path) -> None:

@@ -101,7 +101,7 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
     """
     what = what or planned(job, wanted)
     with whole_files(wanted.prefix, make_folder=True) as staged:
-        _check_room(staged.folder, what)
+        _check_room(wanted.prefix.parent, what)
         _without_earlier(staged, wanted, {rank for rank, _ in what.files})
         write_all((staged.path(wanted.path(rank)), partial(files.file, rank)) for rank, files in what.files)
         _write_json(staged.path(wanted.groups), job.groups.listed())
@@ -118,7 +118,7 @@ def _check_room(folder: Path, what: Planned) -> None:
     if what.size + SPARE_BYTES > free:
         raise InfeasibleError(
             f"{len(what.files):,} files of {format_bytes(what.size)} in all do not fit on a disk with "
-            f"{format_bytes(free)} free", where=str(folder),
+            f"{format_bytes(free)} free, of which {format_bytes(SPARE_BYTES)} are kept free", where=str(folder),
             fix="write one file for all equal ranks (--dedup), fewer (--ranks), or compact loops (leave out --unroll)",
         )  # fmt: skip
 

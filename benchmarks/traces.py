@@ -130,7 +130,8 @@ def main() -> None:
             print(
                 f"Chakra traces of {case.ranks:,} ranks (gpt3-175b, {case.plan}): {found['write_s']:.1f} of {case.limit_s:g} s, "
                 f"{found['bytes'] / 1e6:,.0f} MB, {found['write_s'] / found['plain_s']:.1f} times plain writing, "
-                f"{found['peak_bytes'] / 1e6:.0f} MB of memory, after {found['predict_s']:.1f} s of prediction; --dedup {found['dedup_s']:.1f} s, {found['dedup_bytes'] / 1e6:,.1f} MB, read back in "
+                f"{found['peak_bytes'] / 1e6:.0f} MB of memory, after {found['predict_s']:.1f} s of prediction; "
+                f"--dedup {found['dedup_s']:.1f} s, {found['dedup_bytes'] / 1e6:,.1f} MB, read back in "
                 f"{found['read_s']:.1f} s: a step of {found['step_again_s']:.6g} s, written {found['step_s']:.6g}: "
                 f"{'kept' if held else 'MISSED'}",
                 flush=True,

@@ -61,6 +61,7 @@ def trace_command(
     contention: flags.ContentionFlag = "on",
     overlap: flags.OverlapFlag = "",
     stack: flags.StackFlag = None,
+    slow: flags.SlowDevices = None,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -78,6 +79,7 @@ def trace_command(
         network=network, dims=dim, trips=trip_count, settings=setting, approximate=approximate, partitioner=partitioner,
         clocks=clocks, host=host, indices=indices, lowering=lowering, profile=profile, simulator=simulator,
         scheduler=scheduler, channels=channels, contention=contention, overlap=overlap, plan=plan,
+        slow=slow,
     )  # fmt: skip
     request = TraceRequest(
         target=target,

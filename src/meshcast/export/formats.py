@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.chakra.job_files import parse_ranges
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.chakra import ChakraFiles, planned, write
 from meshcast.export.flattening import Detail
@@ -275,6 +275,7 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
 
     Raises:
         UsageError: There is no such format, or it does not heed what is asked for.
+        UnsupportedError: Some devices are slower than others.
     """
     if name not in FORMATS:
         raise UsageError(f"no format {name!r}", where="--format", fix="one of " + ", ".join(FORMATS))
@@ -283,4 +284,10 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
         if flag not in FORMATS[name].heeds and getattr(request, flag) != getattr(default, flag):
             where = "--no-memory" if flag == "memory" else f"--{flag}"
             raise UsageError(f"format {name} knows no {flag}", where=where, fix="leave it out")
+    conditions = request.options.conditions
+    if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
+        raise UnsupportedError(
+            "devices that are not alike have no trace yet: their model keeps when each kind of rank is done, not when its "
+            "kernels run", where="--slow", fix="leave it out, or ask predict --slow for the step of each kind",
+        )  # fmt: skip
     return FORMATS[name].write(request, said)

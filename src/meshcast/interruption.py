@@ -31,6 +31,20 @@ Action = Callable[[], object]
 _half_done: list[Action] = []  # what takes away what is half done; the last first
 
 
+@dataclass(slots=True)
+class _Command:
+    """The one that runs.
+
+    Attributes:
+        done: Whether what it leaves behind is in place.
+    """
+
+    done: bool = False
+
+
+_command = _Command()
+
+
 class InterruptedCommand(KeyboardInterrupt):
     """A signal asks the command to end.
 
@@ -83,10 +97,11 @@ def listen() -> None:
 
 @contextmanager
 def ending_at_once(*, as_json: bool) -> Iterator[None]:
-    """Inside, a signal takes away what is half done and ends the process; behind it, all is done and signals are too late."""
+    """Inside, a signal takes away what is half done and ends the process, until files are in place (`Hold.too_late`)."""
     if signal.getsignal(signal.SIGINT) is not _raise and signal.getsignal(signal.SIGTERM) is not _raise:
         yield  # the command is called from Python, which has its own way with signals
         return
+    _command.done = False
     _handle(partial(_end, as_json))
     yield
     _ignore()
@@ -124,6 +139,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _end(as_json: bool, number: int, frame: FrameType | None) -> None:
+    if _command.done:
+        return
     _ignore()
     for action in reversed(_half_done):
         with contextlib.suppress(Exception):  # the others are taken away all the same
@@ -154,8 +171,9 @@ class Hold:
             raise InterruptedCommand(number)
 
     def too_late(self) -> None:
-        """Forgets a signal: what it would have ended is done."""
+        """Forgets a signal: what it would have ended is done, and so is a command that ends at once."""
         self.number = None
+        _command.done = True
 
 
 @contextmanager

@@ -64,9 +64,10 @@ def test_a_signal_leaves_the_earlier_export(tmp_path: Path, form: str, moment: s
     assert contents(tmp_path) == EARLIER
 
 
-def test_a_signal_when_all_is_written_comes_too_late(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["shutil:rmtree", "meshcast.export.formats:Written"])
+def test_a_signal_when_all_is_written_comes_too_late(tmp_path: Path, moment: str) -> None:
     with_earlier(tmp_path)
-    ended = interrupted(tmp_path, "chakra", "shutil:rmtree", "SIGINT")
+    ended = interrupted(tmp_path, "chakra", moment, "SIGINT")
     assert ended.returncode == 0
     assert "ASTRA-sim takes" in ended.stdout
     found = contents(tmp_path)

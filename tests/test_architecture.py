@@ -13,7 +13,7 @@ RANKS = {
     name: rank
     for rank, names in enumerate(
         [
-            ("version", "errors", "display", "progress"),
+            ("version", "errors", "display", "progress", "interruption"),
             ("units", "mesh", "child", "cache", "ranks", "files", "garbage", "chakra", "measured"),
             ("hardware", "models", "systolic"),
             ("simulators",),

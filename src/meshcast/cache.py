@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from meshcast.interruption import held
+
 T = TypeVar("T")
 # What reading an entry comes to that was cut off, is no JSON or gzip, or was written by another version.
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error)
@@ -44,7 +46,7 @@ def kept_as(path: Path, read: Callable[[bytes], T]) -> T | None:
 
 def keep(path: Path, data: bytes) -> None:
     """Writes a file as a whole, or not at all."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), held():
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         try:

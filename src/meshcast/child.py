@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from meshcast.interruption import at_end
+
 
 class ChildCrashedError(Exception):
     """The child died without an answer, or in the middle of one."""
@@ -42,6 +44,7 @@ class Child:
         self._owner = 0  # the process that started the child: a forked copy of us must not talk over the same pipe
         self._lock = threading.Lock()
         atexit.register(self.close)
+        at_end(self._kill)
 
     def request(self, header: Mapping[str, Any], data: bytes, *, timeout_s: float = 600.0) -> bytes:
         """The child's answer to one request.
@@ -89,6 +92,13 @@ class Child:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         self._process = self._errors = None
+
+    def _kill(self) -> None:
+        """Ends the child where a signal ends us: without the locks of `close`, which may be held."""
+        if self._process is not None and self._owner == os.getpid():
+            self._process.kill()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._process.pid, 0)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._owner != os.getpid():

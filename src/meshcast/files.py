@@ -1,41 +1,189 @@
-"""Files that are there whole or not at all, and packed ones read.
+"""Files that are there whole or not at all, several of them together, and packed ones read.
 
-They are written beside their place, and put there when they are done.
+They are written into a folder beside their places, and put there when all of them are done. Whatever fails or interrupts it, the
+folder is taken away, and what stood in the places before stands there again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gzip
 import io
 import os
+import secrets
+import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
-from meshcast.errors import InputError, UsageError
+from meshcast.errors import InfeasibleError, InputError, MeshcastError, UsageError
+from meshcast.interruption import Hold, held, taken_away
 from meshcast.units import format_bytes
 
 COMPRESSION = 6  # of gzip: beyond, files hardly shrink
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_UNPACKED = 4 << 30  # bytes; what is larger does not stay in memory beside what is made of it
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_place(path: Path) -> None:
     """Refuses a place that no file can be written to, before the work is done.
 
     Raises:
-        UsageError: The folder is not there and cannot be made, or the name is a folder's.
+        UsageError: The folder takes no files, or the name is taken by something that is no file.
     """
     if str(path) == "-":
         raise UsageError("traces are not written to the standard output", where="-o -", fix="name a file")
-    there = next(folder for folder in path.absolute().parents if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        what = "is no folder" if not there.is_dir() else "cannot be written to"
-        raise UsageError(f"{there} {what}", where=f"-o {path}", fix="choose another place with -o")
     if path.is_dir():
         raise UsageError("a folder of this name is there", where=f"-o {path}", fix="name a file")
+    if path.exists() and not path.is_file():
+        raise UsageError("this is a device or a pipe, no file", where=f"-o {path}", fix="name a file")
+    check_folder(path.parent, where=f"-o {path}")
+
+
+def check_folder(folder: Path, *, where: str) -> None:
+    """Refuses a folder in which nothing can be made; one that is not there yet counts as the next above it that is.
+
+    Raises:
+        UsageError: It cannot be written to, or is none.
+    """
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(f"{there} is no folder", where=where, fix="choose another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"{there} cannot be written to", where=where, fix="choose another place, or change its rights")
+
+
+def not_written(error: OSError, path: Path) -> MeshcastError:
+    """What is said where writing fails."""
+    what = f"cannot be written: {error.strerror or error}"
+    if error.errno in FULL:
+        return InfeasibleError(what, where=str(path), fix="make room on the disk, or choose another place with -o")
+    return UsageError(what, where=str(path), fix="choose another place with -o")
+
+
+@dataclass(slots=True, kw_only=True)
+class Staged:
+    """Files under way.
+
+    Attributes:
+        folder: Where they are written.
+    """
+
+    folder: Path
+    _places: dict[Path, Path] = field(default_factory=dict)  # where they are to be, by where they are
+    _leaving: list[Path] = field(default_factory=list)
+
+    def path(self, place: Path) -> Path:
+        """Where to write the file that is to be at a place; they are put there in the order of asking."""
+        return self._places.setdefault(place, self.folder / place.name)
+
+    @contextmanager
+    def open(self, place: Path) -> Iterator[IO[bytes]]:
+        """The same as an open file, compressed if its name ends in `.gz`."""
+        with self.path(place).open("wb") as raw:
+            if place.suffix == ".gz":
+                # No name and no time inside: the same trace gives the same bytes.
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=COMPRESSION, mtime=0) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield raw
+
+    def meant(self, name: str | None) -> Path | None:
+        """The place of a file under way; other files as they are."""
+        if name is None or Path(name) == self.folder:
+            return None
+        return next((place for place, path in self._places.items() if path == Path(name)), Path(name))
+
+    def without(self, place: Path) -> None:
+        """Has a file taken away before any is put in place."""
+        self._leaving.append(place)
+
+    def put(self, hold: Hold) -> None:
+        """Moves all of them to their places; those that were there come back if that fails or is interrupted."""
+        before = self.folder / "before"  # no name of a file's: they have endings
+        before.mkdir()
+        done: list[tuple[Path, Path | None]] = []
+        made = [each for each in {place.parent: None for place in self._places} if not each.exists()]
+        try:
+            for each in made:
+                each.mkdir()
+            for place in self._leaving:
+                done += _moved_away(place, before / str(len(done)))
+            *first, last = self._places.items()
+            for place, whole in first:
+                done += _moved_away(place, before / str(len(done)))
+                os.rename(whole, place)
+                done.append((place, None))
+                hold.check()
+            hold.check()
+            os.replace(last[1], last[0])  # a single file is never away
+        except BaseException:
+            for place, kept in reversed(done):
+                if kept is not None:
+                    os.rename(kept, place)
+                else:
+                    place.unlink()
+            for each in made:
+                with contextlib.suppress(OSError):
+                    each.rmdir()
+            raise
+
+
+def _moved_away(place: Path, kept: Path) -> list[tuple[Path, Path | None]]:
+    if place.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
+    try:
+        os.rename(place, kept)
+    except FileNotFoundError:
+        return []
+    return [(place, kept)]
+
+
+@contextmanager
+def whole_files(place: Path) -> Iterator[Staged]:
+    """Files that are put in their places together when all are written; nothing is left of them if that fails.
+
+    Args:
+        place: One of them, or what their names begin with: they are in one folder, which is made where it is not there,
+            or in folders inside it.
+
+    Raises:
+        UsageError: They cannot be written.
+        InfeasibleError: The disk is full.
+    """
+    folder = place.parent
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    staged = Staged(folder=folder / f".{place.name}.{secrets.token_hex(4)}.part")
+
+    def nothing_left() -> None:
+        shutil.rmtree(staged.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not there, or somebody else has put something in
+            for each in made:
+                each.rmdir()
+
+    whole = False
+    with taken_away(nothing_left):
+        try:
+            for each in reversed(made):
+                each.mkdir(exist_ok=True)
+            staged.folder.mkdir()
+            yield staged
+            with held() as hold:
+                staged.put(hold)
+                shutil.rmtree(staged.folder, ignore_errors=True)
+                whole = True
+                hold.too_late()
+        except OSError as error:
+            raise not_written(error, staged.meant(error.filename) or place) from None
+        finally:
+            if not whole:
+                with held():
+                    nothing_left()
 
 
 @contextmanager
@@ -44,24 +192,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
     Raises:
         UsageError: It cannot be written.
+        InfeasibleError: The disk is full.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as raw:
-            if path.suffix == ".gz":
-                # No name and no time inside: the same trace gives the same bytes.
-                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=COMPRESSION, mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            else:
-                yield raw
-        part.replace(path)
-    except OSError as error:
-        raise UsageError(
-            f"cannot be written: {error.strerror or error}", where=str(path), fix="choose another place with -o"
-        ) from None
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_files(path) as staged, staged.open(path) as out:
+        yield out
 
 
 def unpacked(content: bytes, *, where: str, largest: int = LARGEST_UNPACKED) -> bytes:

@@ -38,6 +38,9 @@ def test_mistakes_have_codes(meshcast: Meshcast, tmp_path: Path) -> None:
     assert "one of chakra" in meshcast(*TRACE, "--format", "other", "-o", "job").err
     assert meshcast(*TRACE, "--format", "chakra", "-o", "job", "--ranks", "9").code == 2
     assert meshcast(*TRACE, "--format", "chakra", "-o", "job", "--schema", "v1").code == 2
+    slow = meshcast(*TRACE, "--format", "kineto", "-o", "job.json", "--slow", "0=0.5")
+    assert slow.code == 4
+    assert "not alike have no trace yet" in slow.err
     (tmp_path / "cut.et").write_bytes(b"\x05\x0a")
     cut = meshcast("predict", "cut.et", "--on", "dgx-h100", "--json")
     assert cut.code == 2

@@ -17,6 +17,7 @@ from meshcast import predict
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.export.anonymous import bound, coarse, coarse_size, parse_coarseness
 from meshcast.export.formats import TraceRequest, Written, _unfit, write_trace
+from meshcast.export.timelines import job_timeline
 from meshcast.options import Options
 
 # Every name in it is the user's own; strange ones, so that they do not come up by chance.
@@ -85,6 +86,56 @@ def contents(folder: Path) -> bytes:
     return b"\n".join(
         gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files
     )
+
+
+@pytest.fixture(scope="module")
+def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A cluster in a file of the user's, whose names are all the user's own."""
+    folder = tmp_path_factory.mktemp("hardware")
+    (folder / "chip.toml").write_text('schema = "meshcast.device/1"\nbase = "h100-sxm"\nname = "echidnachip"\n')
+    (folder / "cluster.toml").write_text(
+        """
+schema = "meshcast.cluster/1"
+base = "dgx-h100"
+name = "wombatcluster"
+device = "chip.toml"
+
+[[levels]]
+name = "bilbylink"
+technology = "numbatwire"
+topology = "switch"
+size = { value = "1048576 devices", source = "assumption", note = "as large as need be" }
+links = { value = "1 link", source = "assumption", note = "one" }
+link_bandwidth = { value = "100 GB/s", source = "assumption", note = "a round number" }
+latency = { value = "1 us", source = "assumption", note = "a round number" }
+"""
+    )
+    return str(folder / "cluster.toml")
+
+
+@pytest.mark.parametrize("form", ["chakra", "perfetto", "kineto"])
+@pytest.mark.parametrize("plan", ["fsdp=4", "pp=2,dp=2"])
+def test_no_name_of_the_hardware_is_left(own_cluster: str, tmp_path: Path, form: str, plan: str) -> None:
+    """Of devices that are in no catalogue, and of levels of the network: both can be a company's own."""
+    options = Options(on=own_cluster, plan=plan, settings={"batch": "8", "seq": "64"})
+    names = ("echidnachip", "bilbylink", "wombatcluster", "numbatwire", "llama", "alpha-beta")
+    written("llama3-tiny", form, tmp_path, options=options, anonymise=True)
+    data = contents(tmp_path)
+    assert not [name for name in names if name.encode() in data]
+    if form != "chakra":
+        assert b"sent over level 1" in data
+    written("llama3-tiny", form, tmp_path, options=options)
+    assert b"echidnachip" in contents(tmp_path)
+
+
+def test_memory_is_coarse(tmp_path: Path) -> None:
+    options = Options(on="dgx-h100", plan="fsdp=4", settings={"batch": "8", "seq": "64"})
+    exact = job_timeline("llama3-tiny", options)
+    rough = job_timeline("llama3-tiny", options, anonymise=True, coarseness=0.3)
+    for before, after in zip(exact.kinds[0].memory(), rough.kinds[0].memory(), strict=True):
+        for (_, size), (_, found) in zip(before.steps, after.steps, strict=True):
+            assert abs(math.log(found / size)) <= math.log(1.3) / 2 * (1 + 1e-9) if size else found == 0
+    assert exact.kinds[0].memory()[0].steps != rough.kinds[0].memory()[0].steps
 
 
 @pytest.mark.parametrize("form", FORMS)

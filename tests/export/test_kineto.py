@@ -19,8 +19,11 @@ from meshcast.export import kineto
 from meshcast.export.formats import TraceRequest, write_trace
 from meshcast.export.slices import COPY_TRACK, Description, Slice, laned
 from meshcast.export.timelines import job_timeline
+from meshcast.hardware import load_device
 from meshcast.options import Options
 from meshcast.pipeline import prepare, resolved
+from meshcast.pipelined.offload import LINK_SHARE
+from tests.export.trace_processor import queried
 
 SETTINGS = {"batch": "8", "seq": "64"}
 
@@ -79,7 +82,7 @@ def job_slices(plan: str) -> list[Any]:
 
 
 def test_analysis_of_a_pipeline_shows_its_bubble(tmp_path: Path) -> None:
-    summary = written(tmp_path / "step.json.gz", "pp=2,dp=2,tp=2", ranks="0,5")
+    summary = written(tmp_path / "step.json.gz", "pp=2,dp=2,tp=2,offload=optimizer", ranks="0,5")
     assert [Path(name).name for name in summary["files"]] == ["step.0.json.gz", "step.5.json.gz"]
     found = analysed(tmp_path)
     assert sorted(row["rank"] for row in found["temporal"]) == [0, 5]
@@ -88,6 +91,57 @@ def test_analysis_of_a_pipeline_shows_its_bubble(tmp_path: Path) -> None:
         assert row["kernel_time(us)"] <= summary["step_time_s"] * 1e6 + 0.01
     sent = [row for row in found["kernels"] if row["name"] == "ncclDevKernel_SendRecv"]
     assert len(sent) == 2
+    # A device waits for other ranks in its bubble, not for its host.
+    waits = {row["idle_category"]: row["idle_time"] for row in found["idle"] if row["stream"] == kineto.COMPUTE_STREAM}
+    assert waits.get("host_wait", 0.0) == 0.0
+    assert waits["other"] > 100
+    # Copies behind the last kernel are on no path for HTA, as no kernel waits for them.
+    events = json.loads(gzip.decompress((tmp_path / "step.0.json.gz").read_bytes()))["traceEvents"]
+    last = max(event["ts"] + event["dur"] for event in events if event.get("cat") == "kernel")
+    assert found["critical_us"] == pytest.approx(last, abs=0.01)
+    assert found["launches"] > 100
+    assert found["queues"] > 2
+    assert found["bandwidths"] == pytest.approx(dict.fromkeys(("Memcpy HtoD", "Memcpy DtoH"), 50.4))
+
+
+def test_state_that_is_streamed_from_the_host(tmp_path: Path) -> None:
+    written(tmp_path / "step.json.gz", "pp=2,dp=2,offload=optimizer", ranks="0")
+    events = json.loads(gzip.decompress((tmp_path / "step.json.gz").read_bytes()))["traceEvents"]
+    copies = {event["name"]: event for event in events if event.get("cat") == "gpu_memcpy"}
+    assert set(copies) == {"Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)"}
+    link = load_device("h100-sxm").host_bandwidth
+    assert link is not None
+    for event in copies.values():
+        assert event["args"]["memory bandwidth (GB/s)"] == pytest.approx(LINK_SHARE * link / 1e9)
+    into, out = copies.values()
+    assert into["ts"] + into["dur"] <= out["ts"] + out["dur"]
+
+
+@pytest.mark.parametrize("plan", ["fsdp=4,tp=2", "pp=2,dp=2,offload=optimizer"])
+def test_perfetto_opens_it(tmp_path: Path, plan: str) -> None:
+    """Its processor drops events that overlap on a thread, and counts them."""
+    summary = written(tmp_path / "step.json.gz", plan, ranks="0")
+    slices, wrong, names, late = queried(
+        tmp_path / "step.json.gz",
+        "select count(*) as n from slice where category in ('kernel', 'gpu_memcpy')",
+        "select name, value from stats where severity != 'info' and value > 0",
+        "select distinct process.name from thread_track join thread using (utid) join process using (upid) order by pid",
+        "select count(*) as n from slice where depth > 2 or dur < 0",
+    )
+    assert slices == [{"n": summary["slices"]}]
+    assert wrong == []
+    assert [row["name"].rpartition(":")[2] for row in names][-1] == " its host"
+    assert late == [{"n": 0}]
+
+
+def test_launches_come_before_what_they_launch() -> None:
+    what = Description(name="kernel", category="kernel")
+    spans = [(0.0, 1e-6), (1e-6, 4e-6), (4e-6, 5e-6)]
+    # The second begins 1 us after the step, 3 us after the host: two launches are done by then.
+    assert kineto.launch_pace([Slice(what=what, track="compute", start=a, end=b) for a, b in spans]) == pytest.approx(
+        1.5
+    )
+    assert kineto.launch_pace([]) == kineto.LAUNCH_US
 
 
 @pytest.mark.parametrize("unroll", [True, False])
@@ -106,7 +160,7 @@ def test_fields(tmp_path: Path, unroll: bool) -> None:
         if event["ph"] == "X":
             assert event["ts"] >= 0
             assert event["dur"] >= 0
-            if event["cat"] != "cpu_op":
+            if event["cat"] not in ("cpu_op", "user_annotation"):
                 launched.setdefault(event["args"]["correlation"], {})[event["cat"]] = event["ts"]
     assert all(set(each) == {"cuda_runtime", "kernel"} for each in launched.values())
     assert all(each["cuda_runtime"] <= each["kernel"] for each in launched.values())

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshcast import predict
 from meshcast.errors import UnsupportedError
 from meshcast.export import timelines
 from meshcast.export.formats import TraceRequest, write_trace
-from meshcast.export.slices import summed
+from meshcast.export.levels import limited, summed
+from meshcast.export.slices import Level
+from meshcast.hardware import load_device
 from meshcast.options import Options
 from meshcast.results import Prediction
+from tests.export.trace_processor import queried
 
 SETTINGS = {"batch": "8", "seq": "64", "layers": "4"}
 PLANS = ["fsdp=4,tp=2", "pp=2,dp=2,tp=2", "pp=2,dp=2,zero=1", "pp=2,vp=2,dp=2"]
@@ -126,6 +130,10 @@ def adds_up(opened: Opened, found: Prediction, rel: float = 1e-3) -> None:
     assert len(set(opened.processes.values())) == stages
     # Joules and bytes of counters are those of the prediction, and memory peaks where it does.
     assert opened.integral("power") == pytest.approx(found.energy_j, rel=rel)
+    assert (
+        max(value for uuid in opened.named("power") for _, value in opened.values[uuid])
+        <= load_device("h100-sxm").tdp_watts
+    )
     assert max(value for uuid in opened.named("memory") for _, value in opened.values[uuid]) == found.memory.peak
     assert found.communication is not None
     for link in found.communication.links:
@@ -201,24 +209,71 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_levels_by_hand() -> None:
-    level = summed("power", "W", [(0.0, 2.0, 10.0), (1.0, 3.0, 5.0), (5.0, 6.0, 1.0), (7.0, 7.0, 9.0)], base=100.0)
-    assert level.steps == ((0.0, 110.0), (1.0, 115.0), (2.0, 105.0), (3.0, 100.0), (5.0, 101.0), (6.0, 100.0))
+    found = summed("power", "W", [(0.0, 2.0, 10.0), (1.0, 3.0, 5.0), (5.0, 6.0, 1.0), (7.0, 7.0, 9.0)], base=100.0)
+    assert found.steps == ((0.0, 110.0), (1.0, 115.0), (2.0, 105.0), (3.0, 100.0), (5.0, 101.0), (6.0, 100.0))
     assert summed("power", "W", [], base=7.0).steps == ((0.0, 7.0),)
 
 
+def level(*steps: tuple[float, float]) -> Level:
+    return Level(name="power", unit="W", steps=steps)
+
+
+def test_power_above_the_cap_by_hand() -> None:
+    # 2 s at 300 W, 100 above the cap: 200 J more than it allows, which the next 4 s of 150 W have room for.
+    assert limited(level((0.0, 300.0), (2.0, 150.0)), 200.0, 8.0).steps == ((0.0, 200.0), (6.0, 150.0))
+    # Only 2 s are left: 100 J of it come earlier, in the last 2 of 4 s of 150 W before.
+    late = level((0.0, 100.0), (1.0, 150.0), (5.0, 300.0), (7.0, 150.0))
+    assert limited(late, 200.0, 9.0).steps == ((0.0, 100.0), (1.0, 150.0), (3.0, 200.0))
+    # More than the cap on average: that is what is shown.
+    assert limited(level((0.0, 300.0), (1.0, 200.0)), 100.0, 2.0).steps == ((0.0, 250.0),)
+    assert limited(level((0.0, 90.0), (1.0, 20.0)), 100.0, 2.0).steps == ((0.0, 90.0), (1.0, 20.0))
+
+
+@given(
+    spans=st.lists(st.tuples(st.floats(1e-6, 10.0), st.floats(0.0, 1000.0)), min_size=1, max_size=20),
+    most=st.floats(1.0, 1000.0),
+)
+def test_power_keeps_its_energy(spans: list[tuple[float, float]], most: float) -> None:
+    ends = list(itertools.accumulate(length for length, _ in spans))
+    before = level(*zip([0.0, *ends], [watts for _, watts in spans], strict=False))
+    after = limited(before, most, ends[-1])
+    energies = [
+        sum(watts * (end - at) for (at, watts), end in zip(each.steps, [*(a for a, _ in each.steps[1:]), ends[-1]], strict=True))
+        for each in (before, after)
+    ]  # fmt: skip
+    assert energies[0] == pytest.approx(energies[1], rel=1e-9, abs=1e-9)
+    average = energies[0] / ends[-1]
+    assert max(watts for _, watts in after.steps) <= max(most, average) * (1 + 1e-12)
+    assert all(at < later for (at, _), (later, _) in itertools.pairwise(after.steps))
+
+
 def test_perfettos_own_processor(tmp_path: Path) -> None:
-    """Queries with SQL, where Perfetto's trace_processor_shell is on the PATH."""
-    binary = shutil.which("trace_processor_shell")
-    if binary is None:
-        pytest.skip("trace_processor_shell is not on the PATH")
-    processor = pytest.importorskip("perfetto.trace_processor")
-    summary = written(tmp_path / "step.pftrace", "pp=2,dp=2,tp=2").summary
-    config = processor.TraceProcessorConfig(bin_path=binary)
-    with processor.TraceProcessor(trace=str(tmp_path / "step.pftrace"), config=config) as opened:
-        (row,) = opened.query("select count(*) as n, max(ts + dur) as last from slice")
-        assert row.n == summary["slices"]
-        assert row.last == pytest.approx(summary["step_time_s"] * 1e9, abs=2)
-        (row,) = opened.query("select count(*) as n from flow")
-        assert row.n == summary["arrows"]
-        (row,) = opened.query("select count(*) as n from stats where severity = 'error' and value > 0")
-        assert row.n == 0
+    pytest.importorskip("perfetto")
+    trace = tmp_path / "step.pftrace.gz"
+    summary = written(trace, "pp=2,dp=2,tp=2").summary
+    found = predict("llama3-tiny", on="dgx-h100", plan="pp=2,dp=2,tp=2", settings=SETTINGS)
+    step, open_slices, arrows, backwards, wrong, processes, power, kernels = queried(
+        trace,
+        "select count(*) as n, max(ts + dur) as last from slice",
+        "select count(*) as n from slice where dur < 0",
+        "select count(*) as n from flow",
+        "select count(*) as n from flow join slice a on slice_out = a.id join slice b on slice_in = b.id where b.ts < a.ts",
+        "select name, value from stats where severity != 'info' and value > 0",
+        "select name from process where name like 'rank%' order by pid",
+        "select upid, ts, value from counter join process_counter_track t on track_id = t.id "
+        "where t.name = 'power' order by upid, ts",
+        "select count(*) as n, sum(dur) as busy from slice s join thread_track t on track_id = t.id join thread using (utid) "
+        "where thread.name = 'compute' and extract_arg(arg_set_id, 'debug.origin') is not null and depth = 0",
+    )  # fmt: skip
+    assert step[0]["n"] == summary["slices"]
+    assert step[0]["last"] == pytest.approx((found.step_time_s or 0.0) * 1e9, abs=2)
+    assert (open_slices, arrows, backwards) == ([{"n": 0}], [{"n": summary["arrows"]}], [{"n": 0}])
+    assert wrong == []  # nothing of the file was lost, or read otherwise than meant
+    assert [row["name"][:16] for row in processes] == ["rank 0 (stage 0)", "rank 4 (stage 1)"]
+    joules = sum(
+        a["value"] * (b["ts"] - a["ts"]) * 1e-9 for a, b in itertools.pairwise(power) if a["upid"] == b["upid"]
+    )
+    assert joules / 2 == pytest.approx(found.energy_j, rel=1e-3)
+    parts = found.breakdown
+    assert parts is not None
+    assert kernels[0]["busy"] * 1e-9 / 2 == pytest.approx(parts.compute + parts.memory + parts.overhead, rel=1e-3)

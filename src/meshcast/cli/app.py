@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -25,8 +26,18 @@ from meshcast.cli import (
     trace,
     validate,
 )
+from meshcast.cli.patience import INTERRUPTED
 from meshcast.errors import MeshcastError, UsageError
+from meshcast.interruption import InterruptedCommand
 from meshcast.version import VERSION
+
+
+class _StoppedError(Exception):
+    """An interrupt on its way through the command line parser, which would turn it into an exit code without a word."""
+
+    def __init__(self, interrupt: KeyboardInterrupt) -> None:
+        super().__init__(str(interrupt))
+        self.interrupt = interrupt
 
 
 @contextlib.contextmanager
@@ -35,6 +46,8 @@ def _reader_may_leave() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        raise _StoppedError(interrupt) from None
     except BrokenPipeError:
         _stop_writing()
         raise typer.Exit(0) from None
@@ -106,11 +119,10 @@ def _exit_code() -> int:
     except MeshcastError as error:
         report(error, as_json=as_json)
         return error.exit_code
+    except (_StoppedError, KeyboardInterrupt) as stopped:
+        return _interrupted(stopped, as_json=as_json)
     except typer.Abort:
-        return 130
-    except KeyboardInterrupt:
-        print("meshcast: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the command line parser's: a bug of ours, with its traceback
             raise
@@ -118,6 +130,15 @@ def _exit_code() -> int:
             emit_json(UsageError(error.format_message(), where="command line", fix="see --help").to_json())
         error.show()  # type: ignore[attr-defined]
         return 2
+
+
+def _interrupted(stopped: _StoppedError | KeyboardInterrupt, *, as_json: bool) -> int:
+    """Says in one line what has ended the command, and with `--json` as an object; the exit code for it."""
+    interrupt = stopped.interrupt if isinstance(stopped, _StoppedError) else stopped
+    if not isinstance(interrupt, InterruptedCommand):
+        interrupt = InterruptedCommand(signal.SIGINT)
+    interrupt.say(as_json=as_json)
+    return interrupt.exit_code
 
 
 def _stop_writing() -> None:

@@ -61,6 +61,7 @@ def trace_command(
     contention: flags.ContentionFlag = "on",
     overlap: flags.OverlapFlag = "",
     stack: flags.StackFlag = None,
+    slow: flags.SlowDevices = None,
     dim: flags.Dims = None,
     trip_count: flags.TripCounts = None,
     setting: flags.Settings = None,
@@ -71,12 +72,14 @@ def trace_command(
     """Writes how TARGET will run as a trace that other tools read."""
     from meshcast.cli.app import emit_json
     from meshcast.export.formats import TraceRequest, write_trace
+    from meshcast.interruption import ending_at_once
 
     options = flags.options(
         on=on, stack=stack, written=flags.written_flags(context), devices=devices, mesh=mesh, fidelity=fidelity,
         network=network, dims=dim, trips=trip_count, settings=setting, approximate=approximate, partitioner=partitioner,
         clocks=clocks, host=host, indices=indices, lowering=lowering, profile=profile, simulator=simulator,
         scheduler=scheduler, channels=channels, contention=contention, overlap=overlap, plan=plan,
+        slow=slow,
     )  # fmt: skip
     request = TraceRequest(
         target=target,
@@ -90,7 +93,7 @@ def trace_command(
         anonymise=anonymise,
         coarsen=coarsen,
     )
-    with patience(f"tracing {target}"):
+    with ending_at_once(as_json=json), patience(f"tracing {target}"):
         written = write_trace(form, request, lambda line: typer.echo(line, err=True))
     if json:
         emit_json({"schema": "meshcast.trace/1", **written.summary})

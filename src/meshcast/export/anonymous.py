@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from meshcast.bodies.job import JobTrace
 from meshcast.bodies.kernels_as_pieces import NANOSECONDS
@@ -21,7 +22,8 @@ from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
 from meshcast.errors import UsageError
-from meshcast.export.slices import MARKS, Description, Exchange, Fact, JobTimeline, RankTimeline, Slice
+from meshcast.export.slices import MARKS, Description, Exchange, Fact, JobTimeline, Level, RankTimeline, Slice
+from meshcast.hardware import device_names
 
 PROGRAM = "program"
 KINDS = {
@@ -31,13 +33,16 @@ KINDS = {
     NodeType.RECEIVE: "receive",
 }
 SIZES = ("num_ops", "tensor_size", "matrix_ops", "comm_size")
-SIZE_FACTS = ("flops", "bytes")
+SIZE_FACTS = ("flops", "bytes", "joules")
 KEPT_FACTS = frozenset(
     {
-        "kind", "dtype", "flops", "bytes", "bound", "origin", "estimator", "low_us", "high_us", "recomputed", "group_size",
-        "algorithm", "level", "protocol", "turns", "of_turns_around", "microbatch", "position", "peer_stage",
+        "kind", "dtype", "flops", "bytes", "joules", "bound", "origin", "low_us", "high_us", "recomputed",
+        "group_size", "algorithm", "level", "protocol", "turns", "of_turns_around", "microbatch", "position", "peer_stage",
     }
 )  # fmt: skip
+# Facts about a job that hold no names of its own; those of networks, estimators and schedules can be a plug-in's or a file's.
+KEPT_JOB_FACTS = frozenset({"device", "fidelity", "lowering", "stages", "microbatches", "bubble", "ranks"})
+LEVEL = "level"
 LARGEST_COARSENESS = 1.0
 
 
@@ -100,7 +105,18 @@ def anonymous_job(job: JobTrace, share: float = 0.0) -> JobTrace:
             data=each.body.data, order=each.body.order,
         )  # fmt: skip
         classes.append(replace(each, body=body))
-    return replace(job, name=PROGRAM, classes=tuple(classes))
+    return replace(job, name=PROGRAM, classes=tuple(classes), metadata=_kept_facts(job.metadata))
+
+
+Said = TypeVar("Said")
+
+
+def _kept_facts(facts: Mapping[str, Said]) -> dict[str, Said]:
+    """What may be said about a job; the name of a device only if it is one of the catalogue's."""
+    known = set(device_names())
+    return {
+        name: value for name, value in facts.items() if name in KEPT_JOB_FACTS and (name != "device" or value in known)
+    }
 
 
 def _anonymous_piece(piece: Piece, share: float, known: _Numbered, done: dict[int, Piece]) -> Piece:
@@ -130,7 +146,8 @@ def _coarse_values(listed: Attribute, share: float) -> Attribute:
 def anonymous_timeline(job: JobTimeline, share: float = 0.0) -> JobTimeline:
     """A timeline without names; work and bytes coarsened where a share is given. Times stay."""
     known = _Described(share=share)
-    return replace(job, name=PROGRAM, kinds=tuple(_anonymous_kind(kind, known) for kind in job.kinds))
+    kinds = tuple(_anonymous_kind(kind, known) for kind in job.kinds)
+    return replace(job, name=PROGRAM, kinds=kinds, facts=_kept_facts(job.facts))
 
 
 def _anonymous_kind(kind: RankTimeline, known: _Described) -> RankTimeline:
@@ -138,7 +155,13 @@ def _anonymous_kind(kind: RankTimeline, known: _Described) -> RankTimeline:
         for each in kind.slices(rank):
             yield replace(each, what=known.described(each.what))
 
-    return replace(kind, slices=slices)
+    def memory() -> tuple[Level, ...]:
+        return tuple(
+            replace(level, steps=tuple((at, coarse(value, known.share)) for at, value in level.steps))
+            for level in kind.memory()
+        )
+
+    return replace(kind, slices=slices, memory=memory)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,9 +185,12 @@ class _Described:
             for name, value in what.facts.items()
             if name in KEPT_FACTS
         }
+        if LEVEL in what.facts:  # of the network: a cluster's own file names it
+            facts = {**facts, LEVEL: self._numbered.name((LEVEL, what.facts[LEVEL]), LEVEL)}
         return replace(
             what, name=self._numbered.name((what.category, what.name), kind), facts=facts,
-            exchange=self._coarse_exchange(what.exchange), sent={k: coarse(v, self.share) for k, v in what.sent.items()},
+            joules=coarse(what.joules, self.share), exchange=self._coarse_exchange(what.exchange),
+            sent={self._numbered.name((LEVEL, name), LEVEL): coarse(size, self.share) for name, size in what.sent.items()},
         )  # fmt: skip
 
     def _coarse_exchange(self, exchange: Exchange | None) -> Exchange | None:

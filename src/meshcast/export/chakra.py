@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,13 @@ from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, n
 from meshcast.chakra.schema import GENERATIONS, VERSIONS, Generation
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.export.encoding import ClassFiles
+from meshcast.export.writers import write_all
+from meshcast.files import Staged, whole_files
 from meshcast.units import format_bytes
 
 ASTRA_SUFFIX = ".astra"
 MANIFEST = "meshcast.chakra/1"
 SPARE_BYTES = 256 << 20  # of a disk that is not to be filled up
-WRITERS = 4  # threads: they wait for the disk most of the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,26 +116,16 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
         InfeasibleError: The disk has not the room for them.
     """
     what = what or planned(job, wanted)
-    folder = wanted.prefix.parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _check_room(folder, what)
-        with tempfile.TemporaryDirectory(prefix=f".{wanted.prefix.name}.", suffix=".part", dir=folder) as name:
-            beside = replace(wanted, prefix=Path(name) / wanted.prefix.name)
-            with ThreadPoolExecutor(max_workers=min(WRITERS, os.cpu_count() or 1)) as pool:
-                for _ in pool.map(lambda file: _write_rank(beside, *file), what.files):
-                    pass
-            _write_json(beside.groups, job.groups.listed())
-            for file, text in wanted.inputs.values():
-                beside.astra.mkdir(exist_ok=True)
-                (beside.astra / file).write_text(text, encoding="utf-8")
-            _write_json(beside.manifest, _manifest(job, wanted))
-            _put(beside, wanted, {rank for rank, _ in what.files})
-    except OSError as error:
-        raise UsageError(
-            f"cannot be written: {error.strerror or error}", where=str(error.filename or folder),
-            fix="choose another place with -o",
-        ) from None  # fmt: skip
+    with whole_files(wanted.prefix) as staged:
+        _check_room(wanted.prefix.parent, what)
+        _without_earlier(staged, wanted, {rank for rank, _ in what.files})
+        write_all((staged.path(wanted.path(rank)), partial(files.file, rank)) for rank, files in what.files)
+        _write_json(staged.path(wanted.groups), job.groups.listed())
+        for file, text in wanted.inputs.values():
+            staged.path(wanted.astra / file).write_text(text, encoding="utf-8")
+        # Taken away first and put there last: what stands without one is not taken for whole.
+        staged.without(wanted.manifest)
+        _write_json(staged.path(wanted.manifest), _manifest(job, wanted))
     return {
         "workload-configuration": wanted.prefix, "comm-group-configuration": wanted.groups,
         **{flag: wanted.astra / file for flag, (file, _) in wanted.inputs.items()}, "manifest": wanted.manifest,
@@ -148,43 +137,22 @@ def _check_room(folder: Path, what: Planned) -> None:
     if what.size + SPARE_BYTES > free:
         raise InfeasibleError(
             f"{len(what.files):,} files of {format_bytes(what.size)} in all do not fit on a disk with "
-            f"{format_bytes(free)} free", where=str(folder),
+            f"{format_bytes(free)} free, of which {format_bytes(SPARE_BYTES)} are kept free", where=str(folder),
             fix="write one file for all equal ranks (--dedup), fewer (--ranks), or compact loops (leave out --unroll)",
         )  # fmt: skip
 
 
-def _put(beside: ChakraFiles, wanted: ChakraFiles, ranks: set[int]) -> None:
-    """Moves files that are whole to their places, and what an earlier export left there away.
-
-    The manifest goes first and comes last: what stands without one is not taken for whole.
-    """
-    _remove_earlier(wanted, ranks)
-    wanted.manifest.unlink(missing_ok=True)
-    for rank in ranks:
-        beside.path(rank).replace(wanted.path(rank))
-    beside.groups.replace(wanted.groups)
-    if wanted.inputs:
-        wanted.astra.mkdir(exist_ok=True)
-    for file, _ in wanted.inputs.values():
-        (beside.astra / file).replace(wanted.astra / file)
-    beside.manifest.replace(wanted.manifest)
-
-
-def _remove_earlier(wanted: ChakraFiles, ranks: set[int]) -> None:
+def _without_earlier(staged: Staged, wanted: ChakraFiles, ranks: set[int]) -> None:
     """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
     if not wanted.manifest.is_file():
         return
     if wanted.astra.is_dir():  # of other hardware, or of more ranks
-        shutil.rmtree(wanted.astra)
+        for path in wanted.astra.iterdir():
+            staged.without(path)
     for path in wanted.prefix.parent.iterdir():
         found = named_rank(path)
         if found is not None and path == wanted.path(found[1]) and found[1] not in ranks:
-            path.unlink()
-
-
-def _write_rank(wanted: ChakraFiles, rank: int, files: ClassFiles) -> None:
-    with wanted.path(rank).open("wb", buffering=0) as out:
-        out.write(files.file(rank).data)
+            staged.without(path)
 
 
 def _write_json(path: Path, value: Any) -> None:

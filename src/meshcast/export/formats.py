@@ -17,7 +17,7 @@ from meshcast.bodies.job import JobTrace
 from meshcast.bodies.pipelines import pipeline_trace
 from meshcast.bodies.programs import program_trace
 from meshcast.chakra.job_files import check_ranks, parse_ranges
-from meshcast.errors import UsageError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.astra_inputs import astra_inputs
 from meshcast.export.astra_words import astra_lines
@@ -27,7 +27,7 @@ from meshcast.export.perfetto import load_builder, write_perfetto
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
 from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
-from meshcast.files import check_place, whole_file
+from meshcast.files import check_folder, check_place, whole_file, whole_files
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
@@ -127,6 +127,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
         ranks=None if request.ranks in (None, ALL) else parse_ranges(request.ranks),
     )  # fmt: skip
     coarseness = request.coarseness
+    check_folder(request.out.parent, where=f"-o {request.out}")
     job = job_trace(request, wanted.ranks or ())
     if request.anonymise:
         job = anonymous_job(job, coarseness)
@@ -221,11 +222,12 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     said(_announced(job, len(ranks), request.out))
     sizes: dict[Path, int] = {}
     slices = 0
-    for rank, kind in ranks:
-        path = rank_path(request.out, rank, len(ranks))
-        with whole_file(path) as out:
-            slices += write_kineto(job, rank, rank_name(rank, kind, request.ranks), kind, out)
-        sizes[path] = path.stat().st_size
+    with whole_files(request.out) as staged:
+        for rank, kind in ranks:
+            path = rank_path(request.out, rank, len(ranks))
+            with staged.open(path) as out:
+                slices += write_kineto(job, rank, rank_name(rank, kind, request.ranks), kind, out)
+            sizes[path] = staged.path(path).stat().st_size
     return _drawn(job, request, "kineto", len(ranks), sizes, slices=slices)
 
 
@@ -243,11 +245,13 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
         )  # fmt: skip
     text = program_text(program, anonymise=request.anonymise)
     said(f"writing the program of {program.devices} devices to {request.out}")
-    with whole_file(request.out) as out:
-        out.write(text.encode())
-    # What a target is made with is in the file now.
-    beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
-    before, after = (predict(each, on).step_time_s for each, on in ((target, options), (request.out, beyond)))
+    with whole_files(request.out) as staged:
+        with staged.open(request.out) as out:
+            out.write(text.encode())
+        # What a target is made with is in the file now.
+        beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
+        asked = ((target, options), (staged.path(request.out), beyond))
+        before, after = (predict(each, on).step_time_s for each, on in asked)
     change = abs(after / before - 1) if before and after else None
     shown = format_time(before) if change is not None and before else _unfit(before, after)
     lines = [f"{request.out}, {format_bytes(request.out.stat().st_size)}: {program.devices} devices"]
@@ -296,6 +300,7 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
 
     Raises:
         UsageError: There is no such format, or it does not heed what is asked for.
+        UnsupportedError: Some devices are slower than others.
     """
     if name not in FORMATS:
         raise UsageError(f"no format {name!r}", where="--format", fix="one of " + ", ".join(FORMATS))
@@ -304,4 +309,10 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
         if flag not in FORMATS[name].heeds and getattr(request, flag) != getattr(default, flag):
             where = "--no-memory" if flag == "memory" else f"--{flag}"
             raise UsageError(f"format {name} knows no {flag}", where=where, fix="leave it out")
+    conditions = request.options.conditions
+    if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
+        raise UnsupportedError(
+            "devices that are not alike have no trace yet: their model keeps when each kind of rank is done, not when its "
+            "kernels run", where="--slow", fix="leave it out, or ask predict --slow for the step of each kind",
+        )  # fmt: skip
     return FORMATS[name].write(request, said)

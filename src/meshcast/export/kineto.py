@@ -3,36 +3,41 @@
 HTA tells communication from computing by names alone: what NCCL runs begins with `nccl`, copies with `Memcpy`; anything else is
 computing, unless it has words in it that HTA knows otherwise, which are taken apart here. Streams are numbers; a launch on the
 host goes before each kernel, with its `correlation`. Times are microseconds with three digits. What the host does has no times
-of its own in the model: launches are drawn `LAUNCH_US` before their kernels, which is no figure of the model's.
+of its own in the model. Launches are drawn one after the other from the start of the step, equally long, none behind its
+kernel's start: so that whoever looks for what a device waits for does not find the host, which it does not wait for there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from meshcast.errors import UsageError
+from meshcast.export.levels import use_levels
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
+    FROM_HOST,
     MARKS,
+    TO_HOST,
     Exchange,
     JobTimeline,
     Level,
     RankTimeline,
     Slice,
     laned,
-    use_levels,
 )
 from meshcast.workload.graph import DTYPE_BITS
 
 MICROSECONDS = 1e6
-# Drawn before each kernel, long enough to be seen in a viewer; the step begins that much later on the host's clock.
+# The longest launch, enough to be seen in a viewer; kernels are drawn that much later than the host's clock begins.
 LAUNCH_US = 2.0
+INNER_SHARE = 0.8  # of an operator on the host: its call of the driver, which viewers and HTA want inside of it
+STEP = "ProfilerStep#1"  # as PyTorch's profiler marks steps
 HOST_THREAD = 1
 SUFFIXES = (".json", ".json.gz")
 COMPUTE_STREAM, COPY_STREAM, FIRST_CHANNEL = 7, 8, 20  # HTA keeps 0 and -1 for the host
@@ -51,6 +56,9 @@ DTYPES = {
     "f64": "Double", "f32": "Float", "f16": "Half", "bf16": "BFloat16", "i64": "Long", "i32": "Int", "i16": "Short",
     "i8": "Char", "ui8": "Byte", "i1": "Bool", "f8E4M3FN": "Float8_e4m3fn", "f8E5M2": "Float8_e5m2",
 }  # fmt: skip
+# How CUPTI calls copies, by what our slices say they are.
+DEVICE_COPY = "Memcpy DtoD (Device -> Device)"
+COPIES = {FROM_HOST: "Memcpy HtoD (Pinned -> Device)", TO_HOST: "Memcpy DtoH (Device -> Pinned)"}
 # Words that make HTA take a kernel for something else than computing.
 MISTAKEN = re.compile(
     r"^(nccl|hip|hccl|packet|job_exe|pe_exe|runFunction|cpum_exe|collective_sub)|Memcpy|Memset|dma|Sync|ncclKernel"
@@ -114,32 +122,39 @@ class _Events:
     def all(self, name: str, kind: RankTimeline) -> Iterator[dict[str, Any]]:
         """Every event of a rank."""
         slices = laned(each for each in kind.slices(self.rank) if each.what.category not in MARKS)
-        for label, value in (("process_name", name), ("process_labels", str(self.job.facts.get("device", "")))):
-            yield {"name": label, "ph": "M", "pid": self.rank, "tid": 0, "ts": 0, "args": {_ARGUMENT[label]: value}}
+        host = self.rank + _HOST_PROCESSES
+        yield _named("process_name", self.rank, 0, name=name)
+        yield _named("process_labels", self.rank, 0, labels=str(self.job.facts.get("device", "")))
+        yield _named("process_name", host, 0, name=f"{name}: its host")
+        yield _named("thread_name", host, HOST_THREAD, name="launches")
+        pace = launch_pace(slices)
+        last = max([pace * len(slices), *(each.end * MICROSECONDS + LAUNCH_US for each in slices)])
+        yield {
+            "ph": "X", "cat": "user_annotation", "name": STEP, "pid": host, "tid": HOST_THREAD, "ts": 0.0,
+            "dur": _digits(last), "args": {},
+        }  # fmt: skip
         for number, each in enumerate(slices, start=1):
-            yield from self._launch(number, each, slices[number].start if number < len(slices) else None)
+            yield from self._launch(number, each, pace)
             yield self._kernel(number, each)
             self.drawn += 1
         for track, stream in self._streams.items():
-            args = {"name": f"stream {stream}: {track}"}
-            yield {"name": "thread_name", "ph": "M", "pid": self.rank, "tid": stream, "ts": 0, "args": args}
-        for level in (*kind.memory(), *use_levels(slices, kind.idle_watts)):
+            yield _named("thread_name", self.rank, stream, name=f"stream {stream}: {track}")
+        for level in (*kind.memory(), *use_levels(slices, kind, self.job.step_s)):
             yield from self._counter(level)
 
-    def _launch(self, number: int, each: Slice, following: float | None) -> Iterator[dict[str, Any]]:
-        """The operator on the host, and its launch; what comes next ends it."""
-        length = LAUNCH_US if following is None else min(LAUNCH_US, (following - each.start) * MICROSECONDS)
-        common = {
-            "ph": "X", "pid": self.rank + _HOST_PROCESSES, "tid": HOST_THREAD, "ts": _digits(each.start * MICROSECONDS),
-            "dur": _digits(max(0.0, length)),
-        }  # fmt: skip
+    def _launch(self, number: int, each: Slice, pace: float) -> Iterator[dict[str, Any]]:
+        """The operator on the host, and the launch inside of it."""
+        start, end = (_digits(pace * turn) for turn in (number - 1, number))
+        inner = _digits(end - INNER_SHARE * (end - start))
         said: dict[str, Any] = {"External id": number}
         if "source" in each.what.facts:
             said["source"] = each.what.facts["source"]
-        yield common | {"cat": "cpu_op", "name": _name(each.what.name), "args": said}
+        place = {"ph": "X", "pid": self.rank + _HOST_PROCESSES, "tid": HOST_THREAD}
+        name = _name(each.what.name)
+        yield place | {"cat": "cpu_op", "name": name, "ts": start, "dur": _digits(end - start), "args": said}
         launch = "cudaMemcpyAsync" if each.what.category == "copy" else "cudaLaunchKernel"
         args = {"External id": number, "correlation": number}
-        yield common | {"cat": "cuda_runtime", "name": launch, "args": args}
+        yield place | {"cat": "cuda_runtime", "name": launch, "ts": inner, "dur": _digits(end - inner), "args": args}
 
     def _kernel(self, number: int, each: Slice) -> dict[str, Any]:
         stream = self._stream(each.track)
@@ -153,8 +168,10 @@ class _Events:
             name = f"ncclDevKernel_{NCCL.get(exchange.kind, exchange.kind)}"
             args |= self._exchanged(exchange) | {"op": each.what.name}
         elif each.what.category == "copy":
-            name, category = "Memcpy DtoD (Device -> Device)", "gpu_memcpy"
+            name, category = COPIES.get(str(each.what.facts.get("kind")), DEVICE_COPY), "gpu_memcpy"
             args["op"] = each.what.name
+            if "bytes" in args and each.end > each.start:
+                args["memory bandwidth (GB/s)"] = each.turns * args["bytes"] / (each.end - each.start) / 1e9
         else:
             args |= {key: each.what.facts[key] for key in ("kind", "dtype") if key in each.what.facts}
         # Ends are rounded as starts are, so that what follows without a gap still does.
@@ -200,8 +217,17 @@ class _Events:
             }  # fmt: skip
 
 
-_ARGUMENT = {"process_name": "name", "process_labels": "labels"}
 _HOST_PROCESSES = 1_000_000  # the host of a rank has this more as its number
+
+
+def launch_pace(slices: Sequence[Slice]) -> float:
+    """Microseconds of a launch, so that all of them one after the other come before what they launch: `min (start + 2) / k`."""
+    starts = (each.start * MICROSECONDS + LAUNCH_US for each in slices)
+    return min((start / number for number, start in enumerate(starts, start=1)), default=LAUNCH_US)
+
+
+def _named(label: str, process: int, thread: int, **args: str) -> dict[str, Any]:
+    return {"name": label, "ph": "M", "pid": process, "tid": thread, "ts": 0, "args": args}
 
 
 def _name(name: str) -> str:

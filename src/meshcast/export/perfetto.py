@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from meshcast.errors import UnsupportedError
-from meshcast.export.slices import JobTimeline, Level, RankTimeline, Slice, laned, use_levels
+from meshcast.export.levels import use_levels
+from meshcast.export.slices import JobTimeline, Level, RankTimeline, Slice, laned
 from meshcast.export.timelines import rank_name
 
 SEQUENCE = 1  # of packets that share their interned names: all of ours
@@ -45,6 +46,7 @@ def write_perfetto(
     written.begin(job)
     for rank, kind in drawn:
         written.rank(job, rank, rank_name(rank, kind, asked), kind, {number for number, _ in drawn})
+    written.received()
     return {"slices": written.slices, "arrows": written.arrows, "values": written.values}
 
 
@@ -55,6 +57,7 @@ class _Written:
     slices: int = 0
     arrows: int = 0
     values: int = 0
+    _receiving: list[tuple[int, list[Slice], int, set[int]]] = field(default_factory=list)
     _names: dict[str, dict[str, int]] = field(default_factory=dict)  # interned, by what they name
 
     def begin(self, job: JobTimeline) -> None:
@@ -84,11 +87,23 @@ class _Written:
             tracks.setdefault(each.track, []).append(each)
         for number, (track, slices) in enumerate(sorted(tracks.items(), key=lambda item: _first(item[0])), start=1):
             self._thread(process, number, rank, track)
-            self._track(process + number, slices, rank, drawn)
+            if slices[0].what.category == "receive":
+                self._receiving.append((process + number, slices, rank, drawn))
+            else:
+                self._track(process + number, slices, rank, drawn)
         everything = (each for slices in tracks.values() for each in slices)
-        levels = (*kind.memory(), *use_levels(everything, kind.idle_watts))
+        levels = (*kind.memory(), *use_levels(everything, kind, job.step_s))
         for number, level in enumerate(levels, start=len(tracks) + 1):
             self._counter(process, number, level, job.step_s)
+
+    def received(self) -> None:
+        """Messages where they arrive, behind all that are sent.
+
+        A message is drawn at the same time on both sides, and of what has one time Perfetto takes what comes first in the file
+        for the beginning of an arrow.
+        """
+        for each in self._receiving:
+            self._track(*each)
 
     def _thread(self, process: int, number: int, rank: int, track: str) -> None:
         packet = self._packet()

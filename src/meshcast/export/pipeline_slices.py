@@ -21,7 +21,9 @@ from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices,
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
+    FROM_HOST,
     TASK_TRACK,
+    TO_HOST,
     Description,
     Exchange,
     Fact,
@@ -30,6 +32,7 @@ from meshcast.export.slices import (
     RankTimeline,
     Slice,
 )
+from meshcast.hardware.host_link import host_rate
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
@@ -78,8 +81,9 @@ def pipeline_timeline(pipeline: Pipeline, step: StepParts, run: PipelineRun, unr
     first = step.estimates[0].programs["forward"].run
     kinds = tuple(
         RankTimeline(
-            ranks=np.arange(stage * size, (stage + 1) * size), label=f"stage {stage}", idle_watts=idle_watts(first.device),
-            slices=partial(drawn.slices, stage), memory=partial(drawn.memory, stage),
+            ranks=np.arange(stage * size, (stage + 1) * size), label=f"stage {stage}",
+            idle_watts=idle_watts(first.device), most_watts=first.device.tdp_watts, slices=partial(drawn.slices, stage),
+            memory=partial(drawn.memory, stage),
         )
         for stage in stages
     )  # fmt: skip
@@ -235,14 +239,20 @@ class _Drawn:
                 elif piece.collective is not None:
                     yield Slice(what=self._collective(piece.collective), track=GRADIENTS_TRACK, start=now, end=end)
                 else:
-                    moved: dict[str, Fact] = {
-                        "bytes": 2 * estimate.host_bytes,
-                        "bound": "memory",
-                        "origin": "analytical",
-                    }
-                    copied = Description(name="optimizer state from and to the host", category="copy", facts=moved)
-                    yield Slice(what=copied, track=COPY_TRACK, start=now, end=end)
+                    yield from self._streamed(estimate, end)
                 now = end
+
+    def _streamed(self, estimate: PartEstimate, end: float) -> Iterator[Slice]:
+        """State that comes from the host and goes back, both at once but for the first and last piece (`pipelined.offload`)."""
+        update = estimate.programs["update"].run
+        begin = end - estimate.streaming_s - (estimate.predictions["update"].step_time_s or 0.0)
+        length = estimate.host_bytes / host_rate(update.device)
+        for kind, start in ((FROM_HOST, begin), (TO_HOST, end - length)):
+            moved: dict[str, Fact] = {
+                "kind": kind, "bytes": estimate.host_bytes, "bound": "memory", "origin": "analytical",
+            }  # fmt: skip
+            what = Description(name=f"optimizer state {kind}", category="copy", facts=moved)
+            yield Slice(what=what, track=COPY_TRACK, start=start, end=start + length)
 
     def _update_start(self, stage: int) -> float:
         """When the optimizer of a stage begins."""

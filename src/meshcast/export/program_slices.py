@@ -161,6 +161,8 @@ class ProgramSlices:
             "low_us": estimate.low * 1e6,
             "high_us": estimate.high * 1e6,
         }
+        if estimate.energy:
+            facts["joules"] = estimate.energy
         if kernel.location:
             facts["source"] = kernel.location
         if kernel.recomputed:
@@ -227,7 +229,7 @@ def program_timeline(run: Run, unroll: bool | None) -> JobTimeline:
     device = run.device
     kinds = tuple(
         RankTimeline(
-            ranks=ranks, label="", idle_watts=idle_watts(device),
+            ranks=ranks, label="", idle_watts=idle_watts(device), most_watts=device.tdp_watts,
             slices=lambda rank: taking_part(program.slices(Arrows(rank=rank, ranks=run.devices)), rank),
             memory=lambda: memory_levels(run, program),
         )

@@ -16,6 +16,7 @@ from meshcast.mesh import Group
 Fact = str | int | float
 Category = Literal["kernel", "collective", "copy", "send", "receive", "task", "loop"]
 COMPUTE_TRACK, COPY_TRACK, LOOP_TRACK, TASK_TRACK = "compute", "copies", "loops", "tasks"
+FROM_HOST, TO_HOST = "from host", "to host"  # kinds of copies over the link between a device and its host
 MARKS = frozenset({"task", "loop"})  # say what others are part of: nothing runs there
 
 
@@ -117,6 +118,7 @@ class RankTimeline:
         slices: Of any of them, on each track in order of time; asked for again for every reader.
         memory: What is held over time, by what it is for.
         idle_watts: That the device draws when nothing runs.
+        most_watts: That its power cap allows.
     """
 
     ranks: Ints
@@ -124,6 +126,7 @@ class RankTimeline:
     slices: Callable[[int], Iterator[Slice]]
     memory: Callable[[], tuple[Level, ...]]
     idle_watts: float
+    most_watts: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -160,39 +163,3 @@ def laned(slices: Iterable[Slice]) -> list[Slice]:
             each = replace(each, track=f"{COPY_TRACK} {lane + 1}") if lane else each
         found.append(each)
     return found
-
-
-def summed(name: str, unit: str, spans: Iterable[tuple[float, float, float]], base: float = 0.0) -> Level:
-    """A level that each (start, end, amount) raises while it lasts."""
-    changes: dict[float, float] = {0.0: 0.0}
-    for start, end, amount in spans:
-        if end > start and amount:
-            changes[start] = changes.get(start, 0.0) + amount
-            changes[end] = changes.get(end, 0.0) - amount
-    steps: list[tuple[float, float]] = []
-    value, largest = base, base
-    for moment in sorted(changes):
-        value += changes[moment]
-        largest = max(largest, abs(value))
-        # Sums of what came and went leave rounding behind.
-        shown = base if abs(value - base) < 1e-9 * largest else value
-        if not steps or steps[-1][1] != shown:
-            steps.append((moment, shown))
-    return Level(name=name, unit=unit, steps=tuple(steps))
-
-
-def use_levels(slices: Iterable[Slice], idle_watts: float) -> tuple[Level, ...]:
-    """Power and use of links over time: joules and bytes of each slice, spread over its time."""
-    drawn: list[tuple[float, float, float]] = []
-    sent: dict[str, list[tuple[float, float, float]]] = {}
-    for each in slices:
-        seconds = each.end - each.start
-        if seconds <= 0 or each.what.category in MARKS:
-            continue
-        if each.what.joules:
-            drawn.append((each.start, each.end, each.turns * each.what.joules / seconds))
-        for level, size in each.what.sent.items():
-            if size:
-                sent.setdefault(level, []).append((each.start, each.end, each.turns * size / seconds))
-    links = (summed(f"sent over {level}", "B/s", spans) for level, spans in sorted(sent.items()))
-    return (summed("power", "W", drawn, idle_watts), *links)

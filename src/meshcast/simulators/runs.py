@@ -18,6 +18,7 @@ from pathlib import Path
 
 from meshcast.cache import cache_folder, keep, kept_as
 from meshcast.errors import UnsupportedError
+from meshcast.interruption import raising
 from meshcast.progress import tell
 from meshcast.systolic import Layer, LayerResult
 
@@ -63,7 +64,8 @@ class Runs:
         found = {layer: result for layer in unique if (result := self._kept(layer)) is not None}
         missing = sorted((layer for layer in unique if layer not in found), key=size, reverse=True)
         if missing:
-            self._run_all(missing, found)
+            with raising():
+                self._run_all(missing, found)
         return [replace(found[replace(layer, name="")], name=layer.name) for layer in layers]
 
     def _run_all(self, missing: list[Layer], found: dict[Layer, LayerResult]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -126,6 +127,9 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
         # Taken away first and put there last: what stands without one is not taken for whole.
         staged.without(wanted.manifest)
         _write_json(staged.path(wanted.manifest), _manifest(job, wanted))
+    if not wanted.inputs:
+        with contextlib.suppress(OSError):  # an earlier export's, empty now; or there is none
+            wanted.astra.rmdir()
     return {
         "workload-configuration": wanted.prefix, "comm-group-configuration": wanted.groups,
         **{flag: wanted.astra / file for flag, (file, _) in wanted.inputs.items()}, "manifest": wanted.manifest,

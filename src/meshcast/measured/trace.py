@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshcast.errors import InputError
@@ -59,6 +59,7 @@ class MeasuredTrace:
         device: Which device of the file: "GPU:0".
         device_name: What the driver calls it: "NVIDIA H200"; empty where the file does not say.
         kernels: Its launches in order; of a summary, one for each kernel name.
+        notes: What is doubtful about the file.
     """
 
     source: str
@@ -66,6 +67,7 @@ class MeasuredTrace:
     device: str
     device_name: str = ""
     kernels: tuple[MeasuredKernel, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def ordered(self) -> bool:
@@ -96,9 +98,7 @@ class MeasuredTrace:
                 where=self.source,
                 fix=f"one of: {known}" if known else "leave --module out: this trace names none",
             )
-        return MeasuredTrace(
-            source=self.source, format=self.format, device=self.device, device_name=self.device_name, kernels=kept
-        )
+        return replace(self, kernels=kept)
 
 
 def by_start(kernels: list[MeasuredKernel]) -> tuple[MeasuredKernel, ...]:

@@ -122,6 +122,8 @@ def _notes(ranks: Sequence[MeasuredRank], shown: MeasuredRank, device: str) -> l
         said.append("a summary says nothing about the time between kernels: steps are those of kernels alone")
     if len(search.steps) == 1 and trace.ordered:
         said.append("only one step is in the trace: it may have warm-up in it")
+    for rank in ranks:
+        said += [f"{rank.trace.source}: {note}" for note in rank.trace.notes]
     modules = _modules(trace, search.step.kernels)
     if len(modules) > 1:
         said.append(

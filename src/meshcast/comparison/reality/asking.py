@@ -13,6 +13,7 @@ from meshcast.comparison.reality.sources import sources_of
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
 from meshcast.measured import MeasuredTrace, find_steps, read_traces
+from meshcast.measured.repetition import repetitions
 from meshcast.options import Options
 from meshcast.pipeline import captured, prepare, resolved
 from meshcast.pipelined import is_pipeline
@@ -72,8 +73,10 @@ def compare_measured(
             fix="check --on and the settings against what was measured",
         )
     predicted = launches(run)
+    repeats = repetitions([(launch.kind, launch.seconds) for launch in predicted])
     ranks = [
-        MeasuredRank(trace=trace, search=find_steps(trace, expected=len(predicted), count=steps)) for trace in traces
+        MeasuredRank(trace=trace, search=find_steps(trace, expected=len(predicted), count=steps, repeats=repeats))
+        for trace in traces
     ]
     shown = sorted(ranks, key=lambda rank: rank.search.step.seconds)[(len(ranks) - 1) // 2]
     return side_by_side(

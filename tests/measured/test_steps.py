@@ -150,3 +150,17 @@ def test_steps_with_layers_are_no_repetition() -> None:
 def test_warm_up_and_a_step_that_the_trace_ends_in() -> None:
     search = find_steps(trace(["init", *STEP * 3, *STEP[:5]]), expected=len(STEP))
     assert [step.launches for step in search.steps] == [len(STEP)] * 3
+
+
+def test_microbatches_are_no_steps() -> None:
+    """Even where what comes once a step is little beside them."""
+    step = [*[f"kernel {number}" for number in range(60)] * 4, "update", "update"]
+    expected, repeats = len(step), repetitions(step)
+    assert repeats == 4
+    for names in (step * 3, [*step[100:], *step * 3]):
+        search = find_steps(trace(names), expected=expected, repeats=repeats)
+        whole = [found.launches for found in search.steps if found.whole]
+        assert whole == [len(step)] * len(whole)
+        assert len(whole) >= 2
+    search = find_steps(trace(step), expected=expected, repeats=repeats)
+    assert [found.launches for found in search.steps] == [len(step)]

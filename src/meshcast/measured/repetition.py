@@ -83,21 +83,19 @@ def uniform(tokens: Sequence[Hashable], cuts: Sequence[Cut]) -> list[Cut]:
     return kept
 
 
-def finest(tokens: Sequence[Hashable]) -> list[Cut]:
-    """The uniform cut into the most parts; none where nothing repeats."""
+def uniform_cuts(tokens: Sequence[Hashable]) -> list[list[Cut]]:
+    """Every uniform cut that is found, the one into the most parts first."""
     seen = Counter(tokens)
     options = [cuts_by_count(tokens, seen, times) for times in sorted({n for n in seen.values() if n > 1})]
     options += list(cuts_by_shift(tokens, seen))
     found = [cuts for cuts in (uniform(tokens, option) for option in options) if cuts]
-    return max(found, key=len, default=[])
+    return sorted(found, key=len, reverse=True)
 
 
 def repetitions(tokens: Sequence[Hashable]) -> int:
     """Of how many parts that are alike a step consists; 1 where it is not a repetition of anything."""
-    if not tokens:
-        return 1
-    parts = len(finest([*tokens] * COPIES))
-    return max(1, parts // COPIES)
+    found = uniform_cuts([*tokens] * COPIES)
+    return max(1, len(found[0]) // COPIES) if found else 1
 
 
 def merged(cuts: Sequence[Cut], times: int) -> list[Cut]:

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from meshcast.errors import InputError, UsageError
 from meshcast.measured.repetition import (
     ALIKE,
+    UNIFORM,
     Cut,
     cuts_by_count,
     cuts_by_shift,
-    finest,
     likeness,
     merged,
     middle_part,
+    uniform_cuts,
 )
 from meshcast.measured.trace import MeasuredKernel, MeasuredTrace
 
@@ -103,15 +104,29 @@ def _token(kernel: MeasuredKernel) -> Hashable:
 
 def _off(cuts: Sequence[Cut], expected: int) -> float:
     """How far a step's launches are from those expected, as the logarithm of their ratio."""
-    return abs(math.log(statistics.median(end - start for start, end in cuts) / max(expected, 1)))
+    return abs(math.log(_launches(cuts) / max(expected, 1)))
+
+
+def _launches(cuts: Sequence[Cut]) -> float:
+    return statistics.median(end - start for start, end in cuts)
 
 
 def _uniform(kernels: Sequence[MeasuredKernel], tokens: Sequence[Hashable], expected: int, repeats: int) -> list[Cut]:
-    """The finest uniform cut, or so many of its parts together, if that is nearer to what was predicted."""
-    parts = finest(tokens)
-    options = [cuts for cuts in (parts, merged(parts, repeats)) if len(cuts) > 1 and _holds(kernels, cuts)]
-    best = min(options, key=lambda cuts: _off(cuts, expected), default=[])
-    return best if best and _off(best, expected) <= math.log(FAR) else []
+    """The finest uniform cut, or so many of its parts together, if that is nearer to what was predicted; none if neither is.
+
+    Parts are put together by a kernel that runs once a step, where there is one, since the trace may begin inside a step.
+    """
+    found = uniform_cuts(tokens)
+    if not found:
+        return []
+    parts = found[0]
+    length = repeats * _launches(parts)
+    anchored = [cuts for cuts in found if UNIFORM <= _launches(cuts) / length <= 1 / UNIFORM]
+    joined = anchored[0] if anchored else merged(parts, repeats)
+    best = min((parts, joined), key=lambda cuts: _off(cuts, expected) if cuts else math.inf)
+    if len(best) == 1:
+        best = [(0, len(tokens))]  # as many parts as a step has
+    return best if _off(best, expected) <= math.log(FAR) and _holds(kernels, best) else []
 
 
 def _holds(kernels: Sequence[MeasuredKernel], cuts: Sequence[Cut]) -> bool:

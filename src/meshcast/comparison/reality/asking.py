@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from meshcast.capture.program import Program
-from meshcast.comparison.reality.predicted import launches
+from meshcast.comparison.reality.predicted import Launch, launches
 from meshcast.comparison.reality.reality import COVERED, MeasuredRank, Reality, side_by_side
-from meshcast.comparison.reality.sources import sources_of
+from meshcast.comparison.reality.sources import Sources, sources_of
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
 from meshcast.measured import MeasuredTrace, find_steps, read_traces
@@ -17,6 +17,7 @@ from meshcast.measured.repetition import repetitions
 from meshcast.options import Options
 from meshcast.pipeline import captured, prepare, resolved
 from meshcast.pipelined import is_pipeline
+from meshcast.results import Prediction
 from meshcast.units import format_bytes, format_time
 
 
@@ -53,7 +54,29 @@ def compare_measured(
     traces = [trace for path in measured for trace in read_traces(Path(path))]
     if module is not None:
         traces = [trace.of_module(module) for trace in traces]
-    planned, chosen = resolved(target, chosen)
+    return put_beside(predicted_side(target, chosen), traces, steps=steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedSide:
+    """What a comparison knows of a prediction: the step, its launches, and where they come from."""
+
+    prediction: Prediction
+    launches: tuple[Launch, ...] = field(repr=False)
+    step_s: float
+    device: str
+    sources: Sources = field(repr=False)
+    repeats: int  # parts of the step that are alike
+
+
+def predicted_side(target: str | Path | Program, options: Options) -> PredictedSide:
+    """A target predicted, its launches in order.
+
+    Raises:
+        UnsupportedError: The target is a pipeline: its ranks run different programs.
+        InfeasibleError: The target does not fit the device, so that there is no predicted step.
+    """
+    planned, chosen = resolved(target, options)
     if is_pipeline(planned):
         raise UnsupportedError(
             "a pipeline's ranks run different programs, and a trace is of one",
@@ -72,21 +95,34 @@ def compare_measured(
             where=prediction.name,
             fix="check --on and the settings against what was measured",
         )
-    predicted = launches(run)
-    repeats = repetitions([(launch.kind, launch.seconds) for launch in predicted])
+    found = launches(run)
+    return PredictedSide(
+        prediction=prediction,
+        launches=tuple(found),
+        step_s=run.timeline.duration,
+        device=run.device.name,
+        sources=sources_of(program),
+        repeats=repetitions([(launch.kind, launch.seconds) for launch in found]),
+    )
+
+
+def put_beside(side: PredictedSide, traces: Sequence[MeasuredTrace], *, steps: int | None = None) -> Reality:
+    """A prediction beside traces of one run, one for each device: the device with the median step is shown."""
     ranks = [
-        MeasuredRank(trace=trace, search=find_steps(trace, expected=len(predicted), count=steps, repeats=repeats))
+        MeasuredRank(
+            trace=trace, search=find_steps(trace, expected=len(side.launches), count=steps, repeats=side.repeats)
+        )
         for trace in traces
     ]
     shown = sorted(ranks, key=lambda rank: rank.search.step.seconds)[(len(ranks) - 1) // 2]
     return side_by_side(
-        prediction,
-        predicted,
-        run.timeline.duration,
+        side.prediction,
+        side.launches,
+        side.step_s,
         shown,
         ranks,
-        notes=_notes(ranks, shown, run.device.name),
-        sources=sources_of(program),
+        notes=_notes(ranks, shown, side.device),
+        sources=side.sources,
     )
 
 

@@ -102,6 +102,16 @@ class Reality:
         return self.measured_s - self.predicted_s
 
     @property
+    def predicted_busy_s(self) -> float:
+        """The predicted step without the moments in which nothing runs."""
+        return self.predicted_s - sum(part.predicted_s for part in self.waterfall if part.kind == IDLE)
+
+    @property
+    def measured_busy_s(self) -> float:
+        """The measured step without the moments in which nothing runs."""
+        return self.measured_s - sum(part.measured_s for part in self.waterfall if part.kind == IDLE)
+
+    @property
     def worst(self) -> tuple[KernelRow, ...]:
         """The kernels of both sides that part most."""
         return tuple(row for row in self.rows if row.how not in ("missing", "extra"))[:WORST]
@@ -123,6 +133,8 @@ class Reality:
             "measured_step_s": self.measured_s,
             "difference_s": self.difference_s,
             "ratio": self.predicted_s / self.measured_s,
+            "predicted_busy_s": self.predicted_busy_s,
+            "measured_busy_s": self.measured_busy_s,
             "waterfall": [
                 {
                     "class": part.kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,15 +11,19 @@ from meshcast.capture.program import Program
 from meshcast.comparison.reality.predicted import Launch, launches
 from meshcast.comparison.reality.reality import COVERED, MeasuredRank, Reality, side_by_side
 from meshcast.comparison.reality.sources import Sources, sources_of
+from meshcast.comparison.reality.waiting import waiting_of
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
 from meshcast.measured import MeasuredTrace, find_steps, read_traces
+from meshcast.measured.classes import class_of, is_collective
 from meshcast.measured.repetition import repetitions
 from meshcast.options import Options
 from meshcast.pipeline import captured, prepare, resolved
 from meshcast.pipelined import is_pipeline
 from meshcast.results import Prediction
 from meshcast.units import format_bytes, format_time
+
+SAME_STEP = 0.01  # of the median step: ranks that differ by less run in step
 
 
 def compare_measured(
@@ -114,7 +119,7 @@ def put_beside(side: PredictedSide, traces: Sequence[MeasuredTrace], *, steps: i
         )
         for trace in traces
     ]
-    shown = sorted(ranks, key=lambda rank: rank.search.step.seconds)[(len(ranks) - 1) // 2]
+    shown = _median(ranks)
     return side_by_side(
         side.prediction,
         side.launches,
@@ -124,6 +129,18 @@ def put_beside(side: PredictedSide, traces: Sequence[MeasuredTrace], *, steps: i
         notes=_notes(ranks, shown, side.device),
         sources=side.sources,
     )
+
+
+def _median(ranks: Sequence[MeasuredRank]) -> MeasuredRank:
+    """The rank with the median step; of ranks that wait for each other, whose steps are the same, with the median compute."""
+    usual = statistics.median(rank.search.step.seconds for rank in ranks)
+
+    def order(rank: MeasuredRank) -> tuple[int, float]:
+        step = rank.search.step
+        computing = (kernel.duration for kernel in step.kernels if not is_collective(class_of(kernel)))
+        return round(step.seconds / (SAME_STEP * usual)), sum(computing)
+
+    return sorted(ranks, key=order)[(len(ranks) - 1) // 2]
 
 
 def refuse_strangers(reality: Reality) -> None:
@@ -155,8 +172,9 @@ def _notes(ranks: Sequence[MeasuredRank], shown: MeasuredRank, device: str) -> l
         seconds = [rank.search.step.seconds for rank in ranks]
         said.append(
             f"{len(ranks)} devices measured, steps of {format_time(min(seconds))} to {format_time(max(seconds))}: "
-            f"{trace.device} of {trace.source} is shown"
+            f"{trace.label} of {trace.source} is shown"
         )
+        said += _waiting(ranks, shown)
     if not trace.ordered:
         said.append("a summary says nothing about the time between kernels: steps are those of kernels alone")
     if len(search.steps) == 1 and trace.ordered:
@@ -170,6 +188,19 @@ def _notes(ranks: Sequence[MeasuredRank], shown: MeasuredRank, device: str) -> l
             + ", ".join(f"{name or 'no name'} {format_time(seconds)}" for name, seconds in modules.items())
         )
     return said
+
+
+def _waiting(ranks: Sequence[MeasuredRank], shown: MeasuredRank) -> list[str]:
+    """How long the shown rank's collectives wait for others."""
+    place = next(number for number, rank in enumerate(ranks) if rank is shown)
+    found = waiting_of(place, [rank.trace for rank in ranks], [rank.search for rank in ranks])
+    if found is None:
+        return []
+    blamed = f", most of it for {ranks[found.mostly_for].trace.label}" if found.mostly_for is not None else ""
+    return [
+        f"{found.collectives} collectives of {shown.trace.label} take {format_time(found.seconds)}, of which "
+        f"{format_time(found.waiting_s)} wait for other ranks{blamed}: a prediction has ranks that come at once"
+    ]
 
 
 def _modules(trace: MeasuredTrace, kernels: Sequence[object]) -> dict[str, float]:

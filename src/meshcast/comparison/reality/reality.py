@@ -175,6 +175,7 @@ def _rank_json(rank: MeasuredRank, *, shown: bool) -> dict[str, Any]:
         "source": trace.source,
         "format": trace.format,
         "device": trace.device,
+        "rank": trace.rank,
         "device_name": trace.device_name or None,
         "shown": shown,
         "steps": {

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +26,6 @@ from meshcast.comparison.reality.reality import Reality  # noqa: E402
 from meshcast.measured import MeasuredTrace, read_traces  # noqa: E402
 from meshcast.options import Options  # noqa: E402
 from meshcast.plans.stacked import with_stack  # noqa: E402
-
-FEW = 6  # wrong pairs that are printed, the nearest to looking right first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +62,20 @@ def profiled(folder: Path, clocks: str) -> Iterator[Profiled]:
 
 def own_row(case: Profiled, trace: MeasuredTrace, found: Reality) -> str:
     """A line of the first table."""
-    steps = found.shown.search
-    seconds = f"{found.measured_s * 1e3:8.2f}"
+    evidence, coverage = found.evidence, found.coverage
+    usual = f"{case.unprofiled_ms:.2f}" if case.unprofiled_ms is not None else "-"
     return (
-        f"{case.program:20s} {case.how:15s} {trace.format:10s} {len(steps.steps):5d} {seconds} {case.unprofiled_ms or 0:9.2f} "
-        f"{found.predicted_s * 1e3:9.2f} {found.predicted_busy_s / found.measured_busy_s:8.2f} "
-        f"{found.coverage.by_name:7.0%} {found.coverage.measured:9.0%} {found.coverage.predicted:9.0%} "
-        f"{'' if found.comparable else 'REFUSED'}"
+        f"{case.program:19s} {case.how:15s} {trace.format:10s} {len(found.shown.search.steps):5d} {found.measured_s * 1e3:8.2f} "
+        f"{usual:>8s} {found.predicted_s * 1e3:9.2f} {found.predicted_busy_s / found.measured_busy_s:7.2f} "
+        f"{coverage.measured:8.0%} {coverage.predicted:9.0%} {evidence.agreement:8.2f} "
+        f"{'-' if evidence.names is None else format(evidence.names, '.2f'):>5s} {evidence.verdict}"
     )
+
+
+def counted(found: list[Reality]) -> str:
+    """How many of each verdict."""
+    verdicts = Counter(each.evidence.verdict for each in found)
+    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in ("same", "doubtful", "other"))
 
 
 def main() -> None:
@@ -82,17 +87,15 @@ def main() -> None:
     options = parser.parse_args()
     cases = list(profiled(options.folder, options.clocks))
     print(
-        f"{'program':20s} {'predicted':15s} {'trace':10s} {'steps':>5s} {'ms':>8s} {'no prof.':>9s} {'predicted':>9s} "
-        f"{'kernels':>8s} {'names':>7s} {'measured':>9s} {'predicted':>9s}"
+        f"{'program':19s} {'predicted':15s} {'trace':10s} {'steps':>5s} {'ms':>8s} {'usually':>8s} {'predicted':>9s} "
+        f"{'kernels':>7s} {'measured':>8s} {'predicted':>9s} {'products':>8s} {'names':>5s}"
     )
-    refused = 0
+    own = []
     for case in cases:
         for trace in case.traces:
-            found = put_beside(case.side, [trace])
-            refused += not found.comparable
-            print(own_row(case, trace, found), flush=True)
-    own = sum(len(case.traces) for case in cases)
-    print(f"{refused} of {own} refused as another program's")
+            own.append(put_beside(case.side, [trace]))
+            print(own_row(case, trace, own[-1]), flush=True)
+    print(f"{len(own)} pairs of a program and its trace: {counted(own)}")
     if options.own:
         return
     wrong = []
@@ -100,20 +103,15 @@ def main() -> None:
         for other in {id(other.traces[0]): other for other in cases}.values():
             if family(case.program) != family(other.program):
                 wrong += [(case, other, put_beside(case.side, [trace])) for trace in other.traces]
-    wrong.sort(key=lambda pair: -min(pair[2].coverage.measured, pair[2].coverage.predicted))
-    print()
-    for case, other, found in wrong[:FEW]:
-        print(
-            f"{case.program:20s} {case.how:15s} against {other.program:20s} {found.coverage.by_name:7.0%} "
-            f"{found.coverage.measured:9.0%} {found.coverage.predicted:9.0%} {'TAKEN' if found.comparable else ''}"
-        )
-    taken = sum(found.comparable for _, _, found in wrong)
-    print(f"{taken} of {len(wrong)} wrong pairs taken for right ones")
+    print(f"{len(wrong)} pairs of a program and another's trace: {counted([found for _, _, found in wrong])}")
+    for case, other, found in sorted(wrong, key=lambda pair: -pair[2].evidence.agreement):
+        if found.evidence.verdict == "same":
+            print(f"    taken for the same: {case.program} ({case.how}) and {other.program}, {found.evidence.why}")
 
 
 def family(program: str) -> str:
-    """What two programs share that are one program, run by other software."""
-    return program.removesuffix("-compiled")
+    """What two programs share that are one network, in other software or with other batches."""
+    return program.removesuffix("-compiled").removeprefix("torch-")
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def _search(cuts: Sequence[tuple[list[MeasuredKernel], float | None]], method: s
 
 
 def _of_summary(trace: MeasuredTrace, count: int | None) -> StepSearch:
-    """A step's share of a summary; kernels that do not run in every step keep their share of the time."""
+    """A step's share of a summary, with equal launches of each kernel; what does not run in every step keeps its share."""
     if count is None:
         raise UsageError(
             "a summary of kernels does not say how many steps it sums",
@@ -200,13 +200,10 @@ def _of_summary(trace: MeasuredTrace, count: int | None) -> StepSearch:
             fix="give --steps N, or the table of nsys stats --report cuda_gpu_trace",
         )
     kernels = tuple(
-        MeasuredKernel(
-            name=kernel.name,
-            start=0.0,
-            duration=kernel.duration / count,
-            count=max(1, round(kernel.count / count)),
-        )
+        MeasuredKernel(name=kernel.name, start=0.0, duration=kernel.duration / count / launches)
         for kernel in trace.kernels
+        for launches in [max(1, round(kernel.count / count))]
+        for _ in range(launches)
     )
     step = Step(kernels=kernels, seconds=sum(kernel.duration for kernel in kernels), whole=False)
     return StepSearch(steps=(step,), counted=(0,), chosen=0, method="--steps")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from meshcast.capture.program import Program
 from meshcast.comparison.reality.predicted import Launch, launches
-from meshcast.comparison.reality.reality import COVERED, MeasuredRank, Reality, side_by_side
+from meshcast.comparison.reality.reality import MeasuredRank, Reality, side_by_side
 from meshcast.comparison.reality.sources import Sources, sources_of
 from meshcast.comparison.reality.waiting import waiting_of
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
 from meshcast.measured import MeasuredTrace, find_steps, read_traces
-from meshcast.measured.classes import class_of, is_collective
+from meshcast.measured.classes import IDLE, class_of, is_collective
 from meshcast.measured.repetition import repetitions
 from meshcast.options import Options
 from meshcast.pipeline import captured, prepare, resolved
@@ -23,6 +23,8 @@ from meshcast.pipelined import is_pipeline
 from meshcast.results import Prediction
 from meshcast.units import format_bytes, format_time
 
+GAPS = 0.15  # of the measured step that may be gaps beyond those predicted
+FASTER = 1.04  # of predicted over measured products: more is another clock
 SAME_STEP = 0.01  # of the median step: ranks that differ by less run in step
 
 
@@ -72,6 +74,7 @@ class PredictedSide:
     device: str
     sources: Sources = field(repr=False)
     repeats: int  # parts of the step that are alike
+    clocks: str
 
 
 def predicted_side(target: str | Path | Program, options: Options) -> PredictedSide:
@@ -108,6 +111,7 @@ def predicted_side(target: str | Path | Program, options: Options) -> PredictedS
         device=run.device.name,
         sources=sources_of(program),
         repeats=repetitions([(launch.kind, launch.seconds) for launch in found]),
+        clocks=chosen.clocks,
     )
 
 
@@ -120,7 +124,7 @@ def put_beside(side: PredictedSide, traces: Sequence[MeasuredTrace], *, steps: i
         for trace in traces
     ]
     shown = _median(ranks)
-    return side_by_side(
+    reality = side_by_side(
         side.prediction,
         side.launches,
         side.step_s,
@@ -129,6 +133,7 @@ def put_beside(side: PredictedSide, traces: Sequence[MeasuredTrace], *, steps: i
         notes=_notes(ranks, shown, side.device),
         sources=side.sources,
     )
+    return replace(reality, notes=(*reality.notes, *_advice(reality, side)))
 
 
 def _median(ranks: Sequence[MeasuredRank]) -> MeasuredRank:
@@ -154,9 +159,7 @@ def refuse_strangers(reality: Reality) -> None:
     trace = reality.shown.trace
     modules = ", ".join(name for name in trace.modules if name)
     raise InputError(
-        f"{reality.coverage.measured:.0%} of the measured kernel time has a partner in {reality.prediction.name}, and "
-        f"{reality.coverage.predicted:.0%} of the predicted one in the trace (at least {COVERED:.0%} of both are needed): "
-        "this looks like a trace of another program",
+        f"this looks like a trace of another program than {reality.prediction.name}: {reality.evidence.why}",
         where=trace.source,
         fix="check the target, its settings and --on"
         + (f"; the trace is of {modules} (--module NAME takes one of several)" if modules else ""),
@@ -186,6 +189,25 @@ def _notes(ranks: Sequence[MeasuredRank], shown: MeasuredRank, device: str) -> l
         said.append(
             "the step runs several modules: "
             + ", ".join(f"{name or 'no name'} {format_time(seconds)}" for name, seconds in modules.items())
+        )
+    return said
+
+
+def _advice(reality: Reality, side: PredictedSide) -> list[str]:
+    """What makes the two steps hard to compare, and how to compare them better."""
+    said = []
+    measured = sum(part.measured_s for part in reality.waterfall if part.kind == IDLE)
+    predicted = sum(part.predicted_s for part in reality.waterfall if part.kind == IDLE)
+    if measured - predicted > GAPS * reality.measured_s:
+        said.append(
+            f"{measured / reality.measured_s:.0%} of the measured step are gaps between kernels ({format_time(measured)}; "
+            f"{format_time(predicted)} predicted): the host is behind, and profilers make launches slower, most of all outside "
+            "of CUDA graphs; see what a step takes without one, and compare kernels alone"
+        )
+    if side.clocks == "sustained" and reality.evidence.verdict == "same" and reality.evidence.ratio > FASTER:
+        said.append(
+            f"most products are {reality.evidence.ratio:.2f} times as fast as predicted, which is for a long run at the power "
+            "cap: a few steps on a cool device are predicted with --clocks burst"
         )
     return said
 

@@ -57,8 +57,8 @@ class Match:
     measured: tuple[int, ...] = ()
 
 
-def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
-    """Every launch of both sides in exactly one match."""
+def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], *, ordered: bool = True) -> list[Match]:
+    """Every launch of both sides in exactly one match; by duration alone where nobody knows the measured order."""
     found = _by_name(predicted, measured)
     left_p = set(range(len(predicted))) - {i for match in found for i in match.predicted}
     left_m = set(range(len(measured))) - {j for match in found for j in match.measured}
@@ -67,6 +67,8 @@ def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> 
     for kind in sorted({predicted[i].kind for i in left_p}):
         rounds += [("order", (kind,)), ("duration", (kind,))]
     rounds += [("order", PRODUCTS), ("order", LOOSE_CLASSES)]
+    if not ordered:
+        rounds = [("duration", classes) for how, classes in rounds if how == "order"]
     for how, classes in rounds:
         own = [i for i in sorted(left_p) if predicted[i].kind in classes]
         others = [j for j in sorted(left_m) if kinds[j] in classes]

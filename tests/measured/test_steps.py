@@ -30,6 +30,12 @@ def test_a_single_step_with_layers_is_one_step() -> None:
     assert search.step.launches == len(STEP)
 
 
+def test_two_parts_that_have_nothing_in_common_are_no_steps() -> None:
+    """A kernel that runs twice, in a trace of one step."""
+    search = find_steps(trace(["embed", "mark", "a", "b", "mark", "c", "d", "e", "f", "g", "h"]), expected=11)
+    assert [step.launches for step in search.steps] == [11]
+
+
 def test_a_trace_that_begins_and_ends_inside_a_step() -> None:
     search = find_steps(trace([*STEP[-2:], *STEP * 3, *STEP[:7]]), expected=len(STEP))
     whole = [step for step in search.steps if step.whole]

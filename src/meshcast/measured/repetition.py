@@ -67,7 +67,8 @@ def middle_part(tokens: Sequence[Hashable], cuts: Sequence[Cut]) -> Counter[Hash
 def uniform(tokens: Sequence[Hashable], cuts: Sequence[Cut]) -> list[Cut]:
     """The cuts, if they are uniform; none otherwise.
 
-    The first may have warm-up in it, and stays; the last may be the beginning of a part, which the trace ends in, and goes.
+    The first may have warm-up in it, beside what the others have, and stays; the last may be the beginning of a part, which the
+    trace ends in, and goes. Two at least are alike.
     """
     if len(cuts) < 2:
         return []
@@ -78,9 +79,9 @@ def uniform(tokens: Sequence[Hashable], cuts: Sequence[Cut]) -> list[Cut]:
         if parts[-1] - model:  # it has what the others do not have
             return []
         kept, parts = kept[:-1], parts[:-1]
-    if len(kept) < 2 or any(likeness(part, model) < UNIFORM for part in parts[1:]):
-        return []
-    return kept
+    alike = [likeness(part, model) >= UNIFORM for part in parts]
+    warm_up = (parts[0] & model).total() >= UNIFORM * model.total()
+    return kept if sum(alike) >= 2 and all(alike[1:]) and (alike[0] or warm_up) else []
 
 
 def uniform_cuts(tokens: Sequence[Hashable]) -> list[list[Cut]]:

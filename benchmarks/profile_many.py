@@ -1,4 +1,4 @@
-"""Profiles a dozen programs unlike each other, for `meshcast compare --measured`: what alignment, classes and steps are tried on.
+"""Profiles programs unlike each other, for `meshcast compare --measured`: what alignment, classes and steps are tried on.
 
     python benchmarks/profile_many.py FOLDER [--seconds 460] [--only bert resnet50]
 
@@ -72,28 +72,16 @@ def profiled(name: str, framework: str, program: str, extra: tuple[str, ...], fo
 
 def with_nsys(folder: Path) -> str:
     """The launches and the summary of one small program by Nsight Systems, where it is installed."""
-    places = [shutil.which("nsys"), *map(str, Path("/opt").rglob("nsys")), *map(str, Path("/usr/local").rglob("nsys"))]
-    log = f"nsys: {[place for place in places if place]}\n"
-    for nsys in filter(None, places):
-        report = folder / "report"
-        program = [sys.executable, str(HERE / "profile_step.py"), "torch", str(folder / "beside.json.gz")]
-        run = [nsys, "profile", "--trace", "cuda", "-o", str(report), *program, f"{OWN}:torch_encoder"]
-        log += said(run, environment(graphs=True), LONGEST_S)[1] + "\n"
-        for table in ("cuda_gpu_trace", "cuda_gpu_kern_sum"):
-            stats = [
-                nsys,
-                "stats",
-                "--report",
-                table,
-                "--format",
-                "csv",
-                "-o",
-                str(folder / "nsys"),
-                f"{report}.nsys-rep",
-            ]
-            log += said(stats, environment(graphs=True), LONGEST_S)[1] + "\n"
-        if list(folder.glob("*.csv")):
-            break
+    nsys = shutil.which("nsys")
+    if nsys is None:
+        return "nsys: not on the PATH"
+    report = folder / "report"
+    ranged = ["--trace", "cuda", "--capture-range=cudaProfilerApi", "--capture-range-end=stop", "-o", str(report)]
+    program = [sys.executable, str(HERE / "profile_step.py"), "torch", "-", f"{OWN}:torch_encoder"]
+    log = said([nsys, "profile", *ranged, *program], environment(graphs=True), LONGEST_S)[1] + "\n"
+    for table in ("cuda_gpu_trace", "cuda_gpu_kern_sum"):
+        stats = ["--report", table, "--format", "csv", "-o", str(folder / "nsys"), f"{report}.nsys-rep"]
+        log += said([nsys, "stats", *stats], environment(graphs=True), LONGEST_S)[1] + "\n"
     return log
 
 

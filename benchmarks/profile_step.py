@@ -2,6 +2,8 @@
 
     python benchmarks/profile_step.py jax OUT.xplane.pb.gz gpt2-small:batch=8 [--steps 4] [--hlo OUT.opt.hlo.gz]
     python benchmarks/profile_step.py torch OUT.json.gz examples/pytorch/gpt.py:train [--steps 4] [--compile]
+    nsys profile --trace cuda --capture-range=cudaProfilerApi --capture-range-end=stop -o OUT \\
+        python benchmarks/profile_step.py torch - examples/pytorch/gpt.py:train
 
 Only what a comparison needs is kept: the devices' planes of a JAX profile; of a PyTorch trace the device's work, the launches and
 operators behind it, and the steps. `--hlo` keeps what XLA compiled, with paths below this repository made relative.
@@ -9,7 +11,8 @@ operators behind it, and the steps. `--hlo` keeps what XLA compiled, with paths 
 `jax` takes a model of the zoo with its settings or `file.py:function`, `torch` a `file.py:function`: targets as `meshcast
 predict` takes them. A module of PyTorch is run as its options say: a training step with their loss, optimizer, clipping and
 autocast, or a forward pass. With `XLA_FLAGS=--xla_gpu_enable_command_buffer=` every launch is named by its instruction; with
-CUDA graphs, JAX's default, only by its kernel. What a step takes without a profiler is printed.
+CUDA graphs, JAX's default, only by its kernel. What a step takes without a profiler is printed. Instead of OUT, `-` leaves the
+profiling to another program: PyTorch's steps run between `cudaProfilerStart` and `Stop` (two profilers at once hang).
 """
 
 from __future__ import annotations
@@ -200,6 +203,13 @@ def torch_step(place: str, out: Path, steps: int, *, compiled: bool) -> None:
         step()
     torch.cuda.synchronize()
     print(f"{place}: {(time.perf_counter() - start) / UNPROFILED * 1e3:.4f} ms a step without a profiler")
+    if str(out) == "-":
+        torch.cuda.cudart().cudaProfilerStart()
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+        return
     kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     schedule = torch.profiler.schedule(wait=0, warmup=2, active=steps, repeat=1)
     written = tempfile.NamedTemporaryFile(suffix=".json")  # noqa: SIM115  # until the process ends

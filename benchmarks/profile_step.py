@@ -2,8 +2,7 @@
 
     python benchmarks/profile_step.py jax OUT.xplane.pb.gz gpt2-small:batch=8 [--steps 4] [--hlo OUT.opt.hlo.gz]
     python benchmarks/profile_step.py torch OUT.json.gz examples/pytorch/gpt.py:train [--steps 4] [--compile]
-    nsys profile --trace cuda --capture-range=cudaProfilerApi --capture-range-end=stop -o OUT \\
-        python benchmarks/profile_step.py torch - examples/pytorch/gpt.py:train
+    nsys profile --trace cuda --capture-range=cudaProfilerApi -o OUT python benchmarks/profile_step.py torch - FILE.py:FUNCTION
 
 Only what a comparison needs is kept: the devices' planes of a JAX profile; of a PyTorch trace the device's work, the launches and
 operators behind it, and the steps. `--hlo` keeps what XLA compiled, with paths below this repository made relative.
@@ -12,7 +11,7 @@ operators behind it, and the steps. `--hlo` keeps what XLA compiled, with paths 
 predict` takes them. A module of PyTorch is run as its options say: a training step with their loss, optimizer, clipping and
 autocast, or a forward pass. With `XLA_FLAGS=--xla_gpu_enable_command_buffer=` every launch is named by its instruction; with
 CUDA graphs, JAX's default, only by its kernel. What a step takes without a profiler is printed. Instead of OUT, `-` leaves the
-profiling to another program: PyTorch's steps run between `cudaProfilerStart` and `Stop` (two profilers at once hang).
+profiling to another program: PyTorch's steps run between `cudaProfilerStart` and `Stop` (two profilers at once did not come to an end).
 """
 
 from __future__ import annotations

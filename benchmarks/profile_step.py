@@ -11,7 +11,7 @@ operators behind it, and the steps. `--hlo` keeps what XLA compiled, with paths 
 predict` takes them. A module of PyTorch is run as its options say: a training step with their loss, optimizer, clipping and
 autocast, or a forward pass. With `XLA_FLAGS=--xla_gpu_enable_command_buffer=` every launch is named by its instruction; with
 CUDA graphs, JAX's default, only by its kernel. What a step takes without a profiler is printed. Instead of OUT, `-` leaves the
-profiling to another program: PyTorch's steps run between `cudaProfilerStart` and `Stop` (two profilers at once did not come to an end).
+profiling to another program, since two at once may never end: PyTorch's steps run between `cudaProfilerStart` and `Stop`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from pathlib import Path
 
@@ -77,3 +78,34 @@ def test_a_trace_that_cannot_be_read(meshcast: Meshcast) -> None:
         answer = meshcast("compare", "mlp-tiny", "--on", "h200", "--measured", name, "--json")
         assert answer.code == 2
         assert said in answer.lines[0]["error"]["message"]
+
+
+def test_a_predicted_trace_of_every_rank_is_its_own_prediction(meshcast: Meshcast, tmp_path: Path) -> None:
+    """What `trace` writes for the ranks of a plan, `compare` finds again: the same step, all of it aligned, nobody waiting."""
+    program = ("gpt2-tiny", "--set", "batch=4", "--on", "dgx-h100", "--plan", "fsdp=4,mbs=1")
+    out = str(tmp_path / "ranks.json")
+    assert meshcast("trace", *program, "--format", "kineto", "--ranks", "all", "-o", out).code == 0
+    files = [argument for path in sorted(tmp_path.glob("*.json")) for argument in ("--measured", str(path))]
+    answer = meshcast("compare", *program, *files, "--json")
+    assert answer.code == 0
+    found = json.loads(answer.out)
+    assert found["ratio"] == pytest.approx(1.0, rel=1e-4)
+    assert found["coverage"]["measured"] == pytest.approx(1.0)
+    assert found["evidence"]["verdict"] == "same"
+    assert [device["rank"] for device in found["measured"]] == [0, 1, 2, 3]
+    assert any("of which 0 s wait for other ranks" in note for note in found["warnings"])
+
+
+def test_a_table_that_is_cut_off_is_told(meshcast: Meshcast, tmp_path: Path) -> None:
+    head = "Start (ns),Duration (ns),Device,Strm,Name\n"
+    rows = [
+        f"{step * 100_000 + i * 10_000},9000,NVIDIA H200 (0),7,nvjet_gemm_{i}\n" for step in range(4) for i in range(4)
+    ]
+    path = tmp_path / "launches.csv"
+    path.write_text((head + "".join(rows))[:-3])
+    answer = meshcast("compare", "mlp-tiny", "--on", "h200", "--measured", str(path))
+    assert "line 17, the last row, has no end of line" in " ".join(answer.out.split())
+    path.write_text((head + "".join(rows))[:-20])
+    answer = meshcast("compare", "mlp-tiny", "--on", "h200", "--measured", str(path))
+    assert answer.code == 2
+    assert "launches.csv:17" in answer.err

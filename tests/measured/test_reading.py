@@ -137,6 +137,7 @@ def test_the_summary_of_kernels_of_nsight(tmp_path: Path) -> None:
         (kineto([{**kernel_event("k", 0.0, 1.0), "dur": -1}]), "no readable time"),
         (kineto([kernel_event("k", float("nan"), 1.0)]), "no readable time"),
         (NSYS_TRACE.encode().replace(b"2000,500", b"inf,500"), "a start of inf s"),
+        (NSYS_TRACE.encode().replace(b"2000,500", b"2000,x"), "does not fit the head"),
         (xspace({"/device:GPU:0": {"Stream #1": [("k", 0.0, -5.0, {})]}}), "cannot be read"),
         (xspace(GPU)[:-40], "not a whole XSpace message"),
         (b"\x00\x01\x02\xff", "not a whole XSpace message"),
@@ -144,7 +145,7 @@ def test_the_summary_of_kernels_of_nsight(tmp_path: Path) -> None:
         (xspace({"/host:CPU": {"python": [("f", 0.0, 1.0, {})]}}), "planes: /host:CPU"),
         (b"SQLite format 3\x00 and more", "Nsight's database"),
         (NSYS_TRACE.splitlines()[3].encode(), "no rows"),
-        (NSYS_TRACE.encode() + b"12,x,y\n", "does not fit the head"),
+        (NSYS_TRACE.encode() + b"12,x,y\n", "3 cells under a head of 13"),
     ],
 )
 def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, said: str) -> None:

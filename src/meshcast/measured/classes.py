@@ -30,8 +30,13 @@ _COLLECTIVE_KINDS = (
     (re.compile(r"broadcast", re.IGNORECASE), "collective-broadcast"),
     (re.compile(r"permute|send|recv", re.IGNORECASE), "collective-permute"),
 )
+# cuDNN's rearrangements around a convolution are copies, whatever instruction or operator they belong to.
+_LAYOUT = re.compile(r"nchwTonhwc|nhwcTonchw|nhwcAddPadding|tensorTransform", re.IGNORECASE)
+# A fusion without a name of its own says nothing: the kernel's may.
+_ANONYMOUS = re.compile(r"^fusion[.\d]*$")
 _STRONG = (
-    (re.compile(r"sdpa|flash|fmha|attention|splash", re.IGNORECASE), ATTENTION),
+    # cuDNN's backward attention runs two small kernels of its own around the large one.
+    (re.compile(r"sdpa|flash|fmha|attention|splash|dot_do_o|convert_dq_to", re.IGNORECASE), ATTENTION),
     (re.compile(r"conv(?!ert)|fprop|dgrad|wgrad|winograd|implicit_gemm", re.IGNORECASE), CONVOLUTION),
     (
         re.compile(
@@ -66,10 +71,11 @@ _WEAK = (
 
 def class_of(kernel: MeasuredKernel) -> str:
     """The class of a kernel; `other` where no name says."""
-    if is_memory_operation(kernel):
+    if is_memory_operation(kernel) or _LAYOUT.search(kernel.name):
         return COPY
-    operator = kernel.scope if kernel.scope.startswith("aten::") else ""
-    names = [name for name in (kernel.op, operator, kernel.name) if name]
+    operator = kernel.scope if kernel.scope.startswith(("aten::", "nccl:")) else ""
+    instruction = "" if _ANONYMOUS.match(kernel.op) else kernel.op
+    names = [name for name in (instruction, operator, kernel.name) if name]
     for name in names:
         if _COLLECTIVE_CALL.search(name):
             return COLLECTIVE + next((kind for pattern, kind in _COLLECTIVE_KINDS if pattern.search(name)), "other")

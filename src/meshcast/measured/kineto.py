@@ -1,7 +1,9 @@
 """PyTorch's profiles: Chrome's trace JSON as Kineto writes it.
 
 Device work has category `kernel`, `gpu_memcpy` or `gpu_memset`. A launch on the host has the same `correlation`, the operator
-that made it the same `External id`, and it lies inside a `ProfilerStep#N` where the loop calls `profiler.step()`.
+that made it the same `External id`, and it lies inside a `ProfilerStep#N` where the loop calls `profiler.step()`. NCCL's kernels
+say which collective they are (`Collective name`: an all-to-all runs as sends and receives) and whose (`Process Group Ranks`); the
+file says which rank wrote it (`distributedInfo`).
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ def read_kineto(content: bytes, source: str) -> list[MeasuredTrace]:
         for p in (document.get("deviceProperties") or () if isinstance(document, dict) else ())
         if isinstance(p, dict)
     }
+    rank = _rank(document)
     host = _Host(complete)
     devices: defaultdict[str, list[MeasuredKernel]] = defaultdict(list)
     for number, event in enumerate(work):
@@ -66,6 +69,7 @@ def read_kineto(content: bytes, source: str) -> list[MeasuredTrace]:
             source=source,
             format="kineto",
             device=f"GPU:{device}",
+            rank=rank if len(devices) == 1 else None,
             device_name=names.get(device, ""),
             kernels=by_start(kernels),
         )
@@ -73,15 +77,23 @@ def read_kineto(content: bytes, source: str) -> list[MeasuredTrace]:
     ]
 
 
+def _rank(document: object) -> int | None:
+    """The rank that wrote a trace, if it says so."""
+    told = document.get("distributedInfo") if isinstance(document, dict) else None
+    rank = told.get("rank") if isinstance(told, dict) else None
+    return rank if isinstance(rank, int) else None
+
+
 def _kernel(event: dict[str, Any], args: dict[str, Any], host: _Host) -> MeasuredKernel:
     start, duration = float(event["ts"]), float(event["dur"])
-    grid = args.get("grid")
+    grid, collective = args.get("grid"), args.get("Collective name")
     return MeasuredKernel(
         name=str(event.get("name", "")),
         start=start * _MICRO,
         duration=duration * _MICRO,
         stream=str(args.get("stream", event.get("tid", ""))),
-        scope=host.operators.get(args.get("External id"), ""),
+        scope=f"nccl:{collective}" if collective else host.operators.get(args.get("External id"), ""),
+        group=str(args.get("Process Group Ranks") or args.get("Process Group Name") or "") if collective else "",
         shape=f"{grid}x{args.get('block')}" if grid else "",
         step=host.step_of(args.get("correlation")),
     )

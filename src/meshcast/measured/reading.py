@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from meshcast.errors import InputError
 from meshcast.files import unpacked
 from meshcast.measured.kineto import read_kineto
-from meshcast.measured.nsys import head_of, read_nsys
+from meshcast.measured.nsys import read_nsys
+from meshcast.measured.nsys_table import is_table
 from meshcast.measured.trace import MeasuredTrace
 from meshcast.measured.xplane import read_xplane
 
@@ -45,17 +47,19 @@ def _read(content: bytes, source: str) -> list[MeasuredTrace]:
         return read_xplane(content, source)
     if text.lstrip()[:1] in ("{", "["):
         return read_kineto(content, source)
-    if head_of(text) is not None:
+    if is_table(text):
         return read_nsys(text, source)
     raise InputError("no trace that we know", where=source, fix=f"give {TAKEN}")
 
 
 def _text(content: bytes) -> str | None:
     """The content where it is a text: a message has bytes that none has."""
-    if any(byte < 9 for byte in content[:4096]):
+    # PowerShell's `>` writes UTF-16, with a mark in front that no message begins with (its first byte would be a tag of 7 bits).
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if not wide and any(byte < 9 for byte in content[:4096]):
         return None
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshcast.errors import InputError
@@ -22,7 +22,8 @@ class MeasuredKernel:
         stream: What it ran on; those of one stream follow each other.
         op: The instruction of the compiled program that launched it (XLA's `hlo_op`), if the trace says so.
         module: The compiled program (XLA's `hlo_module`).
-        scope: Where in the source program that is: JAX's name scope, PyTorch's operator.
+        scope: Where in the source program that is: JAX's name scope, PyTorch's operator or collective (`nccl:...`).
+        group: Of a collective, the ranks or the name of its group, as the framework writes them.
         shape: Its launch grid, as text: tells launches of one kernel apart.
         step: The number of the step that the host said it was in while it launched this.
         count: Launches that this stands for, where a summary gives only their sum.
@@ -35,6 +36,7 @@ class MeasuredKernel:
     op: str = ""
     module: str = ""
     scope: str = ""
+    group: str = ""
     shape: str = ""
     step: int | None = None
     count: int = 1
@@ -57,15 +59,24 @@ class MeasuredTrace:
         source: The file.
         format: Who wrote it.
         device: Which device of the file: "GPU:0".
+        rank: Its rank among all that ran, where the framework says so.
         device_name: What the driver calls it: "NVIDIA H200"; empty where the file does not say.
         kernels: Its launches in order; of a summary, one for each kernel name.
+        notes: What is doubtful about the file.
     """
 
     source: str
     format: Format
     device: str
+    rank: int | None = None
     device_name: str = ""
     kernels: tuple[MeasuredKernel, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What to call it beside others of the same run."""
+        return self.device if self.rank is None else f"rank {self.rank} ({self.device})"
 
     @property
     def ordered(self) -> bool:
@@ -96,9 +107,7 @@ class MeasuredTrace:
                 where=self.source,
                 fix=f"one of: {known}" if known else "leave --module out: this trace names none",
             )
-        return MeasuredTrace(
-            source=self.source, format=self.format, device=self.device, device_name=self.device_name, kernels=kept
-        )
+        return replace(self, kernels=kept)
 
 
 def by_start(kernels: list[MeasuredKernel]) -> tuple[MeasuredKernel, ...]:

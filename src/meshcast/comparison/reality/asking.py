@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from meshcast.capture.program import Program
-from meshcast.comparison.reality.predicted import launches
-from meshcast.comparison.reality.reality import COVERED, MeasuredRank, Reality, side_by_side
-from meshcast.comparison.reality.sources import sources_of
+from meshcast.comparison.reality.predicted import Launch, launches
+from meshcast.comparison.reality.reality import MeasuredRank, Reality, side_by_side
+from meshcast.comparison.reality.sources import Sources, sources_of
+from meshcast.comparison.reality.waiting import waiting_of
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
 from meshcast.measured import MeasuredTrace, find_steps, read_traces
+from meshcast.measured.classes import IDLE, class_of, is_collective
+from meshcast.measured.repetition import repetitions
 from meshcast.options import Options
 from meshcast.pipeline import captured, prepare, resolved
 from meshcast.pipelined import is_pipeline
+from meshcast.results import Prediction
 from meshcast.units import format_bytes, format_time
+
+GAPS = 0.15  # of the measured step that may be gaps beyond those predicted
+CAPPED = 0.97  # of the full clock: less makes products that much slower
+SAME_STEP = 0.01  # of the median step: ranks that differ by less run in step
 
 
 def compare_measured(
@@ -52,7 +61,30 @@ def compare_measured(
     traces = [trace for path in measured for trace in read_traces(Path(path))]
     if module is not None:
         traces = [trace.of_module(module) for trace in traces]
-    planned, chosen = resolved(target, chosen)
+    return put_beside(predicted_side(target, chosen), traces, steps=steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedSide:
+    """What a comparison knows of a prediction: the step, its launches, and where they come from."""
+
+    prediction: Prediction
+    launches: tuple[Launch, ...] = field(repr=False)
+    step_s: float
+    device: str
+    sources: Sources = field(repr=False)
+    repeats: int  # parts of the step that are alike
+    clock_share: float  # of the full clock, that the power cap leaves a long run
+
+
+def predicted_side(target: str | Path | Program, options: Options) -> PredictedSide:
+    """A target predicted, its launches in order.
+
+    Raises:
+        UnsupportedError: The target is a pipeline: its ranks run different programs.
+        InfeasibleError: The target does not fit the device, so that there is no predicted step.
+    """
+    planned, chosen = resolved(target, options)
     if is_pipeline(planned):
         raise UnsupportedError(
             "a pipeline's ranks run different programs, and a trace is of one",
@@ -71,20 +103,49 @@ def compare_measured(
             where=prediction.name,
             fix="check --on and the settings against what was measured",
         )
-    predicted = launches(run)
+    found = launches(run)
+    return PredictedSide(
+        prediction=prediction,
+        launches=tuple(found),
+        step_s=run.timeline.duration,
+        device=run.device.name,
+        sources=sources_of(program),
+        repeats=repetitions([(launch.kind, launch.seconds) for launch in found]),
+        clock_share=run.clock_share if chosen.clocks == "sustained" else 1.0,
+    )
+
+
+def put_beside(side: PredictedSide, traces: Sequence[MeasuredTrace], *, steps: int | None = None) -> Reality:
+    """A prediction beside traces of one run, one for each device: the device with the median step is shown."""
     ranks = [
-        MeasuredRank(trace=trace, search=find_steps(trace, expected=len(predicted), count=steps)) for trace in traces
+        MeasuredRank(
+            trace=trace, search=find_steps(trace, expected=len(side.launches), count=steps, repeats=side.repeats)
+        )
+        for trace in traces
     ]
-    shown = sorted(ranks, key=lambda rank: rank.search.step.seconds)[(len(ranks) - 1) // 2]
-    return side_by_side(
-        prediction,
-        predicted,
-        run.timeline.duration,
+    shown = _median(ranks)
+    reality = side_by_side(
+        side.prediction,
+        side.launches,
+        side.step_s,
         shown,
         ranks,
-        notes=_notes(ranks, shown, run.device.name),
-        sources=sources_of(program),
+        notes=_notes(ranks, shown, side.device),
+        sources=side.sources,
     )
+    return replace(reality, notes=(*reality.notes, *_advice(reality, side)))
+
+
+def _median(ranks: Sequence[MeasuredRank]) -> MeasuredRank:
+    """The rank with the median step; of ranks that wait for each other, whose steps are the same, with the median compute."""
+    usual = statistics.median(rank.search.step.seconds for rank in ranks)
+
+    def order(rank: MeasuredRank) -> tuple[int, float]:
+        step = rank.search.step
+        computing = (kernel.duration for kernel in step.kernels if not is_collective(class_of(kernel)))
+        return round(step.seconds / (SAME_STEP * usual)), sum(computing)
+
+    return sorted(ranks, key=order)[(len(ranks) - 1) // 2]
 
 
 def refuse_strangers(reality: Reality) -> None:
@@ -98,9 +159,7 @@ def refuse_strangers(reality: Reality) -> None:
     trace = reality.shown.trace
     modules = ", ".join(name for name in trace.modules if name)
     raise InputError(
-        f"{reality.coverage.measured:.0%} of the measured kernel time has a partner in {reality.prediction.name}, and "
-        f"{reality.coverage.predicted:.0%} of the predicted one in the trace (at least {COVERED:.0%} of both are needed): "
-        "this looks like a trace of another program",
+        f"this looks like a trace of another program than {reality.prediction.name}: {reality.evidence.why}",
         where=trace.source,
         fix="check the target, its settings and --on"
         + (f"; the trace is of {modules} (--module NAME takes one of several)" if modules else ""),
@@ -116,12 +175,15 @@ def _notes(ranks: Sequence[MeasuredRank], shown: MeasuredRank, device: str) -> l
         seconds = [rank.search.step.seconds for rank in ranks]
         said.append(
             f"{len(ranks)} devices measured, steps of {format_time(min(seconds))} to {format_time(max(seconds))}: "
-            f"{trace.device} of {trace.source} is shown"
+            f"{trace.label} of {trace.source} is shown"
         )
+        said += _waiting(ranks, shown)
     if not trace.ordered:
         said.append("a summary says nothing about the time between kernels: steps are those of kernels alone")
     if len(search.steps) == 1 and trace.ordered:
         said.append("only one step is in the trace: it may have warm-up in it")
+    for rank in ranks:
+        said += [f"{rank.trace.source}: {note}" for note in rank.trace.notes]
     modules = _modules(trace, search.step.kernels)
     if len(modules) > 1:
         said.append(
@@ -129,6 +191,38 @@ def _notes(ranks: Sequence[MeasuredRank], shown: MeasuredRank, device: str) -> l
             + ", ".join(f"{name or 'no name'} {format_time(seconds)}" for name, seconds in modules.items())
         )
     return said
+
+
+def _advice(reality: Reality, side: PredictedSide) -> list[str]:
+    """What makes the two steps hard to compare, and how to compare them better."""
+    said = []
+    measured = sum(part.measured_s for part in reality.waterfall if part.kind == IDLE)
+    predicted = sum(part.predicted_s for part in reality.waterfall if part.kind == IDLE)
+    if measured - predicted > GAPS * reality.measured_s:
+        said.append(
+            f"{measured / reality.measured_s:.0%} of the measured step are gaps between kernels ({format_time(measured)}; "
+            f"{format_time(predicted)} predicted): the host is behind, and profilers make launches slower, most of all outside "
+            "of CUDA graphs; see what a step takes without one, and compare kernels alone"
+        )
+    if side.clock_share < CAPPED and reality.evidence.verdict == "same" and reality.evidence.ratio > 1 / CAPPED:
+        said.append(
+            f"predicted at {side.clock_share:.0%} of the clock, which the power cap leaves a long run, and most products are "
+            f"{reality.evidence.ratio:.2f} times as fast: a few steps on a cool device are predicted with --clocks burst"
+        )
+    return said
+
+
+def _waiting(ranks: Sequence[MeasuredRank], shown: MeasuredRank) -> list[str]:
+    """How long the shown rank's collectives wait for others."""
+    place = next(number for number, rank in enumerate(ranks) if rank is shown)
+    found = waiting_of(place, [rank.trace for rank in ranks], [rank.search for rank in ranks])
+    if found is None:
+        return []
+    blamed = f", most of it for {ranks[found.mostly_for].trace.label}" if found.mostly_for is not None else ""
+    return [
+        f"{found.collectives} collectives of {shown.trace.label} take {format_time(found.seconds)}, of which "
+        f"{format_time(found.waiting_s)} wait for other ranks{blamed}: a prediction has ranks that come at once"
+    ]
 
 
 def _modules(trace: MeasuredTrace, kernels: Sequence[object]) -> dict[str, float]:

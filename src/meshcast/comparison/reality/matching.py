@@ -6,7 +6,8 @@
    (`same_compilation`) count only where durations agree.
 2. By order inside a class: what is left of each class, aligned (`alignment.py`).
 3. By duration inside a class: compilers launch in other orders than the program has. What is left, sorted and aligned again.
-4. By order across the classes that memory limits: a fusion may be called a reduction by one side and a copy by the other.
+4. By order across products and convolutions, and across the classes that memory limits: a fusion may be called a reduction by one
+   side and a copy by the other.
 """
 
 from __future__ import annotations
@@ -23,16 +24,25 @@ import numpy as np
 from meshcast.comparison.reality.alignment import Agreement, aligned
 from meshcast.comparison.reality.predicted import Launch
 from meshcast.errors import UnsupportedError
-from meshcast.measured.classes import COPY, ELEMENTWISE, INDEXED, OTHER, REDUCTION, SORT, class_of
+from meshcast.measured.classes import (
+    CONVOLUTION,
+    COPY,
+    ELEMENTWISE,
+    INDEXED,
+    MATMUL,
+    OTHER,
+    REDUCTION,
+    SORT,
+    class_of,
+)
 from meshcast.measured.trace import MeasuredKernel
 
 How = Literal["name", "order", "duration", "missing", "extra"]
 # Limited by memory, and told apart by names that both sides choose freely.
 LOOSE_CLASSES = (ELEMENTWISE, REDUCTION, COPY, INDEXED, SORT, OTHER)
-STRANGERS, OTHERS = (
-    9.0,
-    0.01,
-)  # a factor between durations, and the share of names that may exceed it in one compilation
+PRODUCTS = (MATMUL, CONVOLUTION)  # a convolution of single pixels may run as a product, by whose name nobody can tell
+STRANGERS = 9.0  # a factor between the durations of one fusion
+OTHERS = 0.01  # the share of fusions that may exceed it in one compilation; one of them always may
 DOUBTFUL = 3.0  # what is believed of names from another compilation
 MOST_CELLS = 10**9  # of the table that aligns them: a minute
 _MARKS = re.compile(r"[^A-Za-z0-9]+")
@@ -47,8 +57,8 @@ class Match:
     measured: tuple[int, ...] = ()
 
 
-def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
-    """Every launch of both sides in exactly one match."""
+def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], *, ordered: bool = True) -> list[Match]:
+    """Every launch of both sides in exactly one match; by duration alone where nobody knows the measured order."""
     found = _by_name(predicted, measured)
     left_p = set(range(len(predicted))) - {i for match in found for i in match.predicted}
     left_m = set(range(len(measured))) - {j for match in found for j in match.measured}
@@ -56,7 +66,9 @@ def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> 
     rounds: list[tuple[How, tuple[str, ...]]] = []
     for kind in sorted({predicted[i].kind for i in left_p}):
         rounds += [("order", (kind,)), ("duration", (kind,))]
-    rounds.append(("order", LOOSE_CLASSES))
+    rounds += [("order", PRODUCTS), ("order", LOOSE_CLASSES)]
+    if not ordered:
+        rounds = [("duration", classes) for how, classes in rounds if how == "order"]
     for how, classes in rounds:
         own = [i for i in sorted(left_p) if predicted[i].kind in classes]
         others = [j for j in sorted(left_m) if kinds[j] in classes]
@@ -105,18 +117,22 @@ def same_compilation(
     """Whether instructions of one name are one instruction on both sides.
 
     XLA numbers its fusions, and another release or setting numbers them otherwise: then some of one name run differently often
-    or have nothing to do with each other's durations.
+    or have nothing to do with each other's durations. Library calls are not asked: a prediction may be that wrong about them.
     """
     found = _by_instruction(predicted, measured) if found is None else found
-    strange = sum(_misfit(match, predicted, measured) > STRANGERS for match in found)
-    return strange <= OTHERS * len(found)
+    fusions = [match for match in found if _is_fusion(match, predicted)]
+    strange = sum(_misfit(match, predicted, measured) > STRANGERS for match in fusions)
+    return strange <= max(1.0, OTHERS * len(fusions))
+
+
+def _is_fusion(match: Match, predicted: Sequence[Launch]) -> bool:
+    return "fusion" in predicted[match.predicted[0]].kernel.name
 
 
 def _misfit(match: Match, predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> float:
     """By which factor durations differ; infinite where a fusion, which is one kernel, runs more or less often."""
     own, others = sum(predicted[i].seconds for i in match.predicted), sum(measured[j].duration for j in match.measured)
-    fusion = "fusion" in predicted[match.predicted[0]].kernel.name
-    if (fusion and len(match.predicted) != len(match.measured)) or not own or not others:
+    if (_is_fusion(match, predicted) and len(match.predicted) != len(match.measured)) or not own or not others:
         return math.inf
     return max(own / others, others / own)
 
@@ -157,4 +173,4 @@ def _in_order(
 
 def _last_part(scope: str) -> str:
     """The last part of JAX's name scope, which the profiler may cut at a comma; PyTorch's operators say nothing to XLA."""
-    return "" if scope.startswith("aten::") else scope.rpartition("/")[2]
+    return "" if scope.startswith(("aten::", "nccl:")) else scope.rpartition("/")[2]

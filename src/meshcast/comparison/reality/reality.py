@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshcast.comparison.reality.evidence import Evidence, evidence_of
 from meshcast.comparison.reality.exposure import COMPUTING, COPYING, SENDING, Interval, shared_out
 from meshcast.comparison.reality.matching import How, matched, same_compilation
 from meshcast.comparison.reality.predicted import Launch
@@ -18,7 +19,6 @@ from meshcast.results import Prediction
 from meshcast.version import VERSION
 
 SCHEMA = "meshcast.reality/1"
-COVERED = 0.4  # of kernel time that must have a partner, on both sides: less is another program's trace
 WITHIN = 4.0  # times longer or shorter: a pair that order alone made counts as covered only if it is closer
 WORST = 10
 OTHER_COMPILATION = (
@@ -78,6 +78,7 @@ class Reality:
         waterfall: Classes by difference; their differences add up to that of the steps.
         rows: Every kernel of both, the largest difference first.
         coverage: How much of both sides has a partner.
+        evidence: What speaks for the trace being of this program.
         notes: What a reader must know.
     """
 
@@ -89,17 +90,28 @@ class Reality:
     waterfall: tuple[Part, ...] = field(repr=False)
     rows: tuple[KernelRow, ...] = field(repr=False)
     coverage: Coverage
+    evidence: Evidence
     notes: tuple[str, ...] = ()
 
     @property
     def comparable(self) -> bool:
         """Whether enough of both sides was found on the other for this to be a trace of this program."""
-        return min(self.coverage.measured, self.coverage.predicted) >= COVERED
+        return self.evidence.verdict != "other"
 
     @property
     def difference_s(self) -> float:
         """Measured less predicted."""
         return self.measured_s - self.predicted_s
+
+    @property
+    def predicted_busy_s(self) -> float:
+        """The predicted step without the moments in which nothing runs."""
+        return self.predicted_s - sum(part.predicted_s for part in self.waterfall if part.kind == IDLE)
+
+    @property
+    def measured_busy_s(self) -> float:
+        """The measured step without the moments in which nothing runs."""
+        return self.measured_s - sum(part.measured_s for part in self.waterfall if part.kind == IDLE)
 
     @property
     def worst(self) -> tuple[KernelRow, ...]:
@@ -123,6 +135,8 @@ class Reality:
             "measured_step_s": self.measured_s,
             "difference_s": self.difference_s,
             "ratio": self.predicted_s / self.measured_s,
+            "predicted_busy_s": self.predicted_busy_s,
+            "measured_busy_s": self.measured_busy_s,
             "waterfall": [
                 {
                     "class": part.kind,
@@ -141,6 +155,7 @@ class Reality:
                 "by_duration": self.coverage.by_duration,
                 "predicted": self.coverage.predicted,
             },
+            "evidence": self.evidence.to_json(),
             "worst": [row.to_json() for row in self.worst],
             "missing": [row.to_json() for row in self.of("missing")],
             "extra": [row.to_json() for row in self.of("extra")],
@@ -163,6 +178,7 @@ def _rank_json(rank: MeasuredRank, *, shown: bool) -> dict[str, Any]:
         "source": trace.source,
         "format": trace.format,
         "device": trace.device,
+        "rank": trace.rank,
         "device_name": trace.device_name or None,
         "shown": shown,
         "steps": {
@@ -183,7 +199,7 @@ def side_by_side(
     """The predicted launches of a step that takes `step_s` beside the median step of a measured device."""
     step = shown.search.step
     measured = step.kernels
-    matches = matched(launches, measured)
+    matches = matched(launches, measured, ordered=shown.trace.ordered)
     kinds_p, kinds_m = [launch.kind for launch in launches], [class_of(kernel) for kernel in measured]
     for match in matches:
         kind = match_class(match, launches, measured)
@@ -217,6 +233,10 @@ def side_by_side(
         for kind in {**predicted_parts, **measured_parts}
     ]
     rows = kernel_rows(matches, launches, measured, sources or Sources())
+    coverage = _coverage(rows)
+    evidence = evidence_of(matches, launches, measured, min(coverage.measured, coverage.predicted))
+    doubt = [f"this may be a trace of another program: {evidence.why}"] if evidence.verdict == "doubtful" else []
+    other = [] if same_compilation(launches, measured) else [OTHER_COMPILATION]
     return Reality(
         prediction=prediction,
         shown=shown,
@@ -225,8 +245,9 @@ def side_by_side(
         measured_s=sum(part.measured_s for part in parts),
         waterfall=tuple(sorted(parts, key=lambda part: -abs(part.difference_s))),
         rows=rows,
-        coverage=_coverage(rows),
-        notes=(*notes, *([] if same_compilation(launches, measured) else [OTHER_COMPILATION])),
+        coverage=coverage,
+        evidence=evidence,
+        notes=(*doubt, *notes, *other),
     )
 
 

@@ -60,6 +60,8 @@ def _headline(reality: Reality) -> Section:
                                f"{reality.prediction.lowering} kernels)"),
             ("measured step", f"{format_time(reality.measured_s)}, {steps}"),
             ("difference", f"{_signed(reality.difference_s)}: predicted is {ratio:.3f} of measured"),
+            ("kernels alone", f"{format_time(reality.predicted_busy_s)} predicted, {format_time(reality.measured_busy_s)} "
+                              f"measured: {reality.predicted_busy_s / reality.measured_busy_s:.3f}"),
             ("aligned", f"{percent(coverage.measured)} of measured kernel time ({percent(coverage.by_name)} by name, "
                         f"{percent(coverage.by_order)} by order, {percent(coverage.by_duration)} by duration), "
                         f"{percent(coverage.predicted)} of predicted"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,44 +11,15 @@ import pytest
 
 from meshcast import predict
 from meshcast.chakra import Node, NodeType, Values, trace_bytes
-from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
+from meshcast.errors import InputError, UsageError
 from meshcast.hardware.conditions import Conditions
 from meshcast.options import Options
 from meshcast.traced import find_traces, names_traces
 from meshcast.traced.asking import HEEDED, HEEDED_BY_ESTIMATES, REFUSED
 from meshcast.traced.job import read_job
+from tests.traced.jobs import collective, compute, job, receive, send
 
 MICRO = 1e-6
-
-
-def compute(number: int, micros: float, *deps: int, **said: Any) -> Node:
-    said = {"is_cpu_op": False, "num_ops": 10**6, "tensor_size": 1000, "duration_ns": micros * 1e3, **said}
-    return Node(number=number, name=f"k{number}", kind=NodeType.COMPUTE, data_deps=deps, attributes=said)
-
-
-def collective(number: int, micros: float, *deps: int, kind: int = 0, size: int = 1 << 20, **said: Any) -> Node:
-    said = {"is_cpu_op": False, "comm_type": kind, "comm_size": size, **said}
-    if micros:
-        said["duration_ns"] = micros * 1e3
-    return Node(number=number, name=f"c{number}", kind=NodeType.COLLECTIVE, data_deps=deps, attributes=said)
-
-
-def send(number: int, micros: float, to: int, *deps: int, tag: int = 0) -> Node:
-    said = {"comm_size": 1000, "comm_dst": to, "comm_tag": tag, "duration_ns": micros * 1e3, "stream": 7}
-    return Node(number=number, name=f"s{number}", kind=NodeType.SEND, data_deps=deps, attributes=said)
-
-
-def receive(number: int, origin: int, *deps: int, tag: int = 0) -> Node:
-    said = {"comm_size": 1000, "comm_src": origin, "comm_tag": tag}
-    return Node(number=number, name=f"r{number}", kind=NodeType.RECEIVE, data_deps=deps, attributes=said)
-
-
-def job(folder: Path, ranks: Sequence[Sequence[Node]], groups: Mapping[str, list[int]] | None = None) -> Path:
-    for rank, nodes in enumerate(ranks):
-        (folder / f"job.{rank}.et").write_bytes(trace_bytes(nodes))
-    if groups is not None:
-        (folder / "job.comm_groups.json").write_text(json.dumps(groups))
-    return folder / "job"
 
 
 def step_us(prefix: Path, **options: Any) -> float:
@@ -139,28 +109,6 @@ def test_many_launches_in_one_node(tmp_path: Path) -> None:
     one = step_us(once, durations="estimated")
     many = job(tmp_path, [[compute(1, 1, num_ops=50 * 10**9, tensor_size=50 * 10**6, repeat=50)]])
     assert step_us(many, durations="estimated") == pytest.approx(50 * one)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "groups", "error", "said"),
-    [
-        ([[receive(1, 1)], [compute(1, 1)]], None, InputError, "1 nodes never end: rank 0 at node 1 'r1' (receive)"),
-        ([[collective(1, 1, pg_name="9")]] * 2, {}, InputError, "group '9', which is not listed"),
-        ([[collective(1, 1, pg_name="1")]] * 2, {"1": [0]}, InputError, "rank 1 of 2 has a collective over group '1'"),
-        ([[collective(1, 1)], [compute(1, 1)]], None, InputError, "rank 1 of that group has none"),
-        ([[collective(1, 1, kind=9)]] * 2, None, UnsupportedError, "type 9"),
-        ([[send(1, 1, 5)], [compute(1, 1)]], None, InputError, "sends to or receives from rank 5 of 2"),
-        ([[Node(number=1, name="c", kind=NodeType.COLLECTIVE)]], None, InputError, "no attribute 'comm_type'"),
-        ([[compute(1, 1, 2)]], None, InputError, "waits for node 2"),
-    ],
-)
-def test_ranks_that_do_not_fit_together(
-    tmp_path: Path, ranks: Sequence[Sequence[Node]], groups: Mapping[str, list[int]] | None, error: type[MeshcastError],
-    said: str,
-) -> None:  # fmt: skip
-    with pytest.raises(error) as raised:
-        predict(job(tmp_path, ranks, groups), on="dgx-h100")
-    assert said in raised.value.message
 
 
 def test_targets(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from meshcast.results import Prediction, Provenance
 from meshcast.results.prediction import KernelShare
 from meshcast.simulate import Breakdown, MemoryUse
 from meshcast.simulate.exposure import covered
+from meshcast.traced.agreement import check_agreement
 from meshcast.traced.asking import without_effect
 from meshcast.traced.files import TraceFiles
 from meshcast.traced.job import TracedJob, read_job
@@ -44,6 +45,7 @@ def predict_traces(
         UnsupportedError: No model answers for a node.
     """
     job = read_job(files)
+    check_agreement(job)
     device = cluster.device
     cluster.for_devices(job.ranks)  # refuses more than there are
     setting, said = arranged(options.arrangement, cluster, job.ranks, {})

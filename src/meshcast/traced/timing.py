@@ -18,7 +18,7 @@ from meshcast.mesh import Group, Mesh
 from meshcast.network.models import NetworkModel
 from meshcast.options import Options
 from meshcast.traced.job import TracedJob
-from meshcast.traced.steps import Step
+from meshcast.traced.steps import BARRIER, Step
 from meshcast.workload.graph import DTYPE_BITS, Collective
 from meshcast.workload.groups import group_of_ids
 
@@ -138,6 +138,8 @@ def collective_of(job: TracedJob, number: int, step: Step) -> Collective:
         return Collective(kind="collective_permute", group=pair, input_bytes=size, output_bytes=size)
     members = job.groups[job.groups_of[rank][int(step.group)]]
     group = group_of_ids(members, Mesh.of({"ranks": job.ranks}))
+    if step.kind == BARRIER:  # as libraries make one: the smallest sum that all wait for
+        return Collective(kind="all_reduce", group=group, input_bytes=1, output_bytes=1)
     after = {"all_gather": size * len(members), "reduce_scatter": size // len(members)}.get(step.kind, size)
     return Collective(kind=step.kind, group=group, input_bytes=size, output_bytes=after)
 

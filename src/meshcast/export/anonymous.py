@@ -100,7 +100,7 @@ def anonymous_job(job: JobTrace, share: float = 0.0) -> JobTrace:
             data=each.body.data, order=each.body.order,
         )  # fmt: skip
         classes.append(replace(each, body=body))
-    return replace(job, name=PROGRAM, classes=tuple(classes))
+    return replace(job, name=PROGRAM, classes=tuple(classes), step_s=coarse(job.step_s, share))
 
 
 def _anonymous_piece(piece: Piece, share: float, known: _Numbered, done: dict[int, Piece]) -> Piece:
@@ -114,7 +114,9 @@ def _anonymous_piece(piece: Piece, share: float, known: _Numbered, done: dict[in
                 said["duration_ns"] = seconds * NANOSECONDS
         kind = said.get("op_type")
         label = known.name(piece.label, kind if isinstance(kind, str) else KINDS.get(piece.kind, "node"))
-        done[id(piece)] = replace(piece, label=label, seconds=seconds, attributes=said)
+        # Shapes would tell what was coarsened.
+        kernel = None if share else piece.kernel
+        done[id(piece)] = replace(piece, label=label, seconds=seconds, attributes=said, kernel=kernel)
     return done[id(piece)]
 
 

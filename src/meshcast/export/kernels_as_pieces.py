@@ -8,6 +8,7 @@ by them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import COLLECTIVE_CODES, NodeType
@@ -47,7 +48,7 @@ def kernel_piece(kernel: Kernel, seconds: float, repeat: int, touches: Mapping[s
         more["repeat"] = repeat
     flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
     moved = (kernel.read_bytes + kernel.written_bytes) * repeat
-    return computing(kernel.name, seconds, flops * repeat, moved, more | dict(touches))
+    return replace(computing(kernel.name, seconds, flops * repeat, moved, more | dict(touches)), kernel=kernel)
 
 
 def touched(kernel: Kernel, tensors: Sequence[Tensor], name: Callable[[int], str]) -> dict[str, Attribute]:

@@ -18,6 +18,7 @@ from meshcast.errors import InputError
 from meshcast.simulate.classes import Ints, refine
 from meshcast.traced.files import TraceFiles
 from meshcast.traced.groups import add_groups, check_members, read_groups
+from meshcast.traced.kernels import with_kernels
 from meshcast.traced.manifest import AGAIN, GROUP, PEER, Manifest
 from meshcast.traced.memory import peak_bytes
 from meshcast.traced.rank_steps import RankSteps, Source, relative
@@ -79,7 +80,10 @@ def read_job(files: TraceFiles) -> TracedJob:
         _same_device(metadata, trace)
         metadata = metadata or trace.metadata
         add_groups(groups, trace)
-        made[path] = relative(steps_of(trace), trace, peak_bytes(trace))
+        made[path] = replace(
+            relative(with_kernels(steps_of(trace), trace)), peak_bytes=peak_bytes(trace),
+            source=Source(where=trace.where, offsets=trace.offsets),
+        )  # fmt: skip
     if all(step.does == "nothing" for each in made.values() for step in each.steps):
         raise InputError(
             "has no node that computes, communicates or moves data: there is nothing to run", where=files.name,
@@ -90,12 +94,28 @@ def read_job(files: TraceFiles) -> TracedJob:
     size = max([len(of_rank), *(1 + max(ranks) for ranks in groups.values())]) if alone else len(of_rank)
     groups[ALL_RANKS] = tuple(range(size))
     check_members(of_rank, groups, size, alone=alone, listed=files.groups)
+    return job_of(files.name, of_rank, groups, metadata, alone=alone)
+
+
+def job_of(
+    name: str, of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], metadata: dict[str, Attribute], *,
+    alone: bool = False,
+) -> TracedJob:  # fmt: skip
+    """A job of ranks, those that do the same once.
+
+    Args:
+        name: What to call it.
+        of_rank: What every rank does; ranks that share one object of steps are not compared.
+        groups: Members of every group by name, the one of all ranks among them.
+        metadata: What holds for all of them.
+        alone: Whether the ranks are one of a larger job.
+    """
     colours = _colours(of_rank, groups, alone=alone)
     _, first = np.unique(colours, return_index=True)
     classes = tuple(sorted(int(rank) for rank in first))
     number = {int(colours[rank]): index for index, rank in enumerate(classes)}
     return TracedJob(
-        name=files.name, ranks=size, classes=classes, of_rank=np.array([number[int(c)] for c in colours]),
+        name=name, ranks=len(groups[ALL_RANKS]), classes=classes, of_rank=np.array([number[int(c)] for c in colours]),
         steps=tuple(of_rank[rank].steps for rank in classes), groups=groups,
         peers_of=tuple(each.peers for each in of_rank), groups_of=tuple(each.groups for each in of_rank), alone=alone,
         sources=tuple(each.source for each in of_rank),

@@ -20,13 +20,14 @@ from meshcast.simulate.exposure import covered
 from meshcast.traced.agreement import check_agreement
 from meshcast.traced.asking import without_effect
 from meshcast.traced.files import TraceFiles
+from meshcast.traced.intervals import Interval, merged
 from meshcast.traced.job import TracedJob, read_job
-from meshcast.traced.replay import Replayed, replay
-from meshcast.traced.timing import Timing, collective_of, kernel_of, time_steps
+from meshcast.traced.kernels import kernel_of
+from meshcast.traced.replay import Replayed
+from meshcast.traced.timing import Timing, collective_of, time_steps
 from meshcast.version import VERSION
 
 MOST_KERNELS = 20
-Interval = tuple[float, float]
 
 
 def predict_traces(
@@ -49,8 +50,7 @@ def predict_traces(
     device = cluster.device
     cluster.for_devices(job.ranks)  # refuses more than there are
     setting, said = arranged(options.arrangement, cluster, job.ranks, {})
-    timing = time_steps(job, options, device, estimators, network_model(options.network, setting))
-    run = replay(job, timing.seconds, shared=options.channels == 1)
+    timing, run = time_steps(job, options, device, estimators, network_model(options.network, setting))
     last = max(range(len(job.classes)), key=lambda number: max(run.ends[number], default=0.0))
     steps = job.steps[last]
     breakdown, communicating = _breakdown(job, timing, run, last)
@@ -130,8 +130,8 @@ def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int) -> tu
                 memory += seconds
         elif step.does in ("collective", "send"):
             communicating.append((start, end))
-    busy, left = covered([(0.0, run.duration)], _merged(occupied))
-    exposed, rest = covered(left, _merged(communicating))
+    busy, left = covered([(0.0, run.duration)], merged(occupied))
+    exposed, rest = covered(left, merged(communicating))
     idle = sum(end - start for start, end in rest)
     total = compute + memory + waited or 1.0
     share = busy / total  # steps of several streams may compute at once
@@ -139,16 +139,6 @@ def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int) -> tu
         compute=compute * share, memory=memory * share, exposed_communication=exposed, idle=idle + waited * share
     )
     return parts, sum(end - start for start, end in communicating)
-
-
-def _merged(intervals: list[Interval]) -> list[Interval]:
-    found: list[Interval] = []
-    for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return found
 
 
 def _spread(timing: Timing, seconds: float) -> tuple[float, float]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from meshcast.chakra import Trace
 from meshcast.traced.steps import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The file of a rank, and the byte at which each of its steps begins."""
+    """The file of a rank, and the byte at which each of its steps begins; neither where the steps are of no file."""
 
-    where: str
-    offsets: tuple[int, ...] = field(repr=False)
+    where: str = ""
+    offsets: tuple[int, ...] = field(default=(), repr=False)
 
     def named(self, step: Step, index: int) -> str:
         """A step as messages call it, `index` being its place among the file's."""
-        return f"node {step.number} {step.name!r} (at byte {self.offsets[index]} of {self.where})"
+        at = f" (at byte {self.offsets[index]} of {self.where})" if self.offsets else ""
+        return f"node {step.number} {step.name!r}{at}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class RankSteps:
     steps: tuple[Step, ...] = field(repr=False)
     groups: tuple[str, ...]
     peers: tuple[int, ...]
-    source: Source
+    source: Source = Source()
     peak_bytes: int | None = None
 
     def first_with_group(self, place: int) -> str:
@@ -44,7 +44,7 @@ class RankSteps:
         return self.source.named(self.steps[index], index)
 
 
-def relative(steps: tuple[Step, ...], trace: Trace, peak_bytes: int | None) -> RankSteps:
+def relative(steps: tuple[Step, ...]) -> RankSteps:
     """Steps that name groups and peers by the order in which the rank first meets them."""
     groups: dict[str, int] = {}
     peers: dict[int, int] = {}
@@ -56,7 +56,4 @@ def relative(steps: tuple[Step, ...], trace: Trace, peak_bytes: int | None) -> R
             found.append(replace(step, peer=peers.setdefault(step.peer, len(peers))))
         else:
             found.append(step)
-    return RankSteps(
-        steps=tuple(found), groups=tuple(groups), peers=tuple(peers), peak_bytes=peak_bytes,
-        source=Source(where=trace.where, offsets=trace.offsets),
-    )  # fmt: skip
+    return RankSteps(steps=tuple(found), groups=tuple(groups), peers=tuple(peers))

@@ -38,6 +38,7 @@ class Step:
         peer: The other rank of a message.
         tag: Of a message.
         waits: Whether it stands for a wait, which takes as long on any device.
+        kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`traced.kernels`).
     """
 
     number: int
@@ -57,6 +58,7 @@ class Step:
     peer: int = 0
     tag: int = 0
     waits: bool = False
+    kernel: str = ""
 
     @property
     def alike(self) -> tuple[str, int, int]:

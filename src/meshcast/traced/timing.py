@@ -1,29 +1,29 @@
 """Seconds of a trace's steps: as the trace has them, or worked out again on a device and its network.
 
-A node says how many operations it does and how many bytes it moves, not the shape of its work; so it is estimated as a kernel
-of declared cost, like a custom call. Waits take as long as they took.
+Compute is estimated from what `traced.kernels` knows of it. Waits take as long as they took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate import EstimatedKernels, Estimator
 from meshcast.estimate.chain import estimate_each
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.mesh import Group, Mesh
 from meshcast.network.models import NetworkModel
 from meshcast.options import Options
+from meshcast.traced.clocks import settled_clocks
 from meshcast.traced.job import TracedJob
+from meshcast.traced.kernels import kernel_of
+from meshcast.traced.replay import Replayed, replay
 from meshcast.traced.steps import BARRIER, Step
 from meshcast.workload.graph import DTYPE_BITS, Collective
 from meshcast.workload.groups import group_of_ids
 
 DURATIONS = ("auto", "trace", "estimated")
-UNKNOWN_DTYPE = "bf16"  # what products of today's models are in, where a trace does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,7 @@ class Timing:
         replayed: Whether compute is as the trace has it.
         recorded_s: Seconds of all steps that the trace has itself; `modelled_s` of all others.
         guessed_dtype: Whether types of arithmetic had to be assumed.
+        clocks: Of every class, as a share of the full one: what the power cap leaves, where compute is estimated.
     """
 
     seconds: tuple[tuple[float, ...], ...]
@@ -44,6 +45,7 @@ class Timing:
     recorded_s: float
     modelled_s: float
     guessed_dtype: bool
+    clocks: tuple[float, ...]
 
 
 def chosen(durations: str, job: TracedJob, device: Device) -> bool:
@@ -67,47 +69,85 @@ def chosen(durations: str, job: TracedJob, device: Device) -> bool:
 
 def time_steps(
     job: TracedJob, options: Options, device: Device, estimators: Sequence[Estimator], network: NetworkModel
-) -> Timing:
-    """The seconds of all steps.
+) -> tuple[Timing, Replayed]:
+    """The seconds of all steps, and when they run.
 
     Raises:
         UnsupportedError: The trace does not say how long a step took, nor what it does.
+        InputError: Ranks wait for each other for ever.
     """
     replayed = chosen(options.durations, job, device)
-    kernels = {
-        step: kernel_of(step) for steps in job.steps for step in steps if step.does == "compute" and not step.waits
-    }
+    working = {step for steps in job.steps for step in steps if step.does == "compute" and not step.waits}
     estimated = estimate_each(
-        kernels.values(),
-        device,
-        estimators,
-        approximate=options.approximate,
+        map(kernel_of, working), device, estimators, approximate=options.approximate,
         first_named=options.simulator is not None,
-    )
-    by_class = []
-    recorded = modelled = 0.0
-    for number, steps in enumerate(job.steps):
-        seconds = []
-        for step in steps:
-            if step.does in ("receive", "nothing"):
-                seconds.append(0.0)
-            elif step.does in ("collective", "send"):
-                known = step.seconds if replayed else None
-                seconds.append(_on_network(job, number, step, network) if known is None else known)
-                modelled += seconds[-1] if known is None else 0.0
-                recorded += known or 0.0
-            elif replayed or step.waits or step.does == "host":
-                seconds.append(_recorded(step, job, required=replayed and step.does == "compute"))
-                recorded += seconds[-1]
-            else:
-                gap = estimated.gap if step.flops or step.bytes else 0.0
-                seconds.append(step.repeat * (estimated[kernels[step]].time + gap))
-                modelled += seconds[-1]
-        by_class.append(tuple(seconds))
-    return Timing(
-        seconds=tuple(by_class), estimated=estimated, replayed=replayed, recorded_s=recorded, modelled_s=modelled,
-        guessed_dtype=not replayed and any(step.dtype not in DTYPE_BITS for step in kernels),
     )  # fmt: skip
+    timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network)
+    timing = timed.at((1.0,) * len(job.classes))
+    run = replay(job, timing.seconds, shared=options.channels == 1)
+    if replayed:
+        return timing, run
+    clocks = settled_clocks(job, run, estimated, device, options.clocks)
+    if min(clocks) == 1.0:
+        return timing, run
+    timing = timed.at(clocks)
+    return timing, replay(job, timing.seconds, shared=options.channels == 1)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Timed:
+    """Steps of a job that are asked for their seconds at several clocks."""
+
+    job: TracedJob
+    estimated: EstimatedKernels
+    replayed: bool
+    network: NetworkModel
+    _on_network: dict[tuple[int, Step], float] = field(default_factory=dict)
+
+    def at(self, clocks: tuple[float, ...]) -> Timing:
+        """All of them, with every class at its clock."""
+        by_class = []
+        recorded = modelled = 0.0
+        for number, steps in enumerate(self.job.steps):
+            estimated = self.estimated.at_clock(clocks[number])
+            seconds = []
+            for step in steps:
+                known = self._known(step)
+                if known is not None:
+                    recorded += known
+                elif step.does in ("collective", "send"):
+                    known = self._communicating(number, step)
+                    modelled += known
+                else:
+                    gap = estimated.gap if step.flops or step.bytes else 0.0
+                    known = step.repeat * (estimated[kernel_of(step)].time + gap)
+                    modelled += known
+                seconds.append(known)
+            by_class.append(tuple(seconds))
+        steps_of_all = {step for steps in self.job.steps for step in steps if step.does == "compute" and not step.waits}
+        return Timing(
+            seconds=tuple(by_class), estimated=self.estimated, replayed=self.replayed, recorded_s=recorded,
+            modelled_s=modelled, clocks=clocks,
+            guessed_dtype=not self.replayed and any(step.dtype not in DTYPE_BITS for step in steps_of_all),
+        )  # fmt: skip
+
+    def _known(self, step: Step) -> float | None:
+        """Seconds that the trace has, where they count."""
+        if step.does in ("receive", "nothing"):
+            return 0.0
+        if step.does in ("collective", "send"):
+            return step.seconds if self.replayed else None
+        if self.replayed or step.waits or step.does == "host":
+            return _recorded(step, self.job, required=self.replayed and step.does == "compute")
+        return None
+
+    def _communicating(self, number: int, step: Step) -> float:
+        key = number, step
+        if key not in self._on_network:
+            collective = collective_of(self.job, number, step)
+            met = collective.group.size > 1
+            self._on_network[key] = step.repeat * self.network.seconds(collective) if met else 0.0
+        return self._on_network[key]
 
 
 def _recorded(step: Step, job: TracedJob, *, required: bool) -> float:
@@ -117,16 +157,6 @@ def _recorded(step: Step, job: TracedJob, *, required: bool) -> float:
             fix="work them out on a device: --durations estimated",
         )  # fmt: skip
     return step.seconds or 0.0
-
-
-def kernel_of(step: Step) -> Kernel:
-    """One launch of a compute step as a kernel of declared cost."""
-    matrix = step.flops if step.matrix_flops is None else step.matrix_flops
-    return Kernel(
-        name=step.name, kind=KernelKind.CUSTOM, dtype=step.dtype if step.dtype in DTYPE_BITS else UNKNOWN_DTYPE,
-        matrix_flops=matrix / step.repeat, vector_flops=max(0.0, step.flops - matrix) / step.repeat,
-        read_bytes=step.bytes // step.repeat,
-    )  # fmt: skip
 
 
 def collective_of(job: TracedJob, number: int, step: Step) -> Collective:
@@ -142,8 +172,3 @@ def collective_of(job: TracedJob, number: int, step: Step) -> Collective:
         return Collective(kind="all_reduce", group=group, input_bytes=1, output_bytes=1)
     after = {"all_gather": size * len(members), "reduce_scatter": size // len(members)}.get(step.kind, size)
     return Collective(kind=step.kind, group=group, input_bytes=size, output_bytes=after)
-
-
-def _on_network(job: TracedJob, number: int, step: Step, network: NetworkModel) -> float:
-    collective = collective_of(job, number, step)
-    return step.repeat * network.seconds(collective) if collective.group.size > 1 else 0.0

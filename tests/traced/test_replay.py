@@ -166,7 +166,7 @@ def test_every_option_is_heeded_or_refused(tmp_path: Path) -> None:
     prefix = job(tmp_path, [[compute(1, 10)]] * 2)
     slow = Conditions(speed={0: 0.5})
     for flag, asked in (
-        ("--host", {"host": "off"}), ("--scheduler", {"scheduler": "serial"}), ("--contention", {"contention": "off"}),
+        ("--host", {"host": "off"}), ("--scheduler", {"scheduler": "serial"}), 
         ("--indices", {"indices": "zipf:1"}), ("--stack", {"fusion": "eager"}), ("--channels", {"channels": 2}),
         ("--slow", {"conditions": slow}),
     ):  # fmt: skip

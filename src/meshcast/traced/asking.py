@@ -21,6 +21,7 @@ HEEDED_BY_ESTIMATES: Mapping[str, str] = {
     "placement": "--placement",
     "fabric": "--fabric",
     "beside": "--beside",
+    "contention": "--contention",
 }
 # Not heeded: what says so on the command line.
 REFUSED: Mapping[str, str] = {
@@ -36,7 +37,6 @@ REFUSED: Mapping[str, str] = {
     "clocks": "--clocks",
     "host": "--host",
     "scheduler": "--scheduler",
-    "contention": "--contention",
     "overlap": "--overlap",
     "attention": "--stack",
     "context_attention": "--stack",

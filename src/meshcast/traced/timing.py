@@ -6,7 +6,8 @@ Compute is estimated from what `traced.kernels` knows of it. Waits take as long 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate import EstimatedKernels, Estimator
@@ -15,7 +16,10 @@ from meshcast.hardware import Device
 from meshcast.mesh import Group, Mesh
 from meshcast.network.models import NetworkModel
 from meshcast.options import Options
+from meshcast.simulate.contention import Contention, Rates
+from meshcast.simulate.network import OnNetwork, collective_of_kernel
 from meshcast.traced.clocks import settled_clocks
+from meshcast.traced.contention import Beside, Seconds
 from meshcast.traced.job import TracedJob
 from meshcast.traced.kernels import kernel_of
 from meshcast.traced.replay import Replayed, replay
@@ -83,15 +87,29 @@ def time_steps(
         first_named=options.simulator is not None,
     )  # fmt: skip
     timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network)
-    timing = timed.at((1.0,) * len(job.classes))
-    run = replay(job, timing.seconds, shared=options.channels == 1)
+
+    def run_at(clocks: tuple[float, ...]) -> tuple[Timing, Replayed]:
+        def replayed_with(seconds: Seconds) -> Replayed:
+            return replay(job, seconds, shared=options.channels == 1)
+
+        timing = timed.at(clocks)
+        if replayed or options.contention == "off" or not any(step.kernel for step in working):
+            return timing, replayed_with(timing.seconds)
+        beside = Beside(job=job, rates=_rates(device, network), collective=partial(collective_of, job))
+        slowed, run = beside.settled(timing.seconds, [estimated.at_clock(share) for share in clocks], replayed_with)
+        return replace(timing, seconds=tuple(map(tuple, slowed))), run
+
+    timing, run = run_at((1.0,) * len(job.classes))
     if replayed:
         return timing, run
     clocks = settled_clocks(job, run, estimated, device, options.clocks)
-    if min(clocks) == 1.0:
-        return timing, run
-    timing = timed.at(clocks)
-    return timing, replay(job, timing.seconds, shared=options.channels == 1)
+    return (timing, run) if min(clocks) == 1.0 else run_at(clocks)
+
+
+def _rates(device: Device, network: NetworkModel) -> Rates:
+    """What ranks of a trace that lists its kernels leave each other; as `run.Run` has it of a program."""
+    taken = Contention(device=device, in_network=lambda kernel: network.plan(collective_of_kernel(kernel)).in_network)
+    return Rates(network=OnNetwork(model=network), contention=taken)
 
 
 @dataclass(slots=True, kw_only=True)

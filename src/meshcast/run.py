@@ -211,11 +211,12 @@ class Run:
 
         It lasts at least as long as the host needs, which issues the next kernels while devices wait.
         """
-        paused = timeline.lasting(timeline.duration + self._pauses)
+        paused = timeline.lasting(timeline.duration + self.pauses)
         return paused.lasting(paused.duration + delay, "waiting for slower devices").lasting(self.host)
 
     @cached_property
-    def _pauses(self) -> float:
+    def pauses(self) -> float:
+        """Seconds between launches outside of CUDA graphs."""
         if not self.host:
             return 0.0
         graphs = self.options.host_costs is None or self.options.host_costs.graphs
@@ -354,7 +355,7 @@ class Run:
         ):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             network = OnNetwork(model=self.network_model, factor=factor, start_s=start_s)
-            duration = self.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
+            duration = self.duration(replace(self.kernels, by_key=shifted), network) + self.pauses
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 

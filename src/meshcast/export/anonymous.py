@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.own_attributes import LEAST, UNTIL
 from meshcast.chakra.schema import NodeType
 from meshcast.errors import UsageError
 from meshcast.export.job import JobTrace
@@ -31,6 +32,7 @@ KINDS = {
     NodeType.RECEIVE: "receive",
 }
 SIZES = ("num_ops", "tensor_size", "matrix_ops", "comm_size")
+HOST_TIMES = (LEAST, UNTIL)
 SIZE_FACTS = ("flops", "bytes")
 KEPT_FACTS = frozenset(
     {
@@ -110,6 +112,7 @@ def _anonymous_piece(piece: Piece, share: float, known: _Numbered, done: dict[in
         if share:
             said |= {name: coarse_size(value, share) for name in SIZES if isinstance(value := said.get(name), int)}
             said |= {name: _coarse_values(said[name], share) for name in ("inputs", "outputs") if name in said}
+            said |= {name: coarse(value, share) for name in HOST_TIMES if isinstance(value := said.get(name), float)}
             if "duration_ns" in said:
                 said["duration_ns"] = seconds * NANOSECONDS
         kind = said.get("op_type")

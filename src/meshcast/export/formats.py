@@ -110,6 +110,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
     )  # fmt: skip
     coarseness = request.coarseness
     job = job_trace(request)
+    step = job.step_s
     if request.anonymise:
         job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
@@ -125,7 +126,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
         ),
         summary={
             "format": "chakra", "ranks": job.ranks, "files": len(what.files), "bytes": what.size, "nodes": nodes,
-            "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": job.step_s,
+            "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": step,
             "prefix": str(request.out), "comm_groups": str(wanted.groups), "manifest": str(wanted.manifest),
             "anonymous": request.anonymise, "step_changed_at_most": bound(coarseness),
         },

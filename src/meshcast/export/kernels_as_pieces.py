@@ -26,10 +26,10 @@ def timed(seconds: float, stream: int) -> dict[str, Attribute]:
     return {"is_cpu_op": False, "duration_ns": seconds * NANOSECONDS, "stream": stream}
 
 
-def waiting(label: str, seconds: float, *, host: bool = False) -> Piece:
+def waiting(label: str, seconds: float, *, host: bool = False, more: Mapping[str, Attribute] | None = None) -> Piece:
     """A wait: takes its time where durations are replayed, and none where they are worked out from operations."""
     work: dict[str, Attribute] = {"num_ops": 1, "tensor_size": 1, "inputs": (), "outputs": ()}
-    said = timed(seconds, 0) | work | {"is_cpu_op": host, "op_type": "wait"}
+    said = timed(seconds, 0) | work | {"is_cpu_op": host, "op_type": "wait"} | dict(more or {})
     return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, attributes=said, host=host)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.own_attributes import DEVICE_KIND, FIRST_JOB_STREAM
 from meshcast.chakra.schema import NodeType
 from meshcast.export.flattening import Detail, program_body
 from meshcast.export.job import JobTrace, RankClass, classes_of
@@ -37,7 +38,7 @@ from meshcast.pipelined.walk import (
 from meshcast.simulate.pipelines import PipelineRun, Task, Work
 
 STREAMING = "waiting for the optimizer's state"
-REDUCING, SENDING = 100, 101  # streams beyond the channels of programs; sends to stage d have SENDING + d
+REDUCING, SENDING = FIRST_JOB_STREAM, FIRST_JOB_STREAM + 1  # sends to stage d have SENDING + d
 
 
 def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail: Detail) -> JobTrace:
@@ -65,7 +66,10 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
     first = step.estimates[0].programs["forward"].run
     return JobTrace(
         name=pipeline.name, groups=groups, classes=tuple(classes), step_s=run.duration,
-        metadata={"device": first.device.name, "network": first.options.network, "ranks": pipeline.devices},
+        metadata={
+            "device": first.device.name, DEVICE_KIND: first.device.kind, "network": first.options.network,
+            "ranks": pipeline.devices,
+        },
     )  # fmt: skip
 
 

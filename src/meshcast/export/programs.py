@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshcast.chakra.own_attributes import DEVICE_KIND
 from meshcast.export.flattening import Detail, program_body
 from meshcast.export.job import JobTrace, classes_of
 from meshcast.export.job_groups import JobGroups
@@ -24,5 +25,5 @@ def program_trace(run: Run, detail: Detail) -> JobTrace:
     return JobTrace(
         name=run.workload.name, groups=groups, classes=tuple(classes_of(body, np.arange(run.devices), groups)),
         step_s=run.timeline.duration,
-        metadata={"device": run.device.name, "network": run.options.network, "ranks": run.devices},
+        metadata={"device": run.device.name, DEVICE_KIND: run.device.kind, "network": run.options.network, "ranks": run.devices},
     )  # fmt: skip

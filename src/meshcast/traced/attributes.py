@@ -71,20 +71,31 @@ class Attributes:
         Raises:
             InputError: That is no time.
         """
-        exact = self.node.attributes.get("duration_ns")
+        if "duration_ns" in self.node.attributes:
+            return self.nanoseconds("duration_ns")
+        micros = self.node.duration_us
+        return self._in_bounds("duration_micros", micros, micros * MICROSECOND) if micros else None
+
+    def nanoseconds(self, name: str) -> float | None:
+        """The seconds of an attribute in nanoseconds; None where it is not there.
+
+        Raises:
+            InputError: That is no time.
+        """
+        exact = self.node.attributes.get(name)
         if exact is None:
-            name, exact, found = "duration_micros", self.node.duration_us, self.node.duration_us * MICROSECOND or None
-        else:
-            name = "duration_ns"
-            if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not math.isfinite(exact) or exact < 0:
-                raise self.error(f"{name} is {exact!r}, which is no duration", "write nanoseconds, 0 or more")
-            found = exact * NANOSECOND
-        if found is not None and found > LONGEST_S:
+            return None
+        if not isinstance(exact, (int, float)) or isinstance(exact, bool) or not math.isfinite(exact) or exact < 0:
+            raise self.error(f"{name} is {exact!r}, which is no duration", "write nanoseconds, 0 or more")
+        return self._in_bounds(name, exact, exact * NANOSECOND)
+
+    def _in_bounds(self, name: str, said: float, seconds: float) -> float:
+        if seconds > LONGEST_S:
             raise self.error(
-                f"{name} is {exact!r}, which is {found / 86400:,.0f} days and more than the {LONGEST_S / 86400:.0f} that a "
+                f"{name} is {said!r}, which is {seconds / 86400:,.0f} days and more than the {LONGEST_S / 86400:.0f} that a "
                 "node may take", f"check the unit of {name}",
             )  # fmt: skip
-        return found
+        return seconds
 
     def lane(self, name: str, default: int) -> int:
         """The number of a stream or thread.

@@ -1,8 +1,8 @@
 """The clock that the power cap leaves the ranks of a trace whose compute is worked out again.
 
 As a program's (`estimate.power`): kernels of a step, and the time in which the device runs none but has work under way:
-communication that nothing hides, pauses behind kernels and waits. Time in which a rank waits for others is left out, as it is
-of a pipeline's parts, whose clocks are settled one by one.
+collectives that nothing hides, pauses behind kernels and waits. What passes between the programs of a pipeline (bubbles,
+messages, sums of gradients) is left out, as it is where a pipeline is predicted: clocks are settled program by program.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 
 import numpy as np
 
+from meshcast.chakra.own_attributes import FIRST_JOB_STREAM
 from meshcast.estimate import EstimatedKernels
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.power import settled_clock
@@ -49,7 +50,7 @@ def _settled(
             computing.append(when)
             if not step.waits:
                 launches[step] += step.repeat
-        elif step.does in ("collective", "send"):
+        elif step.does == "collective" and step.stream[1] < FIRST_JOB_STREAM:
             communicating.append(when)
     draw = estimated.draw([kernel_of(step) for step in launches])
     if draw is None or not launches:

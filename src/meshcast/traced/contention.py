@@ -5,7 +5,8 @@ of `t` seconds alone runs from `a` to `b` beside others that leave it the speed 
 
     seconds' = t (b - a) / integral of v from a to b
 
-and so on, until the step of the whole job hardly changes. Messages between two ranks are taken to need no cores.
+and so on, until the step of the whole job hardly changes. Messages between two ranks, and what a pipeline sums up beside its
+programs, take nothing, as in the prediction of a pipeline.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from meshcast.chakra.own_attributes import FIRST_JOB_STREAM
 from meshcast.estimate import EstimatedKernels
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.simulate.contention import Rates
@@ -109,4 +111,6 @@ class Beside:
 
 
 def _takes_part(step: Step) -> bool:
-    return step.does == "collective" or (step.does == "compute" and not step.waits)
+    if step.does == "collective":
+        return step.stream[1] < FIRST_JOB_STREAM
+    return step.does == "compute" and not step.waits

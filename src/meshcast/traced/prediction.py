@@ -18,7 +18,7 @@ from meshcast.results.prediction import KernelShare
 from meshcast.simulate import Breakdown, MemoryUse
 from meshcast.simulate.exposure import covered
 from meshcast.traced.agreement import check_agreement
-from meshcast.traced.asking import without_effect
+from meshcast.traced.caveats import at_home, caveats
 from meshcast.traced.files import TraceFiles
 from meshcast.traced.intervals import Interval, merged
 from meshcast.traced.job import TracedJob, read_job
@@ -61,9 +61,9 @@ def predict_traces(
     peak = max(known, default=0)
     memory = MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}, known=bool(known))
     capacity = int(device.memory_bytes)
-    warnings = (*_warnings(job, timing, options, device.name, peak > capacity), *said)
+    warnings = (*caveats(job, timing, options, device, too_much=peak > capacity), *said)
     # What was recorded on this device has run there, whatever the trace's names add up to.
-    infeasible = None if timing.replayed and _at_home(job, device.name) else memory_verdict(memory, capacity)
+    infeasible = None if timing.replayed and at_home(job, device.name) else memory_verdict(memory, capacity)
     total = timing.recorded_s + timing.modelled_s
     # What meshcast predicted once is no measurement.
     measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
@@ -85,11 +85,6 @@ def predict_traces(
         prediction, infeasible=infeasible, step_time_s=None, interval_s=None, breakdown=None, communication_s=None,
         top_kernels=(),
     )  # fmt: skip
-
-
-def _at_home(job: TracedJob, device: str) -> bool:
-    """Whether a trace is of a device, or does not say of which."""
-    return job.metadata.get("device", device) == device
 
 
 def _fidelity(job: TracedJob, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:
@@ -170,25 +165,3 @@ def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]
         KernelShare(name=name, count=round(count), seconds=seconds, limited_by=bounds[name], location="")
         for name, (seconds, count) in ranked
     )
-
-
-def _warnings(job: TracedJob, timing: Timing, options: Options, device: str, too_much: bool) -> tuple[str, ...]:
-    said = list(timing.estimated.warnings)
-    recorded = job.metadata.get("device")
-    if timing.replayed and recorded is not None and recorded != device:
-        said.append(f"durations are those of the trace, of {recorded!s}: --on {device} does not change them")
-    if timing.replayed and not timing.modelled_s and (unheeded := ", ".join(without_effect(options))):
-        said.append(f"durations are those of the trace, and {unheeded} changes none: --durations estimated heeds it")
-    if too_much and timing.replayed and _at_home(job, device):
-        said.append("what the trace's nodes name does not fit at once into the memory of the device that it has run on")
-    if not timing.replayed:
-        said.append("compute is worked out from the operations and bytes of the trace's nodes, not from shapes")
-    if timing.guessed_dtype:
-        said.append("the trace does not say in which type it computes: bf16 is assumed")
-    if job.alone and job.ranks > 1:
-        said.append(f"the trace is of one rank: the other {job.ranks - 1:,} are taken to be like it")
-    if any(peak is None for peak in job.peaks):
-        said.append("the trace does not say what its nodes read and write: memory is not known")
-    if not any(step.flops for steps in job.steps for step in steps) and options.durations == "estimated":
-        said.append("the trace has no operations (num_ops): nothing computes")
-    return tuple(said)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from meshcast.chakra import CollectiveCode, Node, NodeType, Trace, checked_trace
 from meshcast.chakra.checking import named
+from meshcast.chakra.own_attributes import BEGINS, LEAST, UNTIL
 from meshcast.chakra.schema import COLLECTIVE_KINDS
 from meshcast.errors import InputError, UnsupportedError
 from meshcast.traced.attributes import MICROSECOND, NANOSECOND, Attributes
@@ -38,6 +39,9 @@ class Step:
         peer: The other rank of a message.
         tag: Of a message.
         waits: Whether it stands for a wait, which takes as long on any device.
+        begins: Whether a program begins with it.
+        until: Of a wait, seconds behind its program's begin before which it does not end, where durations are worked out;
+            `least` that it lasts at least. None where it takes its own time.
         kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`traced.kernels`).
     """
 
@@ -58,6 +62,9 @@ class Step:
     peer: int = 0
     tag: int = 0
     waits: bool = False
+    begins: bool = False
+    until: float | None = None
+    least: float = 0.0
     kernel: str = ""
 
     @property
@@ -98,7 +105,8 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
             stream=("host", said.lane("tid", 0)) if host else ("device", said.lane("stream", 0)),
             flops=float(said.whole("num_ops", 0)), bytes=said.size("tensor_size", 0, repeat),
             matrix_flops=_matrix_flops(said), dtype=str(node.attributes.get("dtype", "")), repeat=repeat,
-            waits=node.attributes.get("op_type") == "wait",
+            waits=node.attributes.get("op_type") == "wait", until=said.nanoseconds(UNTIL),
+            least=said.nanoseconds(LEAST) or 0.0, begins=bool(node.attributes.get(BEGINS, False)),
         )  # fmt: skip
     if node.kind is NodeType.COLLECTIVE:
         kind = _collective_kind(said)

@@ -93,17 +93,39 @@ def time_steps(
             return replay(job, seconds, shared=options.channels == 1)
 
         timing = timed.at(clocks)
+        seconds: Seconds = timing.seconds
         if replayed or options.contention == "off" or not any(step.kernel for step in working):
-            return timing, replayed_with(timing.seconds)
-        beside = Beside(job=job, rates=_rates(device, network), collective=partial(collective_of, job))
-        slowed, run = beside.settled(timing.seconds, [estimated.at_clock(share) for share in clocks], replayed_with)
-        return replace(timing, seconds=tuple(map(tuple, slowed))), run
+            run = replayed_with(seconds)
+        else:
+            beside = Beside(job=job, rates=_rates(device, network), collective=partial(collective_of, job))
+            seconds, run = beside.settled(seconds, [estimated.at_clock(share) for share in clocks], replayed_with)
+        if not replayed and any(step.until is not None for steps in job.steps for step in steps):
+            seconds = _with_hosts(job, seconds, run, launches=device.kind == "gpu")
+            run = replayed_with(seconds)
+        return replace(timing, seconds=tuple(map(tuple, seconds))), run
 
     timing, run = run_at((1.0,) * len(job.classes))
     if replayed:
         return timing, run
     clocks = settled_clocks(job, run, estimated, device, options.clocks)
     return (timing, run) if min(clocks) == 1.0 else run_at(clocks)
+
+
+def _with_hosts(job: TracedJob, seconds: Seconds, run: Replayed, *, launches: bool) -> Seconds:
+    """Seconds with those of waits for the host: what is left of its time when the device is done with a program.
+
+    Where the host does not launch kernels one by one there is nothing to wait for.
+    """
+    found: list[list[float]] = []
+    for steps, of_class, starts in zip(job.steps, seconds, run.starts, strict=True):
+        begun = 0.0
+        found.append([])
+        for step, one, start in zip(steps, of_class, starts, strict=True):
+            begun = start if step.begins else begun
+            if step.until is not None:
+                one = max(step.least, step.until - (start - begun)) if launches else 0.0
+            found[-1].append(one)
+    return found
 
 
 def _rates(device: Device, network: NetworkModel) -> Rates:
@@ -129,16 +151,17 @@ class _Timed:
         for number, steps in enumerate(self.job.steps):
             estimated = self.estimated.at_clock(clocks[number])
             seconds = []
+            longer = 1.0 if self.replayed else self._longer(steps, estimated)
             for step in steps:
                 known = self._known(step)
                 if known is not None:
+                    known *= longer if step.does == "host" and step.waits else 1.0
                     recorded += known
                 elif step.does in ("collective", "send"):
                     known = self._communicating(number, step)
                     modelled += known
                 else:
-                    gap = estimated.gap if step.flops or step.bytes else 0.0
-                    known = step.repeat * (estimated[kernel_of(step)].time + gap)
+                    known = _computing(step, estimated)
                     modelled += known
                 seconds.append(known)
             by_class.append(tuple(seconds))
@@ -148,6 +171,13 @@ class _Timed:
             modelled_s=modelled, clocks=clocks,
             guessed_dtype=not self.replayed and any(step.dtype not in DTYPE_BITS for step in steps_of_all),
         )  # fmt: skip
+
+    @staticmethod
+    def _longer(steps: Sequence[Step], estimated: EstimatedKernels) -> float:
+        """How many times what was recorded the compute of a rank takes: so do timers that stand for its progress."""
+        working = [step for step in steps if step.does == "compute" and not step.waits and step.seconds]
+        recorded = sum(step.seconds or 0.0 for step in working)
+        return sum(_computing(step, estimated) for step in working) / recorded if recorded else 1.0
 
     def _known(self, step: Step) -> float | None:
         """Seconds that the trace has, where they count."""
@@ -166,6 +196,11 @@ class _Timed:
             met = collective.group.size > 1
             self._on_network[key] = step.repeat * self.network.seconds(collective) if met else 0.0
         return self._on_network[key]
+
+
+def _computing(step: Step, estimated: EstimatedKernels) -> float:
+    gap = estimated.gap if step.flops or step.bytes else 0.0
+    return step.repeat * (estimated[kernel_of(step)].time + gap)
 
 
 def _recorded(step: Step, job: TracedJob, *, required: bool) -> float:

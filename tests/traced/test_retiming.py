@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from meshcast import predict
 from meshcast.chakra import read_trace, trace_bytes
-from meshcast.chakra.own_attributes import KERNEL, KERNELS
+from meshcast.chakra.own_attributes import KERNEL, KERNELS, packed_kernels
 from meshcast.errors import InputError
 from meshcast.export.formats import TraceRequest, write_trace
 from meshcast.options import Options
@@ -85,13 +86,25 @@ def test_a_node_that_was_changed_is_what_it_says(tmp_path: Path) -> None:
         predict(path, on="dgx-h100")
 
 
-@pytest.mark.parametrize("listed", [("no kernel",), ('{"kind": "gemm", "colour": 1}',), ("[1]",)])
-def test_kernels_that_cannot_be_read(tmp_path: Path, listed: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        (b"no kernels", "the metadata's 'kernels' cannot be unpacked"),
+        (packed_kernels([{}])[:-3], "is cut off"),
+        (zlib.compress(b"[1]"), "holds no list of objects"),
+        ("text", "is 'text', not bytes"),
+        (
+            packed_kernels([{"kind": "gemm", "colour": 1}]),
+            "kernel 0 of the metadata's 'kernels': a kernel that this version",
+        ),
+    ],
+)
+def test_kernels_that_cannot_be_read(tmp_path: Path, listed: bytes | str, said: str) -> None:
     exported(tmp_path, "llama3-tiny", "dp=1")
     path = tmp_path / "t.0.et"
     trace = read_trace(path)
     path.write_bytes(trace_bytes(trace.nodes, metadata={**trace.metadata, KERNELS: listed}))
-    with pytest.raises(InputError, match="kernel 0 of the metadata's 'kernels' cannot be read"):
+    with pytest.raises(InputError, match=said):
         predict(path, on="dgx-h100")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.chakra.nodes import attribute_bytes, duration_bytes, metadata_bytes, node_bytes, node_head
-from meshcast.chakra.own_attributes import KERNEL, KERNELS
+from meshcast.chakra.own_attributes import KERNEL, KERNELS, packed_kernels
 from meshcast.chakra.schema import Generation
 from meshcast.chakra.wire import varint
 from meshcast.export.job import JobTrace, RankClass
@@ -85,7 +85,7 @@ class ClassFiles:
 
     def _encoded(self, rank: int) -> Template:
         values = self.job.groups.values
-        kernels = {KERNELS: self._kernels.texts} if self._kernels.texts else {}
+        kernels = {KERNELS: packed_kernels(self._kernels.kernels)} if self._kernels.kernels else {}
         parts = [metadata_bytes(self.generation, {**self.job.metadata, **kernels})]
         at = len(parts[0])
         places: dict[int, list[int]] = {number: [] for number in self._used}

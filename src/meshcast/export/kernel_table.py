@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from meshcast.export.pieces import Body, Piece
 from meshcast.lower.kernel import CostKey
 from meshcast.profiles.kernels import kernel_to_json
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTable:
     """Different kernels of a body, in the order in which they first run."""
 
-    texts: tuple[str, ...]
+    kernels: tuple[dict[str, Any], ...]
     _numbers: dict[CostKey, int] = field(repr=False)
 
     def number(self, piece: Piece) -> int | None:
@@ -25,10 +25,10 @@ class KernelTable:
 def kernel_table(body: Body) -> KernelTable:
     """The kernels of a body."""
     numbers: dict[CostKey, int] = {}
-    texts: list[str] = []
+    kernels: list[dict[str, Any]] = []
     for piece in {id(piece): piece for piece in body.pieces}.values():
         if piece.kernel is not None and piece.kernel.cost_key not in numbers:
-            numbers[piece.kernel.cost_key] = len(texts)
+            numbers[piece.kernel.cost_key] = len(kernels)
             # Names stand on the nodes, where there are any: a kernel's cost does not depend on it.
-            texts.append(json.dumps(kernel_to_json(replace(piece.kernel, name="")), separators=(",", ":")))
-    return KernelTable(texts=tuple(texts), _numbers=numbers)
+            kernels.append(kernel_to_json(replace(piece.kernel, name="")))
+    return KernelTable(kernels=tuple(kernels), _numbers=numbers)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from meshcast.chakra import Trace
-from meshcast.chakra.own_attributes import KERNEL, KERNELS
+from meshcast.chakra.own_attributes import KERNEL, KERNELS, unpacked_kernels
 from meshcast.errors import InputError
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.profiles.kernels import kernel_from_json
@@ -25,25 +25,26 @@ KEPT = 1 << 16  # kernels that are kept as values
 
 
 def kernel_texts(trace: Trace) -> tuple[str, ...]:
-    """The kernels that a trace lists; none where it is not ours, or too coarse for them.
+    """The kernels that a trace lists, each as a text of JSON; none where it is not ours, or too coarse for them.
 
     Raises:
         InputError: They are no list of kernels.
     """
-    listed = trace.metadata.get(KERNELS, ())
-    if not isinstance(listed, tuple) or not all(isinstance(text, str) for text in listed):
-        raise InputError(
-            f"the metadata's {KERNELS!r} is no list of texts", where=trace.where, fix="export the trace again"
-        )
-    texts = tuple(str(text) for text in listed)
+    listed = trace.metadata.get(KERNELS, b"")
+    if not listed:
+        return ()
+    what, fix = f"the metadata's {KERNELS!r}", "export the trace again with this version"
+    if not isinstance(listed, bytes):
+        raise InputError(f"{what} is {listed!r:.40}, not bytes", where=trace.where, fix=fix)
+    try:
+        texts = tuple(json.dumps(each) for each in unpacked_kernels(listed))
+    except ValueError as error:
+        raise InputError(f"{what} {error}", where=trace.where, fix=fix) from None
     for number, text in enumerate(texts):
         try:
             _kernel(text, "")
-        except (InputError, ValueError) as error:
-            raise InputError(
-                f"kernel {number} of the metadata's {KERNELS!r} cannot be read: {error}", where=trace.where,
-                fix="export the trace again with this version",
-            ) from None  # fmt: skip
+        except InputError as error:
+            raise InputError(f"kernel {number} of {what}: {error.message}", where=trace.where, fix=fix) from None
     return texts
 
 
@@ -76,10 +77,7 @@ def _with_kernel(step: Step, said: Attributes, texts: tuple[str, ...]) -> Step:
 
 @lru_cache(maxsize=KEPT)
 def _kernel(text: str, name: str) -> Kernel:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError("it is no object of JSON")
-    return replace(kernel_from_json(value), name=name)
+    return replace(kernel_from_json(json.loads(text)), name=name)
 
 
 def kernel_of(step: Step) -> Kernel:

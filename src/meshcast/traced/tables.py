@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from meshcast.chakra import Attribute, CollectiveCode, Node, NodeType, Trace
+from meshcast.chakra.own_attributes import KERNELS, unpacked_kernels
 from meshcast.chakra.schema import COLLECTIVE_NAMES, NODE_TYPE_NAMES
 from meshcast.results.printer import Section, capped, columns
 from meshcast.traced.steps import seconds_of
@@ -21,9 +22,18 @@ def trace_json(trace: Trace) -> dict[str, Any]:
         "schema": SCHEMA,
         "file": trace.where,
         "version": trace.version,
-        "metadata": _json(trace.metadata),
+        "metadata": _json(trace.metadata) | _kernels(trace),
         "nodes": [_node_json(node) for node in trace.nodes],
     }
+
+
+def _kernels(trace: Trace) -> dict[str, Any]:
+    """The kernels of the metadata, unpacked where that is what they are; `predict` says what is wrong with others."""
+    packed = trace.metadata.get(KERNELS)
+    try:
+        return {KERNELS: unpacked_kernels(packed)} if isinstance(packed, bytes) else {}
+    except ValueError:
+        return {}
 
 
 def _node_json(node: Node) -> dict[str, Any]:
@@ -50,7 +60,7 @@ def _json(attributes: dict[str, Attribute]) -> dict[str, Any]:
 def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
     """What there is to say about a trace: a summary, nodes by kind, the first nodes."""
     about = [("version", trace.version or "not said"), ("nodes", f"{len(trace.nodes):,}")]
-    about += [(name, str(value)) for name, value in trace.metadata.items()]
+    about += [(name, _said(value)) for name, value in trace.metadata.items()]
     counts: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0])
     for node in trace.nodes:
         each = counts[kind_of(node)]
@@ -75,6 +85,10 @@ def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
         Section(title="Nodes by kind", columns=columns("kind", ">nodes", ">time", ">bytes"), rows=kinds),
         capped(Section(title="Nodes", columns=heads, rows=rows, note=f"and {more:,} more" if more else ""), limit),
     ]
+
+
+def _said(value: Attribute) -> str:
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
 
 
 def kind_of(node: Node) -> str:

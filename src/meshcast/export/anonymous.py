@@ -23,6 +23,7 @@ from meshcast.export.job import JobTrace
 from meshcast.export.kernels_as_pieces import NANOSECONDS
 from meshcast.export.pieces import Body, Piece
 from meshcast.export.slices import MARKS, Description, Exchange, Fact, JobTimeline, RankTimeline, Slice
+from meshcast.lower.kernel import Kernel
 
 PROGRAM = "program"
 KINDS = {
@@ -118,9 +119,14 @@ def _anonymous_piece(piece: Piece, share: float, known: _Numbered, done: dict[in
         kind = said.get("op_type")
         label = known.name(piece.label, kind if isinstance(kind, str) else KINDS.get(piece.kind, "node"))
         # Shapes would tell what was coarsened.
-        kernel = None if share else piece.kernel
+        kernel = None if share or piece.kernel is None else anonymous_kernel(piece.kernel)
         done[id(piece)] = replace(piece, label=label, seconds=seconds, attributes=said, kernel=kernel)
     return done[id(piece)]
+
+
+def anonymous_kernel(kernel: Kernel) -> Kernel:
+    """A kernel without names: of custom calls, the op's own (`custom_call:NAME`) among them."""
+    return replace(kernel, name="", location="", ops=tuple(op.partition(":")[0] for op in kernel.ops))
 
 
 def _coarse_values(listed: Attribute, share: float) -> Attribute:

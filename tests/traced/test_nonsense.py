@@ -125,6 +125,8 @@ REDUCE, GATHER = 0, 2
         ([[listing(("1", [0])), compute(2, 1)], [listing(("1", [1])), compute(2, 1)]], None,
          "process group '1' is of ranks 1, and elsewhere of ranks 0"),
         ([[listing(("1", [0, 1]))]] * 2, None, "there is nothing to run"),
+        ([[Node(number=1, name="aten::mm", kind=NodeType.COMPUTE, attributes={"is_cpu_op": True})]], None,
+         "nothing in it takes time: none of 1 nodes has a duration"),
         ([[]] * 2, None, "has no nodes: the file ends behind its metadata"),
         ([[compute(1, 1, 2)]], None, "waits for node 2"),
     ],

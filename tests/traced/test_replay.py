@@ -11,7 +11,7 @@ import pytest
 
 from meshcast import predict
 from meshcast.chakra import Node, NodeType, Values, trace_bytes
-from meshcast.errors import InputError, UsageError
+from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.hardware.conditions import Conditions
 from meshcast.options import Options
 from meshcast.traced import find_traces, names_traces
@@ -102,6 +102,22 @@ def test_compute_again_on_another_device(tmp_path: Path) -> None:
     assert a100 == pytest.approx(1e12 / 312e12, rel=0.01)
     assert h100 == pytest.approx(1e12 / 989e12, rel=0.01)
     assert all((found.breakdown.exposed_communication if found.breakdown else 0) > 1e-3 for found in again)
+
+
+def test_nodes_that_do_not_say_what_they_do(tmp_path: Path) -> None:
+    """They are replayed as compute; beside others that are worked out they keep their time; alone there is nothing to do."""
+    silent = Node(number=1, name="k1", kind=NodeType.COMPUTE, duration_us=40)
+    prefix = job(tmp_path, [[silent]])
+    found = predict(prefix, on="dgx-h100")
+    assert found.breakdown is not None
+    assert found.breakdown.compute == pytest.approx(40 * MICRO)
+    assert found.top_kernels[0].limited_by == "not known"
+    with pytest.raises(UnsupportedError, match="none of 1 different compute nodes says what it does"):
+        predict(prefix, on="dgx-h100", durations="estimated")
+    some = step_us(job(tmp_path, [[compute(2, 1)]]), durations="estimated")
+    both = job(tmp_path, [[silent, compute(2, 1, 1)]])
+    assert step_us(both, durations="estimated") == pytest.approx(40 + some)
+    assert any("nodes of 40 us say neither" in w for w in predict(both, on="dgx-h100").warnings)
 
 
 def test_many_launches_in_one_node(tmp_path: Path) -> None:

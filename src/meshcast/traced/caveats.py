@@ -12,10 +12,11 @@ from meshcast.options import Options
 from meshcast.traced.asking import without_effect
 from meshcast.traced.job import TracedJob
 from meshcast.traced.timing import Timing
+from meshcast.units import format_time
 
-WITH_SHAPES = "within 1 %"
-OTHER_KIND = "5 % above to 16 % below"
-WITHOUT_SHAPES = "16 to 36 % below on GPUs, up to 22 % above on TPUs"
+WITH_SHAPES = "within 1 % of"
+OTHER_KIND = "from 16 % below to 5 % above"
+WITHOUT_SHAPES = "from 36 % below to 22 % above"
 
 
 def caveats(job: TracedJob, timing: Timing, options: Options, device: Device, *, too_much: bool) -> tuple[str, ...]:
@@ -44,8 +45,13 @@ def caveats(job: TracedJob, timing: Timing, options: Options, device: Device, *,
         said.append(f"the trace is of one rank: the other {job.ranks - 1:,} are taken to be like it")
     if any(peak is None for peak in job.peaks):
         said.append("the trace does not say what its nodes read and write: memory is not known")
-    if not any(step.flops for steps in job.steps for step in steps) and options.durations == "estimated":
-        said.append("the trace has no operations (num_ops): nothing computes")
+    working = [step for steps in job.steps for step in steps if step.does == "compute" and not step.waits]
+    if any(step.seconds and not step.says_work for step in working):
+        silent = sum(step.seconds or 0.0 for step in working if not step.says_work)
+        said.append(
+            f"nodes of {format_time(silent)} say neither operations nor bytes (num_ops, tensor_size): they take the time "
+            "that was recorded, which counts as compute"
+        )
     return tuple(said)
 
 
@@ -59,21 +65,21 @@ def _retimed(job: TracedJob, timing: Timing, device: Device) -> list[str]:
     shaped = plain = 0.0
     for steps, seconds in zip(job.steps, timing.seconds, strict=True):
         for step, one in zip(steps, seconds, strict=True):
-            if step.does == "compute" and not step.waits:
+            if step.does == "compute" and not step.waits and step.says_work:
                 shaped, plain = (shaped + one, plain) if step.kernel else (shaped, plain + one)
     said = []
     if not shaped:
         said.append(
-            "compute is worked out from the operations and bytes of the trace's nodes, not from shapes: "
+            "compute is worked out from the operations and bytes of the trace's nodes, not from shapes: steps came out "
             f"{WITHOUT_SHAPES} a prediction of the program"
         )
     elif (kind := job.metadata.get(DEVICE_KIND, device.kind)) != device.kind:
         said.append(
-            f"the trace's kernels were fused for a {kind!s}, and a {device.kind}'s compiler makes others: {OTHER_KIND} a "
-            "prediction of the program"
+            f"the trace's kernels were fused for a {kind!s}, and a {device.kind}'s compiler makes others: steps came out "
+            f"{OTHER_KIND} a prediction of the program"
         )
     else:
-        said.append(f"the trace's kernels are timed again: {WITH_SHAPES} of a prediction of the program")
+        said.append(f"the trace's kernels are timed again: steps came out {WITH_SHAPES} a prediction of the program")
     if shaped and plain > 0.01 * (shaped + plain):
         said.append(
             f"{plain / (shaped + plain):.0%} of the computing time is worked out from operations and bytes alone, as nodes "

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from meshcast.errors import InputError
 from meshcast.estimate import Estimator
 from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster
@@ -24,10 +25,12 @@ from meshcast.traced.intervals import Interval, merged
 from meshcast.traced.job import TracedJob, read_job
 from meshcast.traced.kernels import kernel_of
 from meshcast.traced.replay import Replayed
+from meshcast.traced.steps import Step
 from meshcast.traced.timing import Timing, collective_of, time_steps
 from meshcast.version import VERSION
 
 MOST_KERNELS = 20
+UNKNOWN = "not known"
 
 
 def predict_traces(
@@ -51,6 +54,12 @@ def predict_traces(
     cluster.for_devices(job.ranks)  # refuses more than there are
     setting, said = arranged(options.arrangement, cluster, job.ranks, {})
     timing, run = time_steps(job, options, device, estimators, network_model(options.network, setting))
+    if not run.duration:
+        raise InputError(
+            f"nothing in it takes time: none of {sum(map(len, job.steps))} nodes has a duration (duration_micros, duration_ns) "
+            "or communicates", where=job.sources[0].where,
+            fix="record durations: of PyTorch, link the host's trace with the device's before it is converted",
+        )  # fmt: skip
     last = max(range(len(job.classes)), key=lambda number: max(run.ends[number], default=0.0))
     steps = job.steps[last]
     breakdown, communicating = _breakdown(job, timing, run, last)
@@ -119,7 +128,7 @@ def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int) -> tu
             seconds = timing.seconds[number][index]
             if step.waits:
                 waited += seconds
-            elif timing.estimated[kernel_of(step)].limited_by == "compute":
+            elif _limited_by(step, timing) in ("compute", UNKNOWN):
                 compute += seconds
             else:
                 memory += seconds
@@ -151,6 +160,11 @@ def _spread(timing: Timing, seconds: float) -> tuple[float, float]:
     return seconds * low, seconds * max(sum(each.high for each in known) / total, NETWORK_FACTOR)
 
 
+def _limited_by(step: Step, timing: Timing) -> str:
+    """What bounds a step; of what says neither operations nor bytes that is not known."""
+    return timing.estimated[kernel_of(step)].limited_by if step.says_work else UNKNOWN
+
+
 def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]:
     totals: dict[str, list[float]] = {}
     bounds: dict[str, str] = {}
@@ -159,7 +173,7 @@ def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]
             each = totals.setdefault(step.name, [0.0, 0.0])
             each[0] += seconds
             each[1] += step.repeat
-            bounds[step.name] = timing.estimated[kernel_of(step)].limited_by
+            bounds[step.name] = _limited_by(step, timing)
     ranked = sorted(totals.items(), key=lambda item: -item[1][0])[:MOST_KERNELS]
     return tuple(
         KernelShare(name=name, count=round(count), seconds=seconds, limited_by=bounds[name], location="")

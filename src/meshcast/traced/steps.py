@@ -68,6 +68,11 @@ class Step:
     kernel: str = ""
 
     @property
+    def says_work(self) -> bool:
+        """Whether it says what it does, in operations or bytes."""
+        return bool(self.flops or self.bytes)
+
+    @property
     def alike(self) -> tuple[str, int, int]:
         """What all ranks of a collective have in common: kind, bytes and launches.
 

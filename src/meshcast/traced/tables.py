@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -13,11 +14,12 @@ from meshcast.traced.steps import seconds_of
 from meshcast.units import format_bytes, format_time
 
 SCHEMA = "meshcast.chakra-nodes/1"
+MOST_SHOWN = 100  # characters of a text in the metadata: some hold whole programs
 _SIZES = ("comm_size", "tensor_size")
 
 
 def trace_json(trace: Trace) -> dict[str, Any]:
-    """All of a trace as an object of JSON; bytes as hexadecimal digits."""
+    """All of a trace as an object of JSON."""
     return {
         "schema": SCHEMA,
         "file": trace.where,
@@ -52,9 +54,16 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 def _json(attributes: dict[str, Attribute]) -> dict[str, Any]:
     return {
-        name: value.hex() if isinstance(value, bytes) else list(value) if isinstance(value, tuple) else value
+        name: [_scalar(each) for each in value] if isinstance(value, tuple) else _scalar(value)
         for name, value in attributes.items()
     }
+
+
+def _scalar(value: bool | int | float | str | bytes) -> bool | int | float | str:
+    """As JSON can have it: bytes as hexadecimal digits, `nan` and `inf` as texts."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
@@ -88,7 +97,10 @@ def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
 
 
 def _said(value: Attribute) -> str:
-    return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    text = " ".join(str(value).split())
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"
 
 
 def kind_of(node: Node) -> str:

@@ -66,7 +66,7 @@ def chosen(durations: str, job: TracedJob, device: Device) -> bool:
         return durations == "trace"
     said = job.metadata.get("device")
     # What says neither how long it takes nor what it does took less than the microsecond that it was rounded to.
-    working = [step for steps in job.steps for step in steps if step.does == "compute" and (step.flops or step.bytes)]
+    working = [step for steps in job.steps for step in steps if step.does == "compute" and step.says_work]
     timed = all(step.seconds is not None for step in working)
     return timed and (said is None or said == device.name)
 
@@ -82,6 +82,11 @@ def time_steps(
     """
     replayed = chosen(options.durations, job, device)
     working = {step for steps in job.steps for step in steps if step.does == "compute" and not step.waits}
+    if not replayed and working and not any(step.says_work for step in working):
+        raise UnsupportedError(
+            f"none of {len(working)} different compute nodes says what it does (num_ops, tensor_size): there is nothing to "
+            "work out", where=job.name, fix="replay what was recorded: --durations trace",
+        )  # fmt: skip
     estimated = estimate_each(
         map(kernel_of, working), device, estimators, approximate=options.approximate,
         first_named=options.simulator is not None,
@@ -175,7 +180,7 @@ class _Timed:
     @staticmethod
     def _longer(steps: Sequence[Step], estimated: EstimatedKernels) -> float:
         """How many times what was recorded the compute of a rank takes: so do timers that stand for its progress."""
-        working = [step for step in steps if step.does == "compute" and not step.waits and step.seconds]
+        working = [s for s in steps if s.does == "compute" and not s.waits and s.says_work and s.seconds]
         recorded = sum(step.seconds or 0.0 for step in working)
         return sum(_computing(step, estimated) for step in working) / recorded if recorded else 1.0
 
@@ -185,7 +190,7 @@ class _Timed:
             return 0.0
         if step.does in ("collective", "send"):
             return step.seconds if self.replayed else None
-        if self.replayed or step.waits or step.does == "host":
+        if self.replayed or step.waits or not step.says_work or step.does == "host":
             return _recorded(step, self.job, required=self.replayed and step.does == "compute")
         return None
 
@@ -199,12 +204,11 @@ class _Timed:
 
 
 def _computing(step: Step, estimated: EstimatedKernels) -> float:
-    gap = estimated.gap if step.flops or step.bytes else 0.0
-    return step.repeat * (estimated[kernel_of(step)].time + gap)
+    return step.repeat * (estimated[kernel_of(step)].time + estimated.gap)
 
 
 def _recorded(step: Step, job: TracedJob, *, required: bool) -> float:
-    if step.seconds is None and required and (step.flops or step.bytes):
+    if step.seconds is None and required and step.says_work:
         raise UnsupportedError(
             f"node {step.number} {step.name!r} has no duration to replay", where=job.name,
             fix="work them out on a device: --durations estimated",

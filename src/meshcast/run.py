@@ -31,7 +31,7 @@ from meshcast.results import Prediction, Provenance
 from meshcast.results.ranks import rank_shares
 from meshcast.shares import collective_shares, communication_summary, top_kernels
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
-from meshcast.simulate.class_run import ClassRun, device_speeds, simulate_classes
+from meshcast.simulate.class_run import ClassRun, rank_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
 from meshcast.simulate.engine import KernelTimes, Simulator
 from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
@@ -179,11 +179,7 @@ class Run:
     @cached_property
     def speeds(self) -> npt.NDArray[np.float64] | None:
         """The speed of every rank; None where all devices are at full speed."""
-        speed = device_speeds(self.setting.conditions, self.setting.devices)
-        if speed is None:
-            return None
-        placement = self.setting.placement
-        return speed[: self.devices] if placement is None else speed[list(placement.devices)]
+        return rank_speeds(self.setting, self.devices)
 
     @cached_property
     def ranks(self) -> ClassRun | None:

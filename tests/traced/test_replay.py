@@ -16,7 +16,7 @@ from meshcast.hardware.conditions import Conditions
 from meshcast.options import Options
 from meshcast.traced import find_traces, names_traces
 from meshcast.traced.asking import HEEDED, HEEDED_BY_ESTIMATES, REFUSED
-from meshcast.traced.job import read_job
+from meshcast.traced.job import read_job, with_speeds
 from tests.traced.jobs import collective, compute, job, receive, send
 
 MICRO = 1e-6
@@ -59,6 +59,20 @@ def test_messages_and_groups(tmp_path: Path) -> None:
     prefix = job(tmp_path, pair, {"1": [0, 1], "2": [2, 3]})
     assert step_us(prefix) == pytest.approx(10 + 4 + 6 + 3)
     assert len(read_job(find_traces(prefix)).classes) == 2
+
+
+def test_a_slow_device(tmp_path: Path) -> None:
+    """Of four equal ranks one computes at half the speed: 10 / 0.5, then the sum of all (5), then 4 beside 4 / 0.5."""
+    prefix = job(tmp_path, [[compute(1, 10), collective(2, 5, 1), compute(3, 4, 2)]] * 4)
+    assert step_us(prefix) == pytest.approx(19)
+    assert step_us(prefix, conditions=Conditions(speed={2: 0.5})) == pytest.approx(20 + 5 + 8)
+    assert step_us(prefix, conditions=Conditions(speed={2: 2.0})) == pytest.approx(19)
+    with pytest.raises(UsageError, match="no device 4 among 4"):
+        step_us(prefix, conditions=Conditions(speed={4: 0.5}))
+    pairs = [[compute(1, 10), collective(2, 5, 1, pg_name=str(rank // 2))] for rank in range(4)]
+    found = read_job(find_traces(job(tmp_path, pairs, {"0": [0, 1], "1": [2, 3]})))
+    assert found.classes == (0,)
+    assert with_speeds(found, (1.0, 1.0, 0.5, 1.0)).classes == (0, 2, 3)
 
 
 def test_one_channel_takes_turns(tmp_path: Path) -> None:
@@ -180,11 +194,11 @@ def test_every_option_is_heeded_or_refused(tmp_path: Path) -> None:
     known = [HEEDED, set(HEEDED_BY_ESTIMATES), set(REFUSED)]
     assert sorted(name for table in known for name in table) == sorted(each.name for each in fields(Options))
     prefix = job(tmp_path, [[compute(1, 10)]] * 2)
-    slow = Conditions(speed={0: 0.5})
+    other = Conditions(kinds={0: "a100-sxm-80gb"})
     for flag, asked in (
         ("--host", {"host": "off"}), ("--scheduler", {"scheduler": "serial"}), 
         ("--indices", {"indices": "zipf:1"}), ("--stack", {"fusion": "eager"}), ("--channels", {"channels": 2}),
-        ("--slow", {"conditions": slow}),
+        ("--slow", {"conditions": other}),
     ):  # fmt: skip
         with pytest.raises(UsageError) as raised:
             predict(prefix, Options(on="dgx-h100", **asked))  # type: ignore[arg-type]

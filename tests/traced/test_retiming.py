@@ -15,6 +15,7 @@ from meshcast.chakra import read_trace, trace_bytes
 from meshcast.chakra.own_attributes import KERNEL, KERNELS, packed_kernels
 from meshcast.errors import InputError
 from meshcast.export.formats import TraceRequest, write_trace
+from meshcast.hardware.conditions import Conditions
 from meshcast.options import Options
 from meshcast.results import Prediction
 
@@ -112,3 +113,14 @@ def _changed(path: Path, number: int, attributes: dict[str, Any]) -> bytes:
     trace = read_trace(path)
     nodes = [replace(node, attributes=attributes) if node.number == number else node for node in trace.nodes]
     return trace_bytes(nodes, metadata=trace.metadata)
+
+
+def test_a_slow_device(tmp_path: Path) -> None:
+    slow = Conditions(speed={1: 0.5})
+    options = Options(on="dgx-h100", plan="fsdp=2,tp=2", settings=SETTINGS, host="off")
+    write_trace("chakra", TraceRequest(target="llama3-tiny", options=options, out=tmp_path / "t"))
+    native = predict("llama3-tiny", replace(options, conditions=slow))
+    alike = predict(tmp_path / "t", on="dgx-h100", durations="estimated")
+    again = predict(tmp_path / "t", on="dgx-h100", durations="estimated", conditions=slow)
+    assert step(again) == pytest.approx(step(native), rel=0.01)
+    assert step(again) > 1.2 * step(alike)

@@ -14,7 +14,7 @@ import numpy as np
 
 from meshcast.chakra import Attribute, Trace, read_trace
 from meshcast.chakra.job_files import ranges
-from meshcast.errors import InputError
+from meshcast.errors import InputError, UsageError
 from meshcast.simulate.classes import Ints, refine
 from meshcast.traced.files import TraceFiles
 from meshcast.traced.groups import add_groups, check_members, read_groups
@@ -22,7 +22,7 @@ from meshcast.traced.kernels import with_kernels
 from meshcast.traced.manifest import AGAIN, GROUP, PEER, Manifest
 from meshcast.traced.memory import peak_bytes
 from meshcast.traced.rank_steps import RankSteps, Source, relative
-from meshcast.traced.steps import ALL_RANKS, Step, steps_of
+from meshcast.traced.steps import ALL_RANKS, DEFAULT_GROUP, Step, steps_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,7 @@ class TracedJob:
         alone: Whether the trace is of one rank of a larger job, whose other ranks are taken to be like it.
         peaks: Bytes that the lowest rank of each class holds at most, where its trace says what it touches.
         metadata: What the first trace says about itself.
+        speeds: At which the ranks of each class compute, as a share of the full speed.
     """
 
     name: str
@@ -56,6 +57,7 @@ class TracedJob:
     alone: bool
     peaks: tuple[int | None, ...] = ()
     metadata: dict[str, Attribute] = field(default_factory=dict)
+    speeds: tuple[float, ...] = ()
 
     def step(self, rank: int, index: int) -> Step:
         """A step of a rank."""
@@ -93,13 +95,14 @@ def read_job(files: TraceFiles) -> TracedJob:
     alone = len(of_rank) == 1 and any(step.does == "collective" for step in of_rank[0].steps)
     size = max([len(of_rank), *(1 + max(ranks) for ranks in groups.values())]) if alone else len(of_rank)
     groups[ALL_RANKS] = tuple(range(size))
+    groups.setdefault(DEFAULT_GROUP, groups[ALL_RANKS])
     check_members(of_rank, groups, size, alone=alone, listed=files.groups)
     return job_of(files.name, of_rank, groups, metadata, alone=alone)
 
 
 def job_of(
     name: str, of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], metadata: dict[str, Attribute], *,
-    alone: bool = False,
+    alone: bool = False, speeds: Sequence[float] | None = None,
 ) -> TracedJob:  # fmt: skip
     """A job of ranks, those that do the same once.
 
@@ -109,8 +112,10 @@ def job_of(
         groups: Members of every group by name, the one of all ranks among them.
         metadata: What holds for all of them.
         alone: Whether the ranks are one of a larger job.
+        speeds: At which every rank computes, as a share of the full speed; None where all are at that.
     """
-    colours = _colours(of_rank, groups, alone=alone)
+    speeds = (1.0,) * len(of_rank) if speeds is None else speeds
+    colours = _colours(of_rank, groups, speeds, alone=alone)
     _, first = np.unique(colours, return_index=True)
     classes = tuple(sorted(int(rank) for rank in first))
     number = {int(colours[rank]): index for index, rank in enumerate(classes)}
@@ -120,7 +125,30 @@ def job_of(
         peers_of=tuple(each.peers for each in of_rank), groups_of=tuple(each.groups for each in of_rank), alone=alone,
         sources=tuple(each.source for each in of_rank),
         peaks=tuple(of_rank[rank].peak_bytes for rank in classes), metadata=metadata,
+        speeds=tuple(float(speeds[rank]) for rank in classes),
     )  # fmt: skip
+
+
+def with_speeds(job: TracedJob, speeds: Sequence[float]) -> TracedJob:
+    """The same job on devices that are not alike: ranks of one class have one speed.
+
+    Raises:
+        UsageError: The trace is of one rank that stands for all.
+    """
+    if job.alone:
+        raise UsageError(
+            "the trace is of one rank that stands for all others, which would not be alike", where="--slow",
+            fix="leave it out, or give the traces of all ranks",
+        )  # fmt: skip
+    of_rank = [
+        RankSteps(
+            steps=job.steps[number], groups=groups, peers=peers, source=source, peak_bytes=job.peaks[number]
+        )
+        for number, groups, peers, source in zip(
+            map(int, job.of_rank), job.groups_of, job.peers_of, job.sources, strict=True
+        )
+    ]  # fmt: skip
+    return job_of(job.name, of_rank, job.groups, job.metadata, speeds=speeds)
 
 
 def _same_device(known: dict[str, Attribute], trace: Trace) -> None:
@@ -157,7 +185,9 @@ def _of_manifest(manifest: Manifest, made: dict[Path, RankSteps]) -> list[RankSt
     return [found[rank] for rank in sorted(found)]
 
 
-def _colours(of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], *, alone: bool) -> Ints:
+def _colours(
+    of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], speeds: Sequence[float], *, alone: bool
+) -> Ints:
     """A number for every rank, the same for ranks that do the same with ranks that do the same."""
     if alone:
         return np.zeros(1, dtype=np.int64)
@@ -166,7 +196,9 @@ def _colours(of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], *
     by_object = {
         id(steps): known.setdefault(steps, len(known)) for steps in {id(e.steps): e.steps for e in of_rank}.values()
     }
-    colours = np.array([by_object[id(each.steps)] for each in of_rank])
+    kinds = [(by_object[id(each.steps)], float(speed)) for each, speed in zip(of_rank, speeds, strict=True)]
+    numbers_of = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    colours = np.array([numbers_of[kind] for kind in kinds])
     ids = {name: number for number, name in enumerate(groups)}
     width = max(len(each.groups) for each in of_rank)
     numbers = np.full((width, len(of_rank)), -1)

@@ -17,12 +17,13 @@ from meshcast.options import Options
 from meshcast.results import Prediction, Provenance
 from meshcast.results.prediction import KernelShare
 from meshcast.simulate import Breakdown, MemoryUse
+from meshcast.simulate.class_run import rank_speeds
 from meshcast.simulate.exposure import covered
 from meshcast.traced.agreement import check_agreement
 from meshcast.traced.caveats import at_home, caveats
 from meshcast.traced.files import TraceFiles
 from meshcast.traced.intervals import Interval, merged
-from meshcast.traced.job import TracedJob, read_job
+from meshcast.traced.job import TracedJob, read_job, with_speeds
 from meshcast.traced.kernels import kernel_of
 from meshcast.traced.replay import Replayed
 from meshcast.traced.steps import Step
@@ -53,6 +54,9 @@ def predict_traces(
     device = cluster.device
     cluster.for_devices(job.ranks)  # refuses more than there are
     setting, said = arranged(options.arrangement, cluster, job.ranks, {})
+    speeds = rank_speeds(setting, job.ranks)
+    if speeds is not None:
+        job = with_speeds(job, speeds.tolist())
     timing, run = time_steps(job, options, device, estimators, network_model(options.network, setting))
     if not run.duration:
         raise InputError(

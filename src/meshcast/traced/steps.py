@@ -16,6 +16,7 @@ from meshcast.traced.attributes import MICROSECOND, NANOSECOND, Attributes
 Does = Literal["compute", "host", "collective", "send", "receive", "nothing"]
 BARRIER = "barrier"  # a collective that moves nothing
 ALL_RANKS = ""  # the name of the group that is not named
+DEFAULT_GROUP = "0"  # PyTorch's name of the group of all ranks, unless a trace lists others under it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +116,11 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
         )  # fmt: skip
     if node.kind is NodeType.COLLECTIVE:
         kind = _collective_kind(said)
-        group = str(node.attributes.get("pg_name", ALL_RANKS))
         return Step(
             number=node.number, name=node.name, does="collective", before=before, seconds=seconds,
             stream=("link", said.lane("stream", 1)), repeat=repeat, kind=kind,
             size=0 if kind == BARRIER else said.size("comm_size", None, repeat),
-            group=ALL_RANKS if group == "0" else group,
+            group=str(node.attributes.get("pg_name", ALL_RANKS)),
         )  # fmt: skip
     if node.kind in (NodeType.SEND, NodeType.RECEIVE):
         sends = node.kind is NodeType.SEND

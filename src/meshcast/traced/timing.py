@@ -93,11 +93,11 @@ def time_steps(
     )  # fmt: skip
     timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network)
 
-    def run_at(clocks: tuple[float, ...]) -> tuple[Timing, Replayed]:
+    def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:
         def replayed_with(seconds: Seconds) -> Replayed:
             return replay(job, seconds, shared=options.channels == 1)
 
-        timing = timed.at(clocks)
+        timing = timed.at(clocks, speeds)
         seconds: Seconds = timing.seconds
         if replayed or options.contention == "off" or not any(step.kernel for step in working):
             run = replayed_with(seconds)
@@ -109,11 +109,12 @@ def time_steps(
             run = replayed_with(seconds)
         return replace(timing, seconds=tuple(map(tuple, seconds))), run
 
-    timing, run = run_at((1.0,) * len(job.classes))
+    full = (1.0,) * len(job.classes)
     if replayed:
-        return timing, run
+        return run_at(full, job.speeds)
+    timing, run = run_at(full, full)  # a device that is slow for other reasons does not draw less for it
     clocks = settled_clocks(job, run, estimated, device, options.clocks)
-    return (timing, run) if min(clocks) == 1.0 else run_at(clocks)
+    return (timing, run) if clocks == job.speeds == full else run_at(clocks, job.speeds)
 
 
 def _with_hosts(job: TracedJob, seconds: Seconds, run: Replayed, *, launches: bool) -> Seconds:
@@ -149,24 +150,26 @@ class _Timed:
     network: NetworkModel
     _on_network: dict[tuple[int, Step], float] = field(default_factory=dict)
 
-    def at(self, clocks: tuple[float, ...]) -> Timing:
-        """All of them, with every class at its clock."""
+    def at(self, clocks: tuple[float, ...], speeds: tuple[float, ...]) -> Timing:
+        """All of them, with every class at its clock and a share of its speed."""
         by_class = []
         recorded = modelled = 0.0
         for number, steps in enumerate(self.job.steps):
             estimated = self.estimated.at_clock(clocks[number])
             seconds = []
+            speed = speeds[number]
             longer = 1.0 if self.replayed else self._longer(steps, estimated)
             for step in steps:
                 known = self._known(step)
                 if known is not None:
                     known *= longer if step.does == "host" and step.waits else 1.0
+                    known /= speed if _follows_speed(step) else 1.0
                     recorded += known
                 elif step.does in ("collective", "send"):
                     known = self._communicating(number, step)
                     modelled += known
                 else:
-                    known = _computing(step, estimated)
+                    known = _computing(step, estimated) / speed
                     modelled += known
                 seconds.append(known)
             by_class.append(tuple(seconds))
@@ -201,6 +204,11 @@ class _Timed:
             met = collective.group.size > 1
             self._on_network[key] = step.repeat * self.network.seconds(collective) if met else 0.0
         return self._on_network[key]
+
+
+def _follows_speed(step: Step) -> bool:
+    """Whether a step takes longer on a slow device: what computes, and timers of the host that stand for compute."""
+    return (step.does == "compute" and not step.waits) or (step.does == "host" and step.waits)
 
 
 def _computing(step: Step, estimated: EstimatedKernels) -> float:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, named_rank, ranges, rank_path
+from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, named_rank, rank_path
 from meshcast.chakra.schema import GENERATIONS, VERSIONS, Generation
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.export.encoding import ClassFiles
 from meshcast.export.job import JobTrace, RankClass
 from meshcast.export.job_groups import RankValues
+from meshcast.ranges import ranges
 from meshcast.units import format_bytes
 
 MANIFEST = "meshcast.chakra/1"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.chakra.job_files import parse_ranges
 from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.chakra import ChakraFiles, planned, write
@@ -29,6 +28,7 @@ from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
 from meshcast.pipelined import is_pipeline
+from meshcast.ranges import parse_ranges
 from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]

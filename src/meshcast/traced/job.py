@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from meshcast.chakra import Attribute, Trace, read_trace
-from meshcast.chakra.job_files import ranges
 from meshcast.errors import InputError, UsageError
+from meshcast.ranges import ranges
 from meshcast.simulate.classes import Ints, refine
 from meshcast.traced.files import TraceFiles
 from meshcast.traced.groups import add_groups, check_members, read_groups

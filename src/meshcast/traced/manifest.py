@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from meshcast.chakra.job_files import parse_ranges
 from meshcast.errors import InputError
+from meshcast.ranges import parse_ranges
 
 AGAIN = "export the traces again, or take the manifest away: their files are read then"
 GROUP, PEER = "pg_name", "peer"  # what a number is of; the two sides of a message share theirs

@@ -169,7 +169,7 @@ class _Timed:
                     known = self._communicating(number, step)
                     modelled += known
                 else:
-                    known = _computing(step, estimated) / speed
+                    known = _computing(step, estimated, speed)
                     modelled += known
                 seconds.append(known)
             by_class.append(tuple(seconds))
@@ -211,8 +211,10 @@ def _follows_speed(step: Step) -> bool:
     return (step.does == "compute" and not step.waits) or (step.does == "host" and step.waits)
 
 
-def _computing(step: Step, estimated: EstimatedKernels) -> float:
-    return step.repeat * (estimated[kernel_of(step)].time + estimated.gap)
+def _computing(step: Step, estimated: EstimatedKernels, speed: float = 1.0) -> float:
+    """Seconds of a step at a share of the full speed; gaps between kernels are the host's, and stay."""
+    seconds = estimated[kernel_of(step)].time / speed
+    return step.repeat * (seconds + (estimated.gap if seconds else 0.0))
 
 
 def _recorded(step: Step, job: TracedJob, *, required: bool) -> float:

@@ -112,9 +112,7 @@ def write(path: Path, header: Header, rows: Iterable[Row]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"cannot be made: {error.strerror}", where=str(path.parent), fix="choose another place"
-        ) from None
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(path), fix="choose another place") from None
     with whole_file(path) as file:
         file.write(text)
 

@@ -53,6 +53,7 @@ def node(kind: NodeType, **said: Any) -> Node:
         (compute(1, 1, tensor_size=2**60), "tensor_size is 1152921504606846976 bytes"),
         (compute(1, 1, repeat=0), "repeat is 0, not a whole number of at least 1"),
         (compute(1, 1, stream="seven"), "stream is 'seven'"),
+        (compute(1, 1, is_cpu_op="no"), "is_cpu_op is 'no', neither true nor false"),
         (compute(1, 1, inputs=("a",)), "inputs is ['a'], not names and bytes in turn"),
         (compute(1, 1, outputs=("a", "-4")), "outputs is ['a', '-4']"),
         (node(NodeType.INVALID), "has no type"),

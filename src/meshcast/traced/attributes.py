@@ -97,6 +97,17 @@ class Attributes:
             )  # fmt: skip
         return seconds
 
+    def flag(self, name: str) -> bool:
+        """Whether something holds; it does not where nothing is said.
+
+        Raises:
+            InputError: It is neither true nor false.
+        """
+        found = self.node.attributes.get(name, False)
+        if found not in (True, False) or isinstance(found, float):
+            raise self.error(f"{name} is {found!r}, neither true nor false", f"write {name} as a bool")
+        return bool(found)
+
     def lane(self, name: str, default: int) -> int:
         """The number of a stream or thread.
 

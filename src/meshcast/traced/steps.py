@@ -102,7 +102,7 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
 def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Step:
     said = Attributes(trace, index)
     before = tuple(dict.fromkeys(place[number] for number in (*node.data_deps, *node.control_deps)))
-    host = bool(node.attributes.get("is_cpu_op", False))
+    host = said.flag("is_cpu_op")
     seconds = said.seconds()
     repeat = said.whole("repeat", 1, least=1)
     if node.kind is NodeType.COMPUTE or host:
@@ -112,7 +112,7 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
             flops=float(said.whole("num_ops", 0)), bytes=said.size("tensor_size", 0, repeat),
             matrix_flops=_matrix_flops(said), dtype=str(node.attributes.get("dtype", "")), repeat=repeat,
             waits=node.attributes.get("op_type") == "wait", until=said.nanoseconds(UNTIL),
-            least=said.nanoseconds(LEAST) or 0.0, begins=bool(node.attributes.get(BEGINS, False)),
+            least=said.nanoseconds(LEAST) or 0.0, begins=said.flag(BEGINS),
         )  # fmt: skip
     if node.kind is NodeType.COLLECTIVE:
         kind = _collective_kind(said)

@@ -170,6 +170,12 @@ def test_collectives_that_nobody_models(tmp_path: Path) -> None:
     assert "node 1 'c1' (at byte 8) is a collective of type 3" in error.message
 
 
+def test_durations_that_are_not_there(tmp_path: Path) -> None:
+    silent = Node(number=1, name="k1", kind=NodeType.COMPUTE, attributes={"num_ops": 5, "tensor_size": 5})
+    with pytest.raises(UnsupportedError, match=r"rank 0's node 1 'k1' \(at byte 8 of .*\) has no duration to replay"):
+        predict(job(tmp_path, [[silent]]), on="dgx-h100", durations="trace")
+
+
 def test_one_attribute_with_two_values(tmp_path: Path) -> None:
     header = trace_bytes([])
     said = [bytes_field(10, text_field(1, "comm_size") + number_field(9, value)) for value in (4, 5)]

@@ -159,8 +159,8 @@ class _Timed:
             seconds = []
             speed = speeds[number]
             longer = 1.0 if self.replayed else self._longer(steps, estimated)
-            for step in steps:
-                known = self._known(step)
+            for index, step in enumerate(steps):
+                known = self._known(number, index, step)
                 if known is not None:
                     known *= longer if step.does == "host" and step.waits else 1.0
                     known /= speed if _follows_speed(step) else 1.0
@@ -187,14 +187,24 @@ class _Timed:
         recorded = sum(step.seconds or 0.0 for step in working)
         return sum(_computing(step, estimated) for step in working) / recorded if recorded else 1.0
 
-    def _known(self, step: Step) -> float | None:
-        """Seconds that the trace has, where they count."""
+    def _known(self, number: int, index: int, step: Step) -> float | None:
+        """Seconds that the trace has, where they count.
+
+        Raises:
+            UnsupportedError: They are to be replayed, and the trace has none.
+        """
         if step.does in ("receive", "nothing"):
             return 0.0
         if step.does in ("collective", "send"):
             return step.seconds if self.replayed else None
         if self.replayed or step.waits or not step.says_work or step.does == "host":
-            return _recorded(step, self.job, required=self.replayed and step.does == "compute")
+            if step.seconds is None and self.replayed and step.does == "compute" and step.says_work:
+                rank = self.job.classes[number]
+                raise UnsupportedError(
+                    f"{self.job.named(rank, index)} has no duration to replay", where=self.job.sources[rank].where,
+                    fix="work them out on a device: --durations estimated",
+                )  # fmt: skip
+            return step.seconds or 0.0
         return None
 
     def _communicating(self, number: int, step: Step) -> float:
@@ -215,15 +225,6 @@ def _computing(step: Step, estimated: EstimatedKernels, speed: float = 1.0) -> f
     """Seconds of a step at a share of the full speed; gaps between kernels are the host's, and stay."""
     seconds = estimated[kernel_of(step)].time / speed
     return step.repeat * (seconds + (estimated.gap if seconds else 0.0))
-
-
-def _recorded(step: Step, job: TracedJob, *, required: bool) -> float:
-    if step.seconds is None and required and step.says_work:
-        raise UnsupportedError(
-            f"node {step.number} {step.name!r} has no duration to replay", where=job.name,
-            fix="work them out on a device: --durations estimated",
-        )  # fmt: skip
-    return step.seconds or 0.0
 
 
 def collective_of(job: TracedJob, number: int, step: Step) -> Collective:

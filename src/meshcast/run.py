@@ -33,7 +33,7 @@ from meshcast.results import Prediction, Provenance
 from meshcast.results.ranks import rank_shares
 from meshcast.shares import collective_shares, communication_summary, top_kernels
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
-from meshcast.simulate.class_run import ClassRun, device_speeds, simulate_classes
+from meshcast.simulate.class_run import ClassRun, rank_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
 from meshcast.simulate.engine import KernelTimes, Simulator
 from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
@@ -189,11 +189,7 @@ class Run:
     @cached_property
     def speeds(self) -> npt.NDArray[np.float64] | None:
         """The speed of every rank; None where all devices are at full speed."""
-        speed = device_speeds(self.setting.conditions, self.setting.devices)
-        if speed is None:
-            return None
-        placement = self.setting.placement
-        return speed[: self.devices] if placement is None else speed[list(placement.devices)]
+        return rank_speeds(self.setting, self.devices)
 
     @cached_property
     def ranks(self) -> ClassRun | None:
@@ -221,11 +217,12 @@ class Run:
 
         It lasts at least as long as the host needs, which issues the next kernels while devices wait.
         """
-        paused = timeline.lasting(timeline.duration + self._pauses)
+        paused = timeline.lasting(timeline.duration + self.pauses)
         return paused.lasting(paused.duration + delay, "waiting for slower devices").lasting(self.host)
 
     @cached_property
-    def _pauses(self) -> float:
+    def pauses(self) -> float:
+        """Seconds between launches outside of CUDA graphs."""
         if not self.host:
             return 0.0
         graphs = self.options.host_costs is None or self.options.host_costs.graphs
@@ -364,7 +361,7 @@ class Run:
         ):
             shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
             network = OnNetwork(model=self.network_model, factor=factor, start_s=start_s)
-            duration = self.duration(replace(self.kernels, by_key=shifted), network) + self._pauses
+            duration = self.duration(replace(self.kernels, by_key=shifted), network) + self.pauses
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
 

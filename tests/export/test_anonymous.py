@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gzip
+import json
 import math
 import re
 from pathlib import Path
@@ -14,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshcast import predict
+from meshcast.chakra import read_trace
+from meshcast.chakra.own_attributes import KERNELS, unpacked_kernels
 from meshcast.errors import UnsupportedError, UsageError
-from meshcast.export.anonymous import bound, coarse, coarse_size, parse_coarseness
+from meshcast.export.anonymous import anonymous_kernel, bound, coarse, coarse_size, parse_coarseness
 from meshcast.export.formats import TraceRequest, Written, _unfit, write_trace
 from meshcast.export.timelines import job_timeline
+from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.options import Options
 
 # Every name in it is the user's own; strange ones, so that they do not come up by chance.
@@ -83,8 +87,10 @@ def contents(folder: Path) -> bytes:
     """All that is in the files of a folder, unpacked."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     assert files
+    packed = [read_trace(path).metadata.get(KERNELS, b"") for path in files if path.suffix == ".et"]
+    lists = [json.dumps(unpacked_kernels(each)).encode() for each in packed if isinstance(each, bytes) and each]
     return b"\n".join(
-        gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files
+        [gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files] + lists
     )
 
 
@@ -153,6 +159,12 @@ def test_no_name_is_left(target: str, tmp_path: Path, form: str) -> None:
     written(target, form, tmp_path / "named")
     named = contents(tmp_path / "named")
     assert [name for name in ("tawny_frogmouth", "wombat_attention", "cassowary_step") if name.encode() in named]
+
+
+def test_kernels_lose_the_names_of_custom_calls() -> None:
+    ops = ("stablehlo.add", "custom_call:wombat_attention")
+    found = anonymous_kernel(Kernel(name="wombat", kind=KernelKind.CUSTOM, dtype="bf16", ops=ops, location="a.py:1"))
+    assert (found.name, found.location, found.ops) == ("", "", ("stablehlo.add", "custom_call"))
 
 
 def test_pipelines_too(tmp_path: Path) -> None:

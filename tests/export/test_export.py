@@ -17,7 +17,6 @@ from meshcast.bodies.job_groups import JobGroups
 from meshcast.bodies.kernels_as_pieces import collective_pieces, waiting
 from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra import NodeType, checked_trace, read_trace
-from meshcast.chakra.job_files import parse_ranges, ranges
 from meshcast.chakra.schema import COLLECTIVE_CODES, COLLECTIVE_KINDS, CollectiveCode
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.export import chakra
@@ -28,6 +27,7 @@ from meshcast.export.formats import FORMATS, TraceRequest, write_trace
 from meshcast.export.timelines import job_timeline
 from meshcast.mesh import Group, Mesh
 from meshcast.options import Options
+from meshcast.ranges import parse_ranges, ranges
 from meshcast.workload.graph import Collective
 
 SETTINGS = {"batch": "8", "seq": "64"}

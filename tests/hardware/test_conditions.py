@@ -34,7 +34,8 @@ def test_texts_become_conditions() -> None:
     [
         ({"slow": ["3"]}, "not DEVICE=SHARE"),
         ({"slow": ["3=nan"]}, "not DEVICE=SHARE"),
-        ({"slow": ["9-8=0.5"]}, "FIRST-LAST"),
+        ({"slow": ["9-8=0.5"]}, "ends before it begins"),
+        ({"slow": ["a-8=0.5"]}, "no device and no range of devices"),
         ({"slow": ["3=0.5", "2-4=0.6"]}, "device 3 is given twice"),
         ({"links": ["nvlink:x=0.5"]}, "not LEVEL"),
         ({"links": ["nvlink:1x0=0.5"]}, "not LEVEL"),

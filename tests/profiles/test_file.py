@@ -96,5 +96,9 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     cut.write_bytes(cut.read_bytes()[:-12])
     with pytest.raises(InputError, match="cut off or damaged"):
         read(cut)
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(UsageError, match="cannot be written"):
         write(tmp_path / "cut.profile.jsonl.gz" / "b", HEADER, ROWS)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="cannot be written"):
+        write(tmp_path / "folder", HEADER, ROWS)
+    assert not list(tmp_path.glob("*.part")) + list(tmp_path.glob(".*"))  # nothing is left of it

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshcast.bodies.job_groups import JobGroups
-from meshcast.bodies.kernels_as_pieces import collective_pieces, kernel_piece, touched, waiting
+from meshcast.bodies.kernels_as_pieces import NANOSECONDS, collective_pieces, kernel_piece, touched, waiting
 from meshcast.bodies.pieces import Body, Piece, Waits
 from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.own_attributes import BEGINS, LEAST, UNTIL
 from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.run import Run
 from meshcast.simulate.engine import RankRun
@@ -21,6 +22,9 @@ from meshcast.simulate.placement import Placed
 from meshcast.simulate.timeline import COPY, stream_of
 
 SHORTEST_WAIT = 1e-12  # seconds; below, times differ by rounding
+HOST_MATTERS = (
+    1 / 8
+)  # of a program's time: no device of the catalogue is so much faster than another that less would be waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +58,21 @@ def program_body(
     rank = run.simulator.with_times(run.kernels, run.network)
     flattened = _Flattened(run=run, rank=rank, groups=groups, detail=detail, prefix=prefix, names=dict(names or {}))
     leaves = flattened.block(run.simulator.plan, (), 1)
-    return _lasting(flattened.body, run.timeline.duration, leaves)
+    host: dict[str, Attribute] = {}
+    if run.host > HOST_MATTERS * run.timeline.duration:
+        host = {LEAST: run.pauses * NANOSECONDS, UNTIL: run.host * NANOSECONDS}
+    return _lasting(flattened.body, run.timeline.duration, leaves, host)
 
 
-def _lasting(body: Body, seconds: float, leaves: Waits) -> Body:
-    """The body with its end where the step's is: waits added, or the gap taken away that nothing waits for."""
+def _lasting(body: Body, seconds: float, leaves: Waits, host: Mapping[str, Attribute]) -> Body:
+    """The body with its end where the step's is: waits added, or the gap taken away that nothing waits for.
+
+    What is said about the host stands on the wait for it, which is there for that alone if need be.
+    """
     ends = body.ends()
     longer = max(ends, default=0.0) - seconds
     if longer < -SHORTEST_WAIT:
-        body.add(waiting("waiting for the host", -longer), order=leaves)
+        body.add(waiting("waiting for the host", -longer, more=host), order=leaves)
     elif longer > SHORTEST_WAIT:
         last = max(range(len(ends)), key=ends.__getitem__)
         piece = body.pieces[last]
@@ -70,6 +80,11 @@ def _lasting(body: Body, seconds: float, leaves: Waits) -> Body:
             left = piece.seconds - longer
             said = {**piece.attributes, "duration_ns": left * 1e9}
             body.pieces[last] = replace(piece, seconds=left, attributes=said)
+    if host and longer >= -SHORTEST_WAIT:  # not here, but perhaps on another device
+        body.add(waiting("waiting for the host", 0.0, more=host), order=leaves)
+    if host:
+        first = body.pieces[0]
+        body.pieces[0] = replace(first, attributes={**first.attributes, BEGINS: True})
     return body
 
 

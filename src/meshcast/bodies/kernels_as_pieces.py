@@ -8,6 +8,7 @@ by them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from meshcast.bodies.job_groups import JobGroups
 from meshcast.bodies.pieces import RECEIVING, Piece
@@ -26,10 +27,10 @@ def timed(seconds: float, stream: int) -> dict[str, Attribute]:
     return {"is_cpu_op": False, "duration_ns": seconds * NANOSECONDS, "stream": stream}
 
 
-def waiting(label: str, seconds: float, *, host: bool = False) -> Piece:
+def waiting(label: str, seconds: float, *, host: bool = False, more: Mapping[str, Attribute] | None = None) -> Piece:
     """A wait: takes its time where durations are replayed, and none where they are worked out from operations."""
     work: dict[str, Attribute] = {"num_ops": 1, "tensor_size": 1, "inputs": (), "outputs": ()}
-    said = timed(seconds, 0) | work | {"is_cpu_op": host, "op_type": "wait"}
+    said = timed(seconds, 0) | work | {"is_cpu_op": host, "op_type": "wait"} | dict(more or {})
     return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, attributes=said, host=host)
 
 
@@ -48,7 +49,7 @@ def kernel_piece(kernel: Kernel, seconds: float, repeat: int, touches: Mapping[s
         more["repeat"] = repeat
     flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
     moved = (kernel.read_bytes + kernel.written_bytes) * repeat
-    return computing(kernel.name, seconds, flops * repeat, moved, more | dict(touches))
+    return replace(computing(kernel.name, seconds, flops * repeat, moved, more | dict(touches)), kernel=kernel)
 
 
 def touched(kernel: Kernel, tensors: Sequence[Tensor], name: Callable[[int], str]) -> dict[str, Attribute]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.schema import NodeType
+from meshcast.lower.kernel import Kernel
 
 Waits = tuple[int, ...]
 
@@ -32,6 +33,7 @@ class Piece:
         attributes: Of the node, all that are the same on every rank.
         rank_value: Which of the job's `RankValues` it has besides; None for none.
         host: Whether the host does it, beside the device.
+        kernel: What a device is asked to run, one launch of it; None where that is not known or not to be told.
     """
 
     label: str
@@ -41,6 +43,7 @@ class Piece:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     rank_value: int | None = None
     host: bool = False
+    kernel: Kernel | None = None
 
 
 RECEIVING = -1  # the stream of a receive

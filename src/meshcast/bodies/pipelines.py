@@ -22,6 +22,7 @@ from meshcast.bodies.replaying import replayed
 from meshcast.bodies.starting import with_longer_starts
 from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.own_attributes import DEVICE_KIND, FIRST_JOB_STREAM
 from meshcast.chakra.schema import NodeType
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
@@ -41,7 +42,7 @@ from meshcast.simulate.pipelines import PipelineRun, Task, Work
 
 STREAMING = "waiting for the optimizer's state"
 # Streams beyond the channels of programs; sends to stage d have SENDING + d. With one channel, that of programs is all.
-ONE_CHANNEL, REDUCING, SENDING = 1, 100, 101
+ONE_CHANNEL, REDUCING, SENDING = 1, FIRST_JOB_STREAM, FIRST_JOB_STREAM + 1
 
 
 def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail: Detail) -> JobTrace:
@@ -66,7 +67,8 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
         makespan = replayed(pipeline.name, classes, groups, shared=True)[1].duration
     first = step.estimates[0].programs["forward"].run
     said: dict[str, Attribute] = {
-        "device": first.device.name, "network": first.options.network, "ranks": pipeline.devices,
+        "device": first.device.name, DEVICE_KIND: first.device.kind, "network": first.options.network,
+        "ranks": pipeline.devices,
     }  # fmt: skip
     if not run.schedule.barrier:
         said[STEPS_OVERLAP] = True

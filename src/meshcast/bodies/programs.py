@@ -9,6 +9,7 @@ from meshcast.bodies.flattening import Detail, program_body
 from meshcast.bodies.job import JobTrace, classes_of
 from meshcast.bodies.job_groups import JobGroups
 from meshcast.bodies.starting import with_longer_starts
+from meshcast.chakra.own_attributes import DEVICE_KIND
 from meshcast.run import Run
 
 
@@ -25,5 +26,7 @@ def program_trace(run: Run, detail: Detail) -> JobTrace:
     return JobTrace(
         name=run.workload.name, groups=groups, classes=with_longer_starts(classes, run.device),
         step_s=run.timeline.duration, makespan_s=run.timeline.duration,
-        metadata={"device": run.device.name, "network": run.options.network, "ranks": run.devices},
+        metadata={
+            "device": run.device.name, DEVICE_KIND: run.device.kind, "network": run.options.network, "ranks": run.devices,
+        },
     )  # fmt: skip

@@ -8,7 +8,8 @@ from meshcast.bodies.job import RankClass
 from meshcast.bodies.job_groups import JobGroups
 from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra.schema import NodeType
-from meshcast.traced.job import RankSteps, TracedJob, job_of
+from meshcast.traced.job import TracedJob, job_of
+from meshcast.traced.rank_steps import RankSteps
 from meshcast.traced.replay import Replayed, replay
 from meshcast.traced.steps import ALL_RANKS, Does, Step
 

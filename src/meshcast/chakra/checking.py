@@ -45,7 +45,7 @@ def checked_trace(trace: Trace) -> Trace:
                         where=trace.where, fix="add the node, or take the dependency out",
                     )  # fmt: skip
                 waits[index].append(place[number])
-    circle = _circle(waits)
+    circle = circle_of(waits)
     if circle:
         said = " <- ".join(named(trace, index) for index in circle[:MOST_NAMED])
         more = ", ..." if len(circle) > MOST_NAMED else ""
@@ -63,7 +63,7 @@ def named(trace: Trace, index: int) -> str:
     return f"node {node.number} {node.name!r}{at}"
 
 
-def _circle(waits: Sequence[Sequence[int]]) -> list[int]:
+def circle_of(waits: Sequence[Sequence[int]]) -> list[int]:
     """Nodes of a circle, each before what it waits for; nothing where there is none."""
     followers: list[list[int]] = [[] for _ in waits]
     missing = [len(each) for each in waits]

@@ -123,6 +123,8 @@ def _node(data: bytes, at: int, end: int) -> Node:
     for place, kind, value, begin in fields(data, at, end):
         if place == 10:
             key, attribute = _attribute(data, value, kind, begin)
+            if key in attributes and attributes[key] != attribute:
+                raise WireError(f"attribute {key!r} of a node is {attributes[key]!r:.40} and {attribute!r:.40}", begin)
             attributes[key] = attribute
         elif place in numbers:
             if not isinstance(value, int):

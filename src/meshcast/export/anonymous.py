@@ -19,11 +19,14 @@ from typing import TypeVar
 from meshcast.bodies.job import JobTrace
 from meshcast.bodies.kernels_as_pieces import NANOSECONDS
 from meshcast.bodies.pieces import Body, Piece
+from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.own_attributes import DEVICE_KIND, LEAST, UNTIL
 from meshcast.chakra.schema import NodeType
 from meshcast.errors import UsageError
 from meshcast.export.slices import MARKS, Description, Exchange, Fact, JobTimeline, Level, RankTimeline, Slice
 from meshcast.hardware import device_names
+from meshcast.lower.kernel import Kernel
 
 PROGRAM = "program"
 KINDS = {
@@ -33,6 +36,7 @@ KINDS = {
     NodeType.RECEIVE: "receive",
 }
 SIZES = ("num_ops", "tensor_size", "matrix_ops", "comm_size")
+HOST_TIMES = (LEAST, UNTIL)
 SIZE_FACTS = ("flops", "bytes", "joules")
 KEPT_FACTS = frozenset(
     {
@@ -41,7 +45,9 @@ KEPT_FACTS = frozenset(
     }
 )  # fmt: skip
 # Facts about a job that hold no names of its own; those of networks, estimators and schedules can be a plug-in's or a file's.
-KEPT_JOB_FACTS = frozenset({"device", "fidelity", "lowering", "stages", "microbatches", "bubble", "ranks"})
+KEPT_JOB_FACTS = frozenset(
+    {"device", DEVICE_KIND, STEPS_OVERLAP, "fidelity", "lowering", "stages", "microbatches", "bubble", "ranks"}
+)
 LEVEL = "level"
 LARGEST_COARSENESS = 1.0
 
@@ -105,7 +111,10 @@ def anonymous_job(job: JobTrace, share: float = 0.0) -> JobTrace:
             data=each.body.data, order=each.body.order,
         )  # fmt: skip
         classes.append(replace(each, body=body))
-    return replace(job, name=PROGRAM, classes=tuple(classes), metadata=_kept_facts(job.metadata))
+    return replace(
+        job, name=PROGRAM, classes=tuple(classes), metadata=_kept_facts(job.metadata), step_s=coarse(job.step_s, share),
+        makespan_s=coarse(job.makespan_s, share),
+    )  # fmt: skip
 
 
 Said = TypeVar("Said")
@@ -126,12 +135,20 @@ def _anonymous_piece(piece: Piece, share: float, known: _Numbered, done: dict[in
         if share:
             said |= {name: coarse_size(value, share) for name in SIZES if isinstance(value := said.get(name), int)}
             said |= {name: _coarse_values(said[name], share) for name in ("inputs", "outputs") if name in said}
+            said |= {name: coarse(value, share) for name in HOST_TIMES if isinstance(value := said.get(name), float)}
             if "duration_ns" in said:
                 said["duration_ns"] = seconds * NANOSECONDS
         kind = said.get("op_type")
         label = known.name(piece.label, kind if isinstance(kind, str) else KINDS.get(piece.kind, "node"))
-        done[id(piece)] = replace(piece, label=label, seconds=seconds, attributes=said)
+        # Shapes would tell what was coarsened.
+        kernel = None if share or piece.kernel is None else anonymous_kernel(piece.kernel)
+        done[id(piece)] = replace(piece, label=label, seconds=seconds, attributes=said, kernel=kernel)
     return done[id(piece)]
+
+
+def anonymous_kernel(kernel: Kernel) -> Kernel:
+    """A kernel without names: of custom calls, the op's own (`custom_call:NAME`) among them."""
+    return replace(kernel, name="", location="", ops=tuple(op.partition(":")[0] for op in kernel.ops))
 
 
 def _coarse_values(listed: Attribute, share: float) -> Attribute:

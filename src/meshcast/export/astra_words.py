@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from meshcast.bodies.job import JobTrace
-from meshcast.chakra.job_files import STEPS_OVERLAP, ranges
+from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.schema import NodeType
 from meshcast.export.chakra import ChakraFiles
+from meshcast.ranges import ranges
 from meshcast.units import format_time
 
 SAME = 1e-9  # shares of a step below which two lengths are one

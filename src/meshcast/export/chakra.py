@@ -13,12 +13,13 @@ from typing import Any
 
 from meshcast.bodies.job import JobTrace, RankClass
 from meshcast.bodies.job_groups import RankValues
-from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, named_rank, ranges, rank_path
+from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, named_rank, rank_path
 from meshcast.chakra.schema import GENERATIONS, VERSIONS, Generation
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.export.encoding import ClassFiles
 from meshcast.export.writers import write_all
 from meshcast.files import Staged, whole_files
+from meshcast.ranges import ranges
 from meshcast.units import format_bytes
 
 ASTRA_SUFFIX = ".astra"

@@ -16,8 +16,10 @@ from meshcast.bodies.job import JobTrace, RankClass
 from meshcast.bodies.job_groups import RankValues
 from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra.nodes import attribute_bytes, duration_bytes, metadata_bytes, node_bytes, node_head
+from meshcast.chakra.own_attributes import KERNEL, KERNELS, packed_kernels
 from meshcast.chakra.schema import Generation
 from meshcast.chakra.wire import varint
+from meshcast.export.kernel_table import KernelTable, kernel_table
 
 FIRST_NUMBER = 1  # of a file's nodes
 Bytes = npt.NDArray[np.uint8]
@@ -58,9 +60,11 @@ class ClassFiles:
     generation: Generation
     _templates: dict[tuple[int, ...], Template] = field(default_factory=dict)
     _used: list[int] = field(init=False)
+    _kernels: KernelTable = field(init=False)
     _tails: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # by the identity of a piece
 
     def __post_init__(self) -> None:
+        self._kernels = kernel_table(self.of_class.body)
         self._used = sorted({p.rank_value for p in self.of_class.body.pieces if p.rank_value is not None})
 
     def file(self, rank: int) -> Bytes:
@@ -81,7 +85,8 @@ class ClassFiles:
 
     def _encoded(self, rank: int) -> Template:
         values = self.job.groups.values
-        parts = [metadata_bytes(self.generation, self.job.metadata)]
+        kernels = {KERNELS: packed_kernels(self._kernels.kernels)} if self._kernels.kernels else {}
+        parts = [metadata_bytes(self.generation, {**self.job.metadata, **kernels})]
         at = len(parts[0])
         places: dict[int, list[int]] = {number: [] for number in self._used}
         attributes = {n: attribute_bytes_of(values[n], rank) for n in self._used}
@@ -114,7 +119,9 @@ class ClassFiles:
     def _constant(self, piece: Piece) -> tuple[bytes, bytes]:
         found = self._tails.get(id(piece))
         if found is None:
-            tail = b"".join(attribute_bytes(name, value) for name, value in piece.attributes.items())
+            kernel = self._kernels.number(piece)
+            said = piece.attributes if kernel is None else {**piece.attributes, KERNEL: kernel}
+            tail = b"".join(attribute_bytes(name, value) for name, value in said.items())
             found = self._tails[id(piece)] = node_head(piece.label, piece.kind), tail
         return found
 

@@ -16,7 +16,7 @@ from meshcast.bodies.flattening import Detail
 from meshcast.bodies.job import JobTrace
 from meshcast.bodies.pipelines import pipeline_trace
 from meshcast.bodies.programs import program_trace
-from meshcast.chakra.job_files import check_ranks, parse_ranges
+from meshcast.chakra.job_files import check_ranks
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.astra_inputs import astra_inputs
@@ -32,6 +32,7 @@ from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
 from meshcast.pipelined import Pipeline, is_pipeline, read_pipeline
+from meshcast.ranges import parse_ranges
 from meshcast.units import format_bytes, format_time
 
 Said = Callable[[str], None]
@@ -129,6 +130,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
     coarseness = request.coarseness
     check_folder(request.out.parent, where=f"-o {request.out}")
     job = job_trace(request, wanted.ranks or ())
+    step = job.step_s
     if request.anonymise:
         job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
@@ -149,7 +151,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
         ),
         summary={
             "format": "chakra", "ranks": job.ranks, "files": len(what.files), "bytes": what.size, "nodes": nodes,
-            "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": job.step_s,
+            "classes": len(job.classes), "groups": len(job.groups.members), "step_time_s": step,
             "makespan_s": job.makespan_s,
             "prefix": str(request.out), "comm_groups": str(wanted.groups), "manifest": str(wanted.manifest),
             "astra_sim": {flag: str(path) for flag, path in files.items() if flag != "manifest"} if wanted.inputs else None,

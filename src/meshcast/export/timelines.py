@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meshcast.chakra.job_files import check_ranks, parse_ranges, ranges
+from meshcast.chakra.job_files import check_ranks
 from meshcast.errors import UnsupportedError
 from meshcast.export.anonymous import anonymous_timeline
 from meshcast.export.pipeline_slices import pipeline_timeline
@@ -15,6 +15,7 @@ from meshcast.export.slices import JobTimeline, RankTimeline
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, prepare, resolved
 from meshcast.pipelined import is_pipeline
+from meshcast.ranges import parse_ranges, ranges
 from meshcast.traced import names_traces
 from meshcast.units import format_bytes
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from meshcast.errors import UsageError, nearest
 from meshcast.hardware.cluster import Cluster, NetworkLevel
+from meshcast.ranges import parse_ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,8 @@ def parse_conditions(
     """Conditions from the command line's texts.
 
     Args:
-        slow: `DEVICE=SHARE` or `FIRST-LAST=SHARE`: compute speed as a share of the healthy one; or instead of the share
-            the name of another kind of device.
+        slow: `DEVICE=SHARE`, `FIRST-LAST=SHARE` or several of both with commas between them: compute speed as a share of the
+            healthy one; or instead of the share the name of another kind of device.
         links: `LEVEL=SHARE`, `LEVEL:DEVICE=SHARE` or `LEVEL:DEVICExLINKS=SHARE`; a share of 0 is a failed link.
         background: `LEVEL=SHARE`: what others take of the level's rate.
     """
@@ -69,7 +70,7 @@ def parse_conditions(
         place, equals, value = text.partition("=")
         named = bool(equals) and value[:1].isalpha() and value.lower() not in ("nan", "inf")
         share = 1.0 if named else _share(text, "--slow", "DEVICE=SHARE, e.g. 17=0.8, or 8-15=a100-sxm-80gb")[1]
-        for device in _devices(place):
+        for device in parse_ranges(place, where="--slow", what="device", example="17=0.8, or 8-15=0.8"):
             if device in speed or device in kinds:
                 raise UsageError(f"device {device} is given twice", where="--slow", fix="give each device once")
             if named:
@@ -95,13 +96,6 @@ def _share(text: str, flag: str, form: str) -> tuple[str, float]:
     if not equals or not name or not math.isfinite(share):
         raise UsageError(f"{text!r} is not {form.partition(',')[0]}", where=flag, fix=f"write {flag} {form}")
     return name, share
-
-
-def _devices(text: str) -> range:
-    first, dash, last = text.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-        raise UsageError(f"{text!r} is not a device number or FIRST-LAST", where="--slow", fix="write --slow 17=0.8")
-    return range(int(first), int(last if dash else first) + 1)
 
 
 def _link(text: str) -> LinkCondition:

@@ -6,17 +6,15 @@ an interrupted run is taken up where it ended.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from meshcast.errors import InputError, UsageError
-from meshcast.files import unpacked
+from meshcast.files import unpacked, whole_file
 
 SCHEMA = "meshcast.profile/1"
 Row = dict[str, Any]
@@ -111,16 +109,12 @@ def growing(path: Path) -> Path:
 def write(path: Path, header: Header, rows: Iterable[Row]) -> None:
     """The whole file at once, packed where its name says so: it is there as a whole or not at all."""
     text = "".join(_line(value) for value in (header.to_json(), *rows)).encode()
-    data = gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
     except OSError as error:
-        raise InputError(f"cannot be written: {error}", where=str(path)) from error
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(path), fix="choose another place") from None
+    with whole_file(path) as file:
+        file.write(text)
 
 
 def _line(value: Row) -> str:

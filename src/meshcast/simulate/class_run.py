@@ -29,6 +29,7 @@ import numpy.typing as npt
 from meshcast.hardware.conditions import Conditions
 from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.mesh import Group, group_numbers
+from meshcast.network.setting import Setting
 from meshcast.simulate.classes import Ints, RankClasses, refine
 from meshcast.simulate.engine import KernelTimes, RankRun, Simulator, costliest
 from meshcast.simulate.issue_order import BlockPlan
@@ -63,6 +64,14 @@ class ClassRun:
     def duration(self) -> float:
         """When all are done."""
         return float(self.ends.max())
+
+
+def rank_speeds(setting: Setting, ranks: int) -> Floats | None:
+    """The speed of every rank where it is placed; None where all devices are at full speed."""
+    speed = device_speeds(setting.conditions, setting.devices)
+    if speed is None:
+        return None
+    return speed[:ranks] if setting.placement is None else speed[list(setting.placement.devices)]
 
 
 def device_speeds(conditions: Conditions, devices: int) -> Floats | None:

@@ -21,6 +21,7 @@ HEEDED_BY_ESTIMATES: Mapping[str, str] = {
     "placement": "--placement",
     "fabric": "--fabric",
     "beside": "--beside",
+    "contention": "--contention",
 }
 # Not heeded: what says so on the command line.
 REFUSED: Mapping[str, str] = {
@@ -36,7 +37,6 @@ REFUSED: Mapping[str, str] = {
     "clocks": "--clocks",
     "host": "--host",
     "scheduler": "--scheduler",
-    "contention": "--contention",
     "overlap": "--overlap",
     "attention": "--stack",
     "context_attention": "--stack",
@@ -70,10 +70,10 @@ def check_asked(options: Options) -> None:
             f"a trace says itself what runs on which of its channels, and not on {options.channels}", where="--channels",
             fix="1 puts all communication of a rank on one channel; leave it out for the trace's own",
         )  # fmt: skip
-    if options.conditions.speed or options.conditions.kinds:
+    if options.conditions.kinds:
         raise UsageError(
-            "devices that are not alike cannot run a trace yet: ranks that do the same are run once", where="--slow",
-            fix="leave it out, or predict the program that the trace is of",
+            "devices of another kind cannot run a trace: its kernels are of one", where="--slow",
+            fix="give a share of the speed instead, as in 17=0.8, or predict the program that the trace is of",
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meshcast.chakra.job_files import MANIFEST_SUFFIX, SUFFIX, groups_path, manifest_path, named_rank, rank_path
 from meshcast.errors import InputError
-from meshcast.traced.manifest import Manifest, read_json, read_manifest
+from meshcast.traced.manifest import Manifest, read_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,23 +115,3 @@ def _of_manifest(path: Path) -> TraceFiles:
     said = read_manifest(path)
     by_rank = {rank: each.file for each in said.classes for rank in each.ranks}
     return TraceFiles(name=said.name, by_rank=dict(sorted(by_rank.items())), groups=said.groups, manifest=said)
-
-
-def read_groups(path: Path | None) -> dict[str, tuple[int, ...]]:
-    """Groups of ranks by their names, `{"1": [0, 1]}`.
-
-    Raises:
-        InputError: The file is none.
-    """
-    if path is None:
-        return {}
-    found: dict[str, tuple[int, ...]] = {}
-    for name, ranks in read_json(path).items():
-        if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks):
-            raise InputError(
-                f"group {name!r} is no list of ranks", where=str(path), fix=f'write "{name}": [0, 1] for ranks 0 and 1'
-            )
-        if len(set(ranks)) != len(ranks):
-            raise InputError(f"group {name!r} has a rank twice", where=str(path), fix="name every rank once")
-        found[name] = tuple(ranks)
-    return found

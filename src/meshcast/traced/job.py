@@ -12,24 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from meshcast.chakra import Attribute, read_trace
-from meshcast.chakra.job_files import ranges
-from meshcast.errors import InputError
+from meshcast.chakra import Attribute, Trace, read_trace
+from meshcast.errors import InputError, UsageError
+from meshcast.ranges import ranges
 from meshcast.simulate.classes import Ints, refine
-from meshcast.traced.files import TraceFiles, read_groups
+from meshcast.traced.files import TraceFiles
+from meshcast.traced.groups import add_groups, check_members, read_groups
+from meshcast.traced.kernels import with_kernels
 from meshcast.traced.manifest import AGAIN, GROUP, PEER, Manifest
 from meshcast.traced.memory import peak_bytes
-from meshcast.traced.steps import ALL_RANKS, Step, groups_within, steps_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankSteps:
-    """What one rank does, with whom: steps name groups and neighbours by their places in these lists."""
-
-    steps: tuple[Step, ...] = field(repr=False)
-    groups: tuple[str, ...]
-    peers: tuple[int, ...]
-    peak_bytes: int | None = None
+from meshcast.traced.rank_steps import RankSteps, Source, relative
+from meshcast.traced.steps import ALL_RANKS, DEFAULT_GROUP, Step, steps_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +38,11 @@ class TracedJob:
         groups: Members of every group by name, the one of all ranks among them.
         peers_of: Neighbours of every rank, in the order in which its class has them.
         groups_of: Names of the groups of every rank, likewise.
+        sources: The file of every rank, and where its steps stand there.
         alone: Whether the trace is of one rank of a larger job, whose other ranks are taken to be like it.
         peaks: Bytes that the lowest rank of each class holds at most, where its trace says what it touches.
         metadata: What the first trace says about itself.
+        speeds: At which the ranks of each class compute, as a share of the full speed.
     """
 
     name: str
@@ -58,9 +53,19 @@ class TracedJob:
     groups: dict[str, tuple[int, ...]] = field(repr=False)
     peers_of: tuple[tuple[int, ...], ...] = field(repr=False)
     groups_of: tuple[tuple[str, ...], ...] = field(repr=False)
+    sources: tuple[Source, ...] = field(repr=False)
     alone: bool
     peaks: tuple[int | None, ...] = ()
     metadata: dict[str, Attribute] = field(default_factory=dict)
+    speeds: tuple[float, ...] = ()
+
+    def step(self, rank: int, index: int) -> Step:
+        """A step of a rank."""
+        return self.steps[int(self.of_rank[rank])][index]
+
+    def named(self, rank: int, index: int) -> str:
+        """A step of a rank as messages call it."""
+        return f"rank {rank}'s {self.sources[rank].named(self.step(rank, index), index)}"
 
 
 def read_job(files: TraceFiles) -> TracedJob:
@@ -74,20 +79,30 @@ def read_job(files: TraceFiles) -> TracedJob:
     metadata: dict[str, Attribute] = {}
     for path in dict.fromkeys(files.by_rank.values()):
         trace = read_trace(path)
+        _same_device(metadata, trace)
         metadata = metadata or trace.metadata
-        groups |= groups_within(trace)
-        made[path] = replace(relative(steps_of(trace)), peak_bytes=peak_bytes(trace))
+        add_groups(groups, trace)
+        made[path] = replace(
+            relative(with_kernels(steps_of(trace), trace)), peak_bytes=peak_bytes(trace),
+            source=Source(where=trace.where, offsets=trace.offsets),
+        )  # fmt: skip
+    if all(step.does == "nothing" for each in made.values() for step in each.steps):
+        raise InputError(
+            "has no node that computes, communicates or moves data: there is nothing to run", where=files.name,
+            fix="meshcast show prints such files",
+        )  # fmt: skip
     of_rank = _of_manifest(files.manifest, made) if files.manifest else [made[p] for p in files.by_rank.values()]
     alone = len(of_rank) == 1 and any(step.does == "collective" for step in of_rank[0].steps)
     size = max([len(of_rank), *(1 + max(ranks) for ranks in groups.values())]) if alone else len(of_rank)
     groups[ALL_RANKS] = tuple(range(size))
-    _check(files, of_rank, groups, size)
+    groups.setdefault(DEFAULT_GROUP, groups[ALL_RANKS])
+    check_members(of_rank, groups, size, alone=alone, listed=files.groups)
     return job_of(files.name, of_rank, groups, metadata, alone=alone)
 
 
 def job_of(
     name: str, of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], metadata: dict[str, Attribute], *,
-    alone: bool = False,
+    alone: bool = False, speeds: Sequence[float] | None = None,
 ) -> TracedJob:  # fmt: skip
     """A job of ranks, those that do the same once.
 
@@ -97,8 +112,10 @@ def job_of(
         groups: Members of every group by name, the one of all ranks among them.
         metadata: What holds for all of them.
         alone: Whether the ranks are one of a larger job.
+        speeds: At which every rank computes, as a share of the full speed; None where all are at that.
     """
-    colours = _colours(of_rank, groups, alone=alone)
+    speeds = (1.0,) * len(of_rank) if speeds is None else speeds
+    colours = _colours(of_rank, groups, speeds, alone=alone)
     _, first = np.unique(colours, return_index=True)
     classes = tuple(sorted(int(rank) for rank in first))
     number = {int(colours[rank]): index for index, rank in enumerate(classes)}
@@ -106,23 +123,42 @@ def job_of(
         name=name, ranks=len(groups[ALL_RANKS]), classes=classes, of_rank=np.array([number[int(c)] for c in colours]),
         steps=tuple(of_rank[rank].steps for rank in classes), groups=groups,
         peers_of=tuple(each.peers for each in of_rank), groups_of=tuple(each.groups for each in of_rank), alone=alone,
+        sources=tuple(each.source for each in of_rank),
         peaks=tuple(of_rank[rank].peak_bytes for rank in classes), metadata=metadata,
+        speeds=tuple(float(speeds[rank]) for rank in classes),
     )  # fmt: skip
 
 
-def relative(steps: tuple[Step, ...]) -> RankSteps:
-    """Steps that name groups and peers by the order in which the rank first meets them."""
-    groups: dict[str, int] = {}
-    peers: dict[int, int] = {}
-    found = []
-    for step in steps:
-        if step.does == "collective":
-            found.append(replace(step, group=str(groups.setdefault(step.group, len(groups)))))
-        elif step.does in ("send", "receive"):
-            found.append(replace(step, peer=peers.setdefault(step.peer, len(peers))))
-        else:
-            found.append(step)
-    return RankSteps(steps=tuple(found), groups=tuple(groups), peers=tuple(peers))
+def with_speeds(job: TracedJob, speeds: Sequence[float]) -> TracedJob:
+    """The same job on devices that are not alike: ranks of one class have one speed.
+
+    Raises:
+        UsageError: The trace is of one rank that stands for all.
+    """
+    if job.alone:
+        raise UsageError(
+            "the trace is of one rank that stands for all others, which would not be alike", where="--slow",
+            fix="leave it out, or give the traces of all ranks",
+        )  # fmt: skip
+    of_rank = [
+        RankSteps(
+            steps=job.steps[number], groups=groups, peers=peers, source=source, peak_bytes=job.peaks[number]
+        )
+        for number, groups, peers, source in zip(
+            map(int, job.of_rank), job.groups_of, job.peers_of, job.sources, strict=True
+        )
+    ]  # fmt: skip
+    return job_of(job.name, of_rank, job.groups, job.metadata, speeds=speeds)
+
+
+def _same_device(known: dict[str, Attribute], trace: Trace) -> None:
+    """Refuses traces of one job that were made for different devices."""
+    said, before = trace.metadata.get("device"), known.get("device")
+    if known and said != before:
+        raise InputError(
+            f"is of device {said!s}, and ranks before it are of {before!s}", where=trace.where,
+            fix="export all ranks at once: the devices of a job are alike",
+        )  # fmt: skip
 
 
 def _of_manifest(manifest: Manifest, made: dict[Path, RankSteps]) -> list[RankSteps]:
@@ -149,31 +185,9 @@ def _of_manifest(manifest: Manifest, made: dict[Path, RankSteps]) -> list[RankSt
     return [found[rank] for rank in sorted(found)]
 
 
-def _check(files: TraceFiles, of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], size: int) -> None:
-    paths = list(files.by_rank.values())
-    members = {name: frozenset(ranks) for name, ranks in groups.items()}
-    last = {name: max(ranks, default=0) for name, ranks in groups.items()}
-    for rank, each in enumerate(of_rank):
-        for name in each.groups:
-            if name not in groups:
-                raise InputError(
-                    f"a collective is over group {name!r}, which is not listed", where=str(paths[rank]),
-                    fix='list it in PREFIX.comm_groups.json, {"1": [0, 1]}, or in a metadata node',
-                )  # fmt: skip
-            if len(of_rank) > 1 and (rank not in members[name] or last[name] >= size):
-                raise InputError(
-                    f"rank {rank} of {size} has a collective over group {name!r} of ranks {list(groups[name])[:8]}",
-                    where=str(paths[rank]), fix="list ranks that have traces, this one among them",
-                )  # fmt: skip
-        for peer in each.peers:
-            if peer >= size or (peer == rank and len(of_rank) > 1):
-                raise InputError(
-                    f"rank {rank} sends to or receives from rank {peer} of {size}", where=str(paths[rank]),
-                    fix="a message goes to another rank of the job",
-                )  # fmt: skip
-
-
-def _colours(of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], *, alone: bool) -> Ints:
+def _colours(
+    of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], speeds: Sequence[float], *, alone: bool
+) -> Ints:
     """A number for every rank, the same for ranks that do the same with ranks that do the same."""
     if alone:
         return np.zeros(1, dtype=np.int64)
@@ -182,7 +196,9 @@ def _colours(of_rank: Sequence[RankSteps], groups: dict[str, tuple[int, ...]], *
     by_object = {
         id(steps): known.setdefault(steps, len(known)) for steps in {id(e.steps): e.steps for e in of_rank}.values()
     }
-    colours = np.array([by_object[id(each.steps)] for each in of_rank])
+    kinds = [(by_object[id(each.steps)], float(speed)) for each, speed in zip(of_rank, speeds, strict=True)]
+    numbers_of = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    colours = np.array([numbers_of[kind] for kind in kinds])
     ids = {name: number for number, name in enumerate(groups)}
     width = max(len(each.groups) for each in of_rank)
     numbers = np.full((width, len(of_rank)), -1)

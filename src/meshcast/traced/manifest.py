@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from meshcast.chakra.job_files import parse_ranges
 from meshcast.errors import InputError
+from meshcast.ranges import parse_ranges
 
 AGAIN = "export the traces again, or take the manifest away: their files are read then"
 GROUP, PEER = "pg_name", "peer"  # what a number is of; the two sides of a message share theirs
@@ -103,6 +103,15 @@ def _is(value: Any, kind: type[T], name: str, where: str) -> T:
     return value
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; Python's own reader keeps the last of what is said twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name in found if [key for key, _ in pairs].count(name) > 1)
+        raise ValueError(f"{twice!r} is in one object twice")
+    return found
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file.
 
@@ -110,7 +119,7 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: It holds none.
     """
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(), object_pairs_hook=_each_once)
     except (OSError, ValueError) as error:
         raise InputError(
             f"cannot be read as JSON: {error}", where=str(path), fix="check the path, or write it again"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from meshcast.chakra import Attribute, Trace
+from meshcast.chakra import Trace
+from meshcast.traced.attributes import MOST_BYTES, Attributes
 
 
 def peak_bytes(trace: Trace) -> int | None:
@@ -10,13 +11,16 @@ def peak_bytes(trace: Trace) -> int | None:
 
     What is read before it is written was there from the start. A name that a trace uses again for another value (a turn of
     a loop, a microbatch) counts once: a lower bound there.
+
+    Raises:
+        InputError: A node names something that has no size.
     """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    for index, node in enumerate(trace.nodes):
+    for index in range(len(trace.nodes)):
         for attribute in ("inputs", "outputs"):
-            for name, size in _listed(node.attributes.get(attribute)):
+            for name, size in _listed(Attributes(trace, index), attribute):
                 first.setdefault(name, 0 if attribute == "inputs" else index)
                 last[name] = index
                 sizes[name] = max(sizes.get(name, 0), size)
@@ -33,9 +37,18 @@ def peak_bytes(trace: Trace) -> int | None:
     return peak
 
 
-def _listed(value: Attribute | None) -> list[tuple[str, int]]:
+def _listed(said: Attributes, attribute: str) -> list[tuple[str, int]]:
     """(name, bytes) of a list of both in turn."""
+    value = said.node.attributes.get(attribute)
     if not isinstance(value, tuple):
         return []
     texts = [str(each) for each in value]
-    return [(name, int(size)) for name, size in zip(texts[::2], texts[1::2], strict=False) if size.isdigit()]
+    names, sizes = texts[::2], texts[1::2]
+    if len(names) != len(sizes) or not all(
+        size.isascii() and size.isdigit() and int(size) <= MOST_BYTES for size in sizes
+    ):
+        raise said.error(
+            f"{attribute} is {texts!r:.60}, not names and bytes in turn",
+            f'write {attribute} as ["a", "4096", "b", "16"]',
+        )
+    return [(name, int(size)) for name, size in zip(names, sizes, strict=True)]

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from meshcast.errors import InputError
 from meshcast.estimate import Estimator
 from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster
@@ -16,16 +17,22 @@ from meshcast.options import Options
 from meshcast.results import Prediction, Provenance
 from meshcast.results.prediction import KernelShare
 from meshcast.simulate import Breakdown, MemoryUse
+from meshcast.simulate.class_run import rank_speeds
 from meshcast.simulate.exposure import covered
-from meshcast.traced.asking import without_effect
+from meshcast.traced.agreement import check_agreement
+from meshcast.traced.caveats import at_home, caveats
 from meshcast.traced.files import TraceFiles
-from meshcast.traced.job import TracedJob, read_job
-from meshcast.traced.replay import Replayed, replay
-from meshcast.traced.timing import Timing, collective_of, kernel_of, time_steps
-from meshcast.traced.windows import Interval, step_windows
+from meshcast.traced.intervals import Interval, merged
+from meshcast.traced.job import TracedJob, read_job, with_speeds
+from meshcast.traced.kernels import kernel_of
+from meshcast.traced.replay import Replayed
+from meshcast.traced.steps import Step
+from meshcast.traced.timing import Timing, collective_of, time_steps
+from meshcast.traced.windows import step_windows
 from meshcast.version import VERSION
 
 MOST_KERNELS = 20
+UNKNOWN = "not known"
 
 
 def predict_traces(
@@ -44,11 +51,20 @@ def predict_traces(
         UnsupportedError: No model answers for a node.
     """
     job = read_job(files)
+    check_agreement(job)
     device = cluster.device
     cluster.for_devices(job.ranks)  # refuses more than there are
     setting, said = arranged(options.arrangement, cluster, job.ranks, {})
-    timing = time_steps(job, options, device, estimators, network_model(options.network, setting))
-    run = replay(job, timing.seconds, shared=options.channels == 1)
+    speeds = rank_speeds(setting, job.ranks)
+    if speeds is not None:
+        job = with_speeds(job, speeds.tolist())
+    timing, run = time_steps(job, options, device, estimators, network_model(options.network, setting))
+    if not run.duration:
+        raise InputError(
+            f"nothing in it takes time: none of {sum(map(len, job.steps))} nodes has a duration (duration_micros, duration_ns) "
+            "or communicates", where=job.sources[0].where,
+            fix="record durations: of PyTorch, link the host's trace with the device's before it is converted",
+        )  # fmt: skip
     windows = step_windows(job, run)
     last = max(range(len(windows)), key=lambda number: windows[number][1] - windows[number][0])
     seconds = windows[last][1] - windows[last][0]
@@ -61,9 +77,9 @@ def predict_traces(
     peak = max(known, default=0)
     memory = MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}, known=bool(known))
     capacity = int(device.memory_bytes)
-    warnings = (*_warnings(job, timing, options, device.name, peak > capacity), *said)
+    warnings = (*caveats(job, timing, options, device, too_much=peak > capacity), *said)
     # What was recorded on this device has run there, whatever the trace's names add up to.
-    infeasible = None if timing.replayed and _at_home(job, device.name) else memory_verdict(memory, capacity)
+    infeasible = None if timing.replayed and at_home(job, device.name) else memory_verdict(memory, capacity)
     total = timing.recorded_s + timing.modelled_s
     # What meshcast predicted once is no measurement.
     measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
@@ -85,11 +101,6 @@ def predict_traces(
         prediction, infeasible=infeasible, step_time_s=None, interval_s=None, breakdown=None, communication_s=None,
         top_kernels=(),
     )  # fmt: skip
-
-
-def _at_home(job: TracedJob, device: str) -> bool:
-    """Whether a trace is of a device, or does not say of which."""
-    return job.metadata.get("device", device) == device
 
 
 def _fidelity(job: TracedJob, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:
@@ -124,14 +135,14 @@ def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int, windo
             seconds = timing.seconds[number][index]
             if step.waits:
                 waited += seconds
-            elif timing.estimated[kernel_of(step)].limited_by == "compute":
+            elif _limited_by(step, timing) in ("compute", UNKNOWN):
                 compute += seconds
             else:
                 memory += seconds
         elif step.does in ("collective", "send"):
             communicating.append((start, end))
-    busy, left = covered([window], _merged(occupied))
-    exposed, rest = covered(left, _merged(communicating))
+    busy, left = covered([window], merged(occupied))
+    exposed, rest = covered(left, merged(communicating))
     idle = sum(end - start for start, end in rest)
     total = compute + memory + waited or 1.0
     share = busy / total  # steps of several streams may compute at once
@@ -139,16 +150,6 @@ def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int, windo
         compute=compute * share, memory=memory * share, exposed_communication=exposed, idle=idle + waited * share
     )
     return parts, sum(end - start for start, end in communicating)
-
-
-def _merged(intervals: list[Interval]) -> list[Interval]:
-    found: list[Interval] = []
-    for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return found
 
 
 def _spread(timing: Timing, seconds: float) -> tuple[float, float]:
@@ -166,6 +167,11 @@ def _spread(timing: Timing, seconds: float) -> tuple[float, float]:
     return seconds * low, seconds * max(sum(each.high for each in known) / total, NETWORK_FACTOR)
 
 
+def _limited_by(step: Step, timing: Timing) -> str:
+    """What bounds a step; of what says neither operations nor bytes that is not known."""
+    return timing.estimated[kernel_of(step)].limited_by if step.says_work else UNKNOWN
+
+
 def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]:
     totals: dict[str, list[float]] = {}
     bounds: dict[str, str] = {}
@@ -174,31 +180,9 @@ def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]
             each = totals.setdefault(step.name, [0.0, 0.0])
             each[0] += seconds
             each[1] += step.repeat
-            bounds[step.name] = timing.estimated[kernel_of(step)].limited_by
+            bounds[step.name] = _limited_by(step, timing)
     ranked = sorted(totals.items(), key=lambda item: -item[1][0])[:MOST_KERNELS]
     return tuple(
         KernelShare(name=name, count=round(count), seconds=seconds, limited_by=bounds[name], location="")
         for name, (seconds, count) in ranked
     )
-
-
-def _warnings(job: TracedJob, timing: Timing, options: Options, device: str, too_much: bool) -> tuple[str, ...]:
-    said = list(timing.estimated.warnings)
-    recorded = job.metadata.get("device")
-    if timing.replayed and recorded is not None and recorded != device:
-        said.append(f"durations are those of the trace, of {recorded!s}: --on {device} does not change them")
-    if timing.replayed and not timing.modelled_s and (unheeded := ", ".join(without_effect(options))):
-        said.append(f"durations are those of the trace, and {unheeded} changes none: --durations estimated heeds it")
-    if too_much and timing.replayed and _at_home(job, device):
-        said.append("what the trace's nodes name does not fit at once into the memory of the device that it has run on")
-    if not timing.replayed:
-        said.append("compute is worked out from the operations and bytes of the trace's nodes, not from shapes")
-    if timing.guessed_dtype:
-        said.append("the trace does not say in which type it computes: bf16 is assumed")
-    if job.alone and job.ranks > 1:
-        said.append(f"the trace is of one rank: the other {job.ranks - 1:,} are taken to be like it")
-    if any(peak is None for peak in job.peaks):
-        said.append("the trace does not say what its nodes read and write: memory is not known")
-    if not any(step.flops for steps in job.steps for step in steps) and options.durations == "estimated":
-        said.append("the trace has no operations (num_ops): nothing computes")
-    return tuple(said)

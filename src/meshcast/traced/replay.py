@@ -3,6 +3,8 @@
     start(x) = max(end of what x waits for, end of what its stream ran before)
     collective k: start = max over its members of their arrival; a receive ends when its message has arrived
 
+Collectives of one group are matched with those of their kind and size in the order in which ranks come to them.
+
 A stream is held by its step until that ends, also while a collective waits for others or a message is on its way; a receive
 holds none. These are ASTRA-sim's rules but for its number of streams: with `shared`, all of a rank's communication has one.
 """
@@ -13,11 +15,11 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from meshcast.errors import InputError
 from meshcast.traced.job import TracedJob
 from meshcast.traced.steps import Step
+from meshcast.traced.stuck import Stuck
 
-MOST_NAMED = 4
+Alike = tuple[str, int, int]  # `Step.alike`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +59,17 @@ class _Replay:
         self._missing = [[len(step.before) for step in steps] for steps in job.steps]
         self._after = [_followers(steps) for steps in job.steps]
         self._ready: list[dict[tuple[str, int], list[tuple[int, int]]]] = [{} for _ in job.steps]
-        self._busy: list[set[tuple[str, int]]] = [set() for _ in job.steps]
+        self._busy: list[dict[tuple[str, int], int]] = [{} for _ in job.steps]  # stream, and the step that holds it
         self.starts = [[-1.0] * len(steps) for steps in job.steps]
         self.ends = [[-1.0] * len(steps) for steps in job.steps]
         self._events: list[tuple[float, int, int, int]] = []  # time, order, class, step
         self._count = 0
         self._left = sum(map(len, job.steps))
-        self._meetings: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-        self._nth: list[dict[tuple[str, int, int], int]] = [{} for _ in job.steps]
+        self._meetings: dict[tuple[int, int, Alike, int], list[tuple[int, int]]] = {}
+        self._met: dict[
+            tuple[int, int], list[tuple[int, int]]
+        ] = {}  # of a collective that has begun: who else has come
+        self._nth: list[dict[tuple[int, Alike], int]] = [{} for _ in job.steps]
         self._arrived: set[tuple[int, int, int, int]] = set()
         self._expected: dict[tuple[int, int, int, int], tuple[int, int]] = {}
         self._parties = [_parties(job, number) for number in range(len(job.classes))]
@@ -83,7 +88,7 @@ class _Replay:
             now, _, number, index = heapq.heappop(self._events)
             self._end(number, index, now)
         if self._left:
-            raise self._stuck()
+            raise self._stuck().error()
         return Replayed(starts=tuple(self.starts), ends=tuple(self.ends), duration=now)
 
     def _stream(self, step: Step) -> tuple[str, int]:
@@ -111,8 +116,8 @@ class _Replay:
     def _start_all(self, number: int, now: float) -> None:
         for stream, queue in self._ready[number].items():
             if queue and stream not in self._busy[number]:
-                self._busy[number].add(stream)
-                self._start(number, heapq.heappop(queue)[1], now)
+                self._busy[number][stream] = heapq.heappop(queue)[1]
+                self._start(number, self._busy[number][stream], now)
 
     def _start(self, number: int, index: int, now: float) -> None:
         step = self._job.steps[number][index]
@@ -121,11 +126,13 @@ class _Replay:
             self._at(now + self._seconds[number][index], number, index)
             return
         place = int(step.group)
-        nth = self._nth[number].get(("collective", place, 0), 0)
-        self._nth[number]["collective", place, 0] = nth + 1
+        key = (place, step.alike)
+        nth = self._nth[number].get(key, 0)
+        self._nth[number][key] = nth + 1
         party = self._parties[number][place]
-        met = self._meetings.setdefault((*party[0], nth), [])
+        met = self._meetings.setdefault((*party[0], step.alike, nth), [])
         met.append((number, index))
+        self._met[number, index] = met
         if len(met) == len(party):
             longest = max(self._seconds[other][their] for other, their in met)
             for other, their in met:
@@ -137,7 +144,7 @@ class _Replay:
         self.ends[number][index] = now
         self._left -= 1
         if step.does not in ("receive", "nothing"):
-            self._busy[number].discard(self._stream(step))
+            del self._busy[number][self._stream(step)]
         if step.does == "send":
             key = self._key_of_send(number, index)
             self._arrived.add(key)
@@ -161,18 +168,49 @@ class _Replay:
         place = peers.index(sender) if sender in peers else step.peer
         return int(self._job.of_rank[receiver]), place, step.tag, self._message[number][index]
 
-    def _stuck(self) -> InputError:
-        said: list[str] = []
+    def _stuck(self) -> Stuck:
+        """What every step that has not ended waits for."""
+        senders = {
+            self._key_of_send(number, index): (number, index)
+            for number, steps in enumerate(self._job.steps)
+            for index, step in enumerate(steps)
+            if step.does == "send"
+        }
+        waits: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        elsewhere = set()
         for number, steps in enumerate(self._job.steps):
-            open_steps = [i for i in range(len(steps)) if self.ends[number][i] < 0]
-            if open_steps and len(said) < MOST_NAMED:
-                begun = [i for i in open_steps if self.starts[number][i] >= 0]
-                step = steps[(begun or open_steps)[0]]
-                said.append(f"rank {self._job.classes[number]} at node {step.number} {step.name!r} ({step.does})")
-        return InputError(
-            f"{self._left} nodes never end: " + "; ".join(said), where=self._job.name,
-            fix="every send needs a receive with its tag, every collective all ranks of its group, in the same order",
-        )  # fmt: skip
+            for index, step in enumerate(steps):
+                if self.ends[number][index] >= 0:
+                    continue
+                found = [(number, before) for before in step.before]
+                if not self._missing[number][index]:
+                    holder = self._busy[number].get(self._stream(step), index)
+                    if step.does == "receive":
+                        found += [senders[key] for key in [self._key_of_receive(number, index)] if key in senders]
+                        elsewhere.add((number, index))
+                    elif holder != index:
+                        found.append((number, holder))
+                    elif step.does == "collective":
+                        found += self._absent(number, index)
+                        elsewhere.add((number, index))
+                waits[number, index] = [each for each in found if self.ends[each[0]][each[1]] < 0]
+        return Stuck(job=self._job, waits=waits, elsewhere=frozenset(elsewhere))
+
+    def _absent(self, number: int, index: int) -> list[tuple[int, int]]:
+        """Steps of other ranks that a collective waits for: the next like it of each that has not come."""
+        step = self._job.steps[number][index]
+        here = {(other, int(self._job.steps[other][i].group)) for other, i in self._met[number, index]}
+        found = []
+        for other, place in self._parties[number][int(step.group)]:
+            steps = self._job.steps[other]
+            if (other, place) not in here:
+                found += [
+                    (other, i)
+                    for i in _by_number(steps)
+                    if steps[i].does == "collective" and int(steps[i].group) == place and steps[i].alike == step.alike
+                    and self.starts[other][i] < 0
+                ][:1]  # fmt: skip
+        return found
 
 
 def _followers(steps: Sequence[Step]) -> list[list[int]]:
@@ -203,12 +241,10 @@ def _parties(job: TracedJob, number: int) -> list[list[tuple[int, int]]]:
         if job.alone:
             found.append([(number, place)])
             continue
-        for member in job.groups[name]:
-            if name not in job.groups_of[member]:
-                raise InputError(
-                    f"rank {rank} has a collective over group {name or 'of all ranks'!r}, and rank {member} of that group "
-                    "has none", where=job.name, fix="all ranks of a group run its collectives",
-                )  # fmt: skip
         met = {(int(job.of_rank[member]), job.groups_of[member].index(name)) for member in job.groups[name]}
         found.append(sorted(met))
     return found
+
+
+def _by_number(steps: Sequence[Step]) -> list[int]:
+    return sorted(range(len(steps)), key=lambda index: steps[index].number)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from meshcast.chakra import Attribute, CollectiveCode, Node, NodeType, Trace, checked_trace
+from meshcast.chakra import CollectiveCode, Node, NodeType, Trace, checked_trace
 from meshcast.chakra.checking import named
+from meshcast.chakra.own_attributes import BEGINS, LEAST, UNTIL
 from meshcast.chakra.schema import COLLECTIVE_KINDS
 from meshcast.errors import InputError, UnsupportedError
+from meshcast.traced.attributes import MICROSECOND, NANOSECOND, Attributes
 
 Does = Literal["compute", "host", "collective", "send", "receive", "nothing"]
+BARRIER = "barrier"  # a collective that moves nothing
 ALL_RANKS = ""  # the name of the group that is not named
+DEFAULT_GROUP = "0"  # PyTorch's name of the group of all ranks, unless a trace lists others under it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,10 @@ class Step:
         peer: The other rank of a message.
         tag: Of a message.
         waits: Whether it stands for a wait, which takes as long on any device.
+        begins: Whether a program begins with it.
+        until: Of a wait, seconds behind its program's begin before which it does not end, where durations are worked out;
+            `least` that it lasts at least. None where it takes its own time.
+        kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`traced.kernels`).
     """
 
     number: int
@@ -57,6 +63,23 @@ class Step:
     peer: int = 0
     tag: int = 0
     waits: bool = False
+    begins: bool = False
+    until: float | None = None
+    least: float = 0.0
+    kernel: str = ""
+
+    @property
+    def says_work(self) -> bool:
+        """Whether it says what it does, in operations or bytes."""
+        return bool(self.flops or self.bytes)
+
+    @property
+    def alike(self) -> tuple[str, int, int]:
+        """What all ranks of a collective have in common: kind, bytes and launches.
+
+        An all-to-all may be uneven: ranks differ in what they send.
+        """
+        return self.kind, 0 if self.kind == "all_to_all" else self.size, self.repeat
 
 
 def steps_of(trace: Trace) -> tuple[Step, ...]:
@@ -66,100 +89,84 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
         InputError: It cannot be run, or a node lacks an attribute that it needs.
         UnsupportedError: A collective is of a kind that no network model answers for.
     """
+    if not trace.nodes:
+        raise InputError(
+            "has no nodes: the file ends behind its metadata", where=trace.where,
+            fix="export or convert it again: a rank that does nothing has no part in a job",
+        )  # fmt: skip
     trace = checked_trace(trace)
     place = {node.number: index for index, node in enumerate(trace.nodes)}
     return tuple(_step(trace, index, node, place) for index, node in enumerate(trace.nodes))
 
 
 def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Step:
-    said = node.attributes
+    said = Attributes(trace, index)
     before = tuple(dict.fromkeys(place[number] for number in (*node.data_deps, *node.control_deps)))
-    host = bool(said.get("is_cpu_op", False))
-    seconds = seconds_of(node)
-    repeat = _whole(trace, index, "repeat", 1)
+    host = said.flag("is_cpu_op")
+    seconds = said.seconds()
+    repeat = said.whole("repeat", 1, least=1)
     if node.kind is NodeType.COMPUTE or host:
-        matrix = said.get("matrix_ops")
-        thread = said.get("tid", 0)
         return Step(
             number=node.number, name=node.name, does="host" if host else "compute", before=before, seconds=seconds,
-            stream=("host", thread if isinstance(thread, int) else 0) if host else ("device", _stream(said, 0)),
-            flops=float(_whole(trace, index, "num_ops", 0)), bytes=_whole(trace, index, "tensor_size", 0),
-            matrix_flops=float(matrix) if isinstance(matrix, int) else None, dtype=str(said.get("dtype", "")),
-            repeat=max(1, repeat), waits=said.get("op_type") == "wait",
+            stream=("host", said.lane("tid", 0)) if host else ("device", said.lane("stream", 0)),
+            flops=float(said.whole("num_ops", 0)), bytes=said.size("tensor_size", 0, repeat),
+            matrix_flops=_matrix_flops(said), dtype=str(node.attributes.get("dtype", "")), repeat=repeat,
+            waits=node.attributes.get("op_type") == "wait", until=said.nanoseconds(UNTIL),
+            least=said.nanoseconds(LEAST) or 0.0, begins=said.flag(BEGINS),
         )  # fmt: skip
     if node.kind is NodeType.COLLECTIVE:
-        code = _whole(trace, index, "comm_type", None)
-        kind = COLLECTIVE_KINDS.get(CollectiveCode(code)) if 0 <= code <= max(CollectiveCode) else None
-        if kind is None:
-            raise UnsupportedError(
-                f"{named(trace, index)} is a collective of type {code}, which no network model here answers for",
-                where=trace.where, fix="types are " + ", ".join(f"{c:d} ({c.name})" for c in COLLECTIVE_KINDS),
-            )  # fmt: skip
-        group = str(said.get("pg_name", ALL_RANKS))
+        kind = _collective_kind(said)
         return Step(
             number=node.number, name=node.name, does="collective", before=before, seconds=seconds,
-            stream=("link", _stream(said, 1)), repeat=max(1, repeat), kind=kind,
-            size=_whole(trace, index, "comm_size", None), group=ALL_RANKS if group == "0" else group,
+            stream=("link", said.lane("stream", 1)), repeat=repeat, kind=kind,
+            size=0 if kind == BARRIER else said.size("comm_size", None, repeat),
+            group=str(node.attributes.get("pg_name", ALL_RANKS)),
         )  # fmt: skip
     if node.kind in (NodeType.SEND, NodeType.RECEIVE):
         sends = node.kind is NodeType.SEND
         return Step(
             number=node.number, name=node.name, does="send" if sends else "receive", before=before,
-            stream=("link", _stream(said, 1)), repeat=max(1, repeat), seconds=seconds if sends else 0.0,
-            size=_whole(trace, index, "comm_size", None), tag=_whole(trace, index, "comm_tag", 0),
-            peer=_whole(trace, index, "comm_dst" if sends else "comm_src", None),
+            stream=("link", said.lane("stream", 1)), repeat=repeat, seconds=seconds if sends else 0.0,
+            size=said.size("comm_size", None, repeat), tag=said.whole("comm_tag", 0),
+            peer=said.whole("comm_dst" if sends else "comm_src"),
         )  # fmt: skip
     if node.kind in (NodeType.MEMORY_LOAD, NodeType.MEMORY_STORE):
         return Step(
             number=node.number, name=node.name, does="compute", before=before, seconds=seconds, stream=("memory", 0),
-            bytes=_whole(trace, index, "tensor_size", None),
+            bytes=said.size("tensor_size", None, repeat), repeat=repeat,
         )  # fmt: skip
+    if node.kind is NodeType.INVALID:
+        raise said.error("has no type (type 0, INVALID_NODE)", "types go from 1 (METADATA_NODE) to 7 (COMM_COLL_NODE)")
     return Step(number=node.number, name=node.name, does="nothing", before=before, seconds=0.0, stream=("none", index))
 
 
-def _stream(said: Mapping[str, Attribute], default: int) -> int:
-    found = said.get("stream", default)
-    return found if isinstance(found, int) else default
+def _matrix_flops(said: Attributes) -> float | None:
+    """Operations of products, where the trace tells them apart."""
+    if "matrix_ops" not in said.node.attributes:
+        return None
+    matrix, all_of_it = said.whole("matrix_ops"), said.whole("num_ops", 0)
+    if matrix > all_of_it:
+        raise said.error(f"matrix_ops is {matrix} of num_ops {all_of_it}", "products are a part of all operations")
+    return float(matrix)
+
+
+def _collective_kind(said: Attributes) -> str:
+    code = said.whole("comm_type")
+    if code == CollectiveCode.BARRIER:
+        return BARRIER
+    kind = COLLECTIVE_KINDS.get(CollectiveCode(code)) if code <= max(CollectiveCode) else None
+    if kind is None:
+        known = (*COLLECTIVE_KINDS, CollectiveCode.BARRIER)
+        raise UnsupportedError(
+            f"{named(said.trace, said.index)} is a collective of type {code}, which no network model here answers for",
+            where=said.trace.where, fix="types are " + ", ".join(f"{c:d} ({c.name})" for c in known),
+        )  # fmt: skip
+    return kind
 
 
 def seconds_of(node: Node) -> float | None:
-    """How long a node takes, as exactly as it says; None where it says nothing."""
+    """How long a node says that it takes, whatever it says; None where it says nothing."""
     exact = node.attributes.get("duration_ns")
-    if isinstance(exact, (int, float)) and math.isfinite(exact) and exact >= 0:
-        return exact * 1e-9
-    return node.duration_us * 1e-6 if node.duration_us else None
-
-
-def _whole(trace: Trace, index: int, name: str, default: int | None) -> int:
-    found = trace.nodes[index].attributes.get(name, default)
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)
-    if found is None:
-        raise InputError(
-            f"{named(trace, index)} has no attribute {name!r}, which a node of its type needs", where=trace.where,
-            fix="export it again, or add the attribute",
-        )  # fmt: skip
-    if not isinstance(found, int) or found < 0:
-        raise InputError(
-            f"{named(trace, index)}: {name} is {found!r}, not a whole number", where=trace.where,
-            fix="write a whole number that is not negative",
-        )  # fmt: skip
-    return found
-
-
-def groups_within(trace: Trace) -> dict[str, tuple[int, ...]]:
-    """Groups that a trace itself lists: PyTorch writes them into a metadata node, `[{"pg_name": ..., "ranks": [...]}]`."""
-    found: dict[str, tuple[int, ...]] = {}
-    for node in trace.nodes:
-        if node.kind is not NodeType.METADATA or node.inputs is None or "pg_name" not in node.inputs.values:
-            continue
-        try:
-            listed = json.loads(node.inputs.values.strip().removeprefix("['").removesuffix("']"))
-            found |= {str(each["pg_name"]): tuple(int(rank) for rank in each["ranks"]) for each in listed}
-        except (ValueError, KeyError, TypeError):
-            at = trace.offsets[trace.nodes.index(node)] if trace.offsets else 0
-            raise InputError(
-                f"node {node.number} {node.name!r} (at byte {at}) lists process groups in a form that is not known",
-                where=trace.where, fix='write [{"pg_name": "1", "ranks": [0, 1]}]',
-            ) from None  # fmt: skip
-    return {name: ranks for name, ranks in found.items() if ranks}
+    if isinstance(exact, (int, float)):
+        return exact * NANOSECOND
+    return node.duration_us * MICROSECOND if node.duration_us else None

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
 from meshcast.chakra import Attribute, CollectiveCode, Node, NodeType, Trace
+from meshcast.chakra.own_attributes import KERNELS, unpacked_kernels
 from meshcast.chakra.schema import COLLECTIVE_NAMES, NODE_TYPE_NAMES
 from meshcast.results.printer import Section, capped, columns
 from meshcast.traced.steps import seconds_of
 from meshcast.units import format_bytes, format_time
 
 SCHEMA = "meshcast.chakra-nodes/1"
+MOST_SHOWN = 100  # characters of a text in the metadata: some hold whole programs
 _SIZES = ("comm_size", "tensor_size")
 
 
 def trace_json(trace: Trace) -> dict[str, Any]:
-    """All of a trace as an object of JSON; bytes as hexadecimal digits."""
+    """All of a trace as an object of JSON."""
     return {
         "schema": SCHEMA,
         "file": trace.where,
         "version": trace.version,
-        "metadata": _json(trace.metadata),
+        "metadata": _json(trace.metadata) | _kernels(trace),
         "nodes": [_node_json(node) for node in trace.nodes],
     }
+
+
+def _kernels(trace: Trace) -> dict[str, Any]:
+    """The kernels of the metadata, unpacked where that is what they are; `predict` says what is wrong with others."""
+    packed = trace.metadata.get(KERNELS)
+    try:
+        return {KERNELS: unpacked_kernels(packed)} if isinstance(packed, bytes) else {}
+    except ValueError:
+        return {}
 
 
 def _node_json(node: Node) -> dict[str, Any]:
@@ -42,15 +54,22 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 def _json(attributes: dict[str, Attribute]) -> dict[str, Any]:
     return {
-        name: value.hex() if isinstance(value, bytes) else list(value) if isinstance(value, tuple) else value
+        name: [_scalar(each) for each in value] if isinstance(value, tuple) else _scalar(value)
         for name, value in attributes.items()
     }
+
+
+def _scalar(value: bool | int | float | str | bytes) -> bool | int | float | str:
+    """As JSON can have it: bytes as hexadecimal digits, `nan` and `inf` as texts."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
     """What there is to say about a trace: a summary, nodes by kind, the first nodes."""
     about = [("version", trace.version or "not said"), ("nodes", f"{len(trace.nodes):,}")]
-    about += [(name, str(value)) for name, value in trace.metadata.items()]
+    about += [(name, _said(value)) for name, value in trace.metadata.items()]
     counts: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0])
     for node in trace.nodes:
         each = counts[kind_of(node)]
@@ -75,6 +94,13 @@ def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
         Section(title="Nodes by kind", columns=columns("kind", ">nodes", ">time", ">bytes"), rows=kinds),
         capped(Section(title="Nodes", columns=heads, rows=rows, note=f"and {more:,} more" if more else ""), limit),
     ]
+
+
+def _said(value: Attribute) -> str:
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    text = " ".join(str(value).split())
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"
 
 
 def kind_of(node: Node) -> str:

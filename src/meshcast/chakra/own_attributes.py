@@ -1,0 +1,46 @@
+"""Attributes of our own beside Chakra's: what writes them and what reads them agree on them here.
+
+Nodes say what a kernel does by its number in a list that the file's metadata holds, so that equal kernels are written once;
+packed, as every rank's file has it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+DEVICE_KIND = "device_kind"  # of the metadata: gpu or tpu, for which kernels were fused
+KERNELS = "kernels"  # of the metadata: everything the cost of each kernel depends on, a list of objects of JSON, packed
+KERNEL = "kernel"  # of a node: its place in that list, counted from 0
+BEGINS = "begins"  # of a node: the first of a program, whose host begins with it
+# Of a wait: how long it lasts at least, and how long behind its program's begin it ends at the earliest.
+LEAST, UNTIL = "least_ns", "until_ns"
+# Streams from here on are a job's own (sums of gradients, messages of a pipeline), not those of a program.
+FIRST_JOB_STREAM = 100
+MOST_PACKED_OUT = 1 << 28  # bytes that a list of kernels may have when it is unpacked
+
+
+def packed_kernels(kernels: Sequence[dict[str, Any]]) -> bytes:
+    """A list of kernels as the metadata has it."""
+    return zlib.compress(json.dumps(kernels, separators=(",", ":")).encode(), 9)
+
+
+def unpacked_kernels(packed: bytes) -> list[dict[str, Any]]:
+    """What `packed_kernels` made into bytes.
+
+    Raises:
+        ValueError: They hold no list of kernels.
+    """
+    unpacking = zlib.decompressobj()
+    try:
+        text = unpacking.decompress(packed, MOST_PACKED_OUT)
+    except zlib.error as error:
+        raise ValueError(f"cannot be unpacked ({error})") from None
+    if not unpacking.eof:
+        raise ValueError(f"is cut off, or more than {MOST_PACKED_OUT} bytes")
+    found = json.loads(text)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ValueError("holds no list of objects")
+    return found

@@ -1,0 +1,45 @@
+"""Whole numbers as a short text: `0-7,16`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from meshcast.errors import MeshcastError, UsageError
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers as a short text: `0-7,16`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def parse_ranges(
+    text: str, *, where: str = "--ranks", what: str = "rank", example: str = "0-7,16",
+    error: type[MeshcastError] = UsageError,
+) -> tuple[int, ...]:  # fmt: skip
+    """Whole numbers from `0-7,16`, in order and each once.
+
+    Args:
+        text: The text.
+        where: What it stands in.
+        what: What is numbered.
+        example: How it is written there.
+        error: What it is refused with.
+
+    Raises:
+        MeshcastError: It is no such text; the `error` that is asked for.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isascii() or not first.isdigit() or (dash and not (last.isascii() and last.isdigit())):
+            raise error(f"{part!r} is no {what} and no range of {what}s", where=where, fix=f"write them as {example}")
+        if dash and int(last) < int(first):
+            raise error(f"{part!r} ends before it begins", where=where, fix=f"write the lower {what} first")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))

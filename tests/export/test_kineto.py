@@ -20,9 +20,9 @@ from meshcast.export.formats import TraceRequest, write_trace
 from meshcast.export.slices import COPY_TRACK, Description, Slice, laned
 from meshcast.export.timelines import job_timeline
 from meshcast.hardware import load_device
+from meshcast.hardware.host_link import LINK_SHARE
 from meshcast.options import Options
 from meshcast.pipeline import prepare, resolved
-from meshcast.pipelined.offload import LINK_SHARE
 from tests.export.trace_processor import queried
 
 SETTINGS = {"batch": "8", "seq": "64"}

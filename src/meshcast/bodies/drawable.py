@@ -12,7 +12,7 @@ def check_drawable(run: Run) -> None:
 
     Raises:
         InfeasibleError: It does not fit into the devices' memory.
-        UnsupportedError: Its devices are not all alike.
+        UnsupportedError: Its devices are not all alike, or its passes run in pairs.
     """
     if run.memory.peak > run.device.memory_bytes:
         raise InfeasibleError(
@@ -22,3 +22,8 @@ def check_drawable(run: Run) -> None:
         )  # fmt: skip
     if run.speeds is not None:
         raise UnsupportedError("devices that are not alike have no trace yet", where="--slow", fix="leave it out")
+    if run.options.overlapping.paired_passes:
+        raise UnsupportedError(
+            "passes that run in pairs have no trace: their time is modelled, not which kernels run beside which",
+            where="--overlap paired-passes", fix="leave it out: passes are then traced one after another",
+        )  # fmt: skip

@@ -1,0 +1,23 @@
+"""What has no trace says so, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshcast.errors import UnsupportedError
+from meshcast.export.formats import TraceRequest, write_trace
+from meshcast.options import Options
+
+
+@pytest.mark.parametrize(("kind", "name"), [("chakra", "job"), ("kineto", "step.json")])
+def test_passes_in_pairs_have_no_trace(kind: str, name: str, tmp_path: Path) -> None:
+    """Their step is shorter than their kernels one after another: what was written would not come back."""
+    options = Options(
+        on="dgx-h100", plan="pp=2,vp=2,ep=2,microbatches=4", overlap="paired-passes",
+        settings={"layers": "4", "batch": "8", "seq": "64"},
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match="in pairs"):
+        write_trace(kind, TraceRequest(target="mixtral-tiny", options=options, out=tmp_path / name))
+    assert not list(tmp_path.iterdir())

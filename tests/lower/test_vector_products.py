@@ -48,3 +48,10 @@ def test_matrices_and_single_products_stay_products(batched: bool) -> None:
     else:
         made = lower_function(lambda a, x: a @ x, spec(4096, 4096), spec(4096))
     assert KernelKind.GEMM in [kernel.kind for kernel in kernels(made)]
+
+
+def test_two_long_vectors_are_reduced_in_two_stages() -> None:
+    """4M elements: read once, 16 MiB each, and no product of one row, one column and 4M steps."""
+    made = kernels(lower_function(lambda x, y: x @ y, spec(1 << 22), spec(1 << 22)))
+    assert {kernel.kind for kernel in made} == {KernelKind.REDUCTION}
+    assert made[0].read_bytes == 2 * 4 * (1 << 22)

@@ -1,8 +1,9 @@
 """Batched products with vectors, which XLA:GPU makes multiplications and reductions of.
 
 `c_bn = sum_k A_bnk x_bk` has nothing to reuse: as a reduction it is one kernel that reads the matrix where it lies, with
-whatever leads to it fused in. XLA's dot strength reduction does so for every product whose operands have batches and of which one
-has no dimension of its own; without batches only for small ones (`products.is_summed`), where it also writes the products first.
+whatever leads to it fused in. XLA's dot strength reduction does so for two vectors, and for every product whose operands
+have batches and of which one has no dimension of its own; without batches only for small ones (`products.is_summed`),
+where it also writes the products first.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from meshcast.workload.graph import Cost, Gemm, Op, OpKind, Reduction
 
 
 def is_summed_in_batches(op: Op) -> bool:
-    """Whether a product is a batch of products with vectors."""
+    """Whether a product is a batch of products with vectors, or of two vectors."""
     shape = op.cost.geometry
     if op.cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or len(op.operands) != 2:
         return False
-    return shape.batch > 1 and shape.groups <= 1 and min(shape.m, shape.n) == 1
+    if shape.groups > 1:
+        return False
+    return max(shape.m, shape.n) == 1 or (shape.batch > 1 and min(shape.m, shape.n) == 1)
 
 
 def with_summed_vectors(op: Op, values: Values) -> list[Op]:

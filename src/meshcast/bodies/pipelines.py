@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.drawable import check_drawable_parts
 from meshcast.bodies.flattening import Detail, program_body
 from meshcast.bodies.job import JobTrace, RankClass, classes_of
 from meshcast.bodies.job_groups import Ints, JobGroups
@@ -56,10 +56,9 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
 
     Raises:
         InfeasibleError: A program does not fit into the devices' memory, so there is no step.
-        UnsupportedError: Devices are not all alike.
+        UnsupportedError: Devices are not all alike, or passes run in pairs.
     """
-    for program in (each for estimate in step.estimates for each in estimate.programs.values()):
-        check_drawable(program.run)
+    check_drawable_parts(step)
     groups, stages = stage_bodies(pipeline, step, detail)
     classes = [found for stage in stages for found in stage.classes(groups)]
     makespan = run.makespan

@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from meshcast.bodies.drawable import not_alike
 from meshcast.bodies.flattening import Detail
 from meshcast.bodies.job import JobTrace
 from meshcast.bodies.pipelines import pipeline_trace
 from meshcast.bodies.programs import program_trace
 from meshcast.chakra.job_files import check_ranks
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.astra_inputs import astra_inputs
 from meshcast.export.astra_words import astra_lines
@@ -313,8 +314,5 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
             raise UsageError(f"format {name} knows no {flag}", where=where, fix="leave it out")
     conditions = request.options.conditions
     if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
-        raise UnsupportedError(
-            "devices that are not alike have no trace yet: their model keeps when each kind of rank is done, not when its "
-            "kernels run", where="--slow", fix="leave it out, or ask predict --slow for the step of each kind",
-        )  # fmt: skip
+        raise not_alike()
     return FORMATS[name].write(request, said)

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.drawable import check_drawable_parts
 from meshcast.bodies.pipelines import shares_channel
 from meshcast.errors import UnsupportedError
 from meshcast.estimate.energy import idle_watts
@@ -63,9 +63,7 @@ def pipeline_timeline(pipeline: Pipeline, step: StepParts, run: PipelineRun, unr
         run: Its step in time.
         unroll: Whether every turn of a loop is drawn; None for as long as that are not too many.
     """
-    for estimate in {id(each): each for each in step.estimates}.values():
-        for program in estimate.programs.values():
-            check_drawable(program.run)
+    check_drawable_parts(step)
     if shares_channel(step):
         raise UnsupportedError(
             "messages, gradients and collectives of a pipeline are drawn on channels of their own", where="--channels 1",

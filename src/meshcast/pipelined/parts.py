@@ -57,6 +57,8 @@ class PartEstimate:
             3 * gradients / memory bandwidth (two are read, one is written).
         deferred: Sums over devices of the stage that are left out of the pass and made once.
         streaming_s: Seconds that the update takes longer because its state is in the host's memory.
+        paired_s: Seconds by which exchanges of experts are hidden that its passes, one after the other, would wait for
+            (`pipelined.paired`).
     """
 
     part: Part
@@ -71,6 +73,7 @@ class PartEstimate:
     accumulation_s: float = 0.0
     host_bytes: int = 0
     streaming_s: float = 0.0
+    paired_s: float = 0.0
     deferred: tuple[Deferred, ...] = ()
 
     @property

@@ -21,9 +21,7 @@ from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices,
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
-    FROM_HOST,
     TASK_TRACK,
-    TO_HOST,
     Description,
     Exchange,
     Fact,
@@ -32,7 +30,7 @@ from meshcast.export.slices import (
     RankTimeline,
     Slice,
 )
-from meshcast.hardware.host_link import host_rate
+from meshcast.hardware.host_link import FROM_HOST, TO_HOST, host_rate
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts

@@ -143,7 +143,7 @@ class _Drawn:
                 now += program.run.timeline.duration
             if adds_gradients(self.step, task, position):
                 moved: dict[str, Fact] = {
-                    "bytes": 3 * estimate.gradient_bytes,
+                    "bytes": estimate.accumulated_bytes,
                     "bound": "memory",
                     "origin": "analytical",
                 }

@@ -53,7 +53,7 @@ class Timing:
     clocks: tuple[float, ...]
 
 
-def chosen(durations: str, job: TracedJob, device: Device) -> bool:
+def uses_recorded(durations: str, job: TracedJob, device: Device) -> bool:
     """Whether durations are the trace's own.
 
     Raises:
@@ -81,7 +81,7 @@ def time_steps(
         UnsupportedError: The trace does not say how long a step took, nor what it does.
         InputError: Ranks wait for each other for ever.
     """
-    replayed = chosen(options.durations, job, device)
+    replayed = uses_recorded(options.durations, job, device)
     working = {step for steps in job.steps for step in steps if step.does == "compute" and not step.waits}
     if not replayed and working and not any(step.says_work for step in working):
         raise UnsupportedError(

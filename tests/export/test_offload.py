@@ -15,6 +15,7 @@ from meshcast.errors import UnsupportedError
 from meshcast.export.formats import TraceRequest, write_trace
 from meshcast.hardware import Cluster, resolve
 from meshcast.options import Options
+from tests.export.astra_reader import makespan_ns
 
 LAYERS, SLOT = 4, 16 // 4 * 64 * 64 * 2  # bf16 inputs of a layer: a quarter of 16 sequences of 64 tokens, 64 wide
 RATE = 1e7  # 80 % of which copies reach: 4.1 ms for a slot
@@ -72,3 +73,16 @@ def test_timelines_draw_the_copies(tmp_path: Path, unroll: bool) -> None:
     for each in copies:
         assert each["dur"] == pytest.approx(LAYERS / turns * SLOT / (0.8 * RATE) * 1e6, rel=1e-3)
         assert each["args"]["memory bandwidth (GB/s)"] == pytest.approx(0.8 * RATE / 1e9)
+
+
+def test_astra_sims_rules_give_the_same_step(tmp_path: Path) -> None:
+    """A rank alone: the host's copies beside the device's kernels, each one at a time."""
+    options = replace(offloading(), plan="mbs=4,remat=full,offload=activations", host="off")
+    request = TraceRequest(target="llama3-tiny", options=options, out=tmp_path / "t", unroll=True)
+    written = write_trace("chakra", request).summary
+    alone = makespan_ns(str(tmp_path / "t"), 1, {}, _nobody, _nobody, exact=True)
+    assert alone == pytest.approx(written["step_time_s"] * 1e9, rel=1e-6)
+
+
+def _nobody(*_: object) -> float:
+    raise AssertionError("one rank sends nothing")

@@ -14,7 +14,19 @@ RANKS = {
     for rank, names in enumerate(
         [
             ("version", "errors", "display", "progress", "interruption"),
-            ("units", "mesh", "child", "cache", "ranks", "ranges", "files", "garbage", "chakra", "measured"),
+            (
+                "units",
+                "mesh",
+                "child",
+                "cache",
+                "ranks",
+                "ranges",
+                "overlaps",
+                "files",
+                "garbage",
+                "chakra",
+                "measured",
+            ),
             ("hardware", "models", "systolic"),
             ("simulators",),
             ("capture",),

@@ -28,21 +28,26 @@ COMPRESSION = 6  # of gzip: beyond, files hardly shrink
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_UNPACKED = 4 << 30  # bytes; what is larger does not stay in memory beside what is made of it
 FULL = (errno.ENOSPC, errno.EDQUOT)
+ELSEWHERE = "choose another place"  # what helps where nothing can be written
 
 
-def check_place(path: Path) -> None:
+def check_place(path: Path, *, where: str) -> None:
     """Refuses a place that no file can be written to, before the work is done.
+
+    Args:
+        path: The place.
+        where: What named it.
 
     Raises:
         UsageError: The folder takes no files, or the name is taken by something that is no file.
     """
     if str(path) == "-":
-        raise UsageError("traces are not written to the standard output", where="-o -", fix="name a file")
+        raise UsageError("this is not written to the standard output", where=where, fix="name a file")
     if path.is_dir():
-        raise UsageError("a folder of this name is there", where=f"-o {path}", fix="name a file")
+        raise UsageError("a folder of this name is there", where=where, fix="name a file")
     if path.exists() and not path.is_file():
-        raise UsageError("this is a device or a pipe, no file", where=f"-o {path}", fix="name a file")
-    check_folder(path.parent, where=f"-o {path}")
+        raise UsageError("this is a device or a pipe, no file", where=where, fix="name a file")
+    check_folder(path.parent, where=where)
 
 
 def check_folder(folder: Path, *, where: str) -> None:
@@ -53,17 +58,17 @@ def check_folder(folder: Path, *, where: str) -> None:
     """
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not there.is_dir():
-        raise UsageError(f"{there} is no folder", where=where, fix="choose another place")
+        raise UsageError(f"{there} is no folder", where=where, fix=ELSEWHERE)
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"{there} cannot be written to", where=where, fix="choose another place, or change its rights")
+        raise UsageError(f"{there} cannot be written to", where=where, fix=f"{ELSEWHERE}, or change its rights")
 
 
-def not_written(error: OSError, path: Path) -> MeshcastError:
+def not_written(error: OSError, path: Path, fix: str = ELSEWHERE) -> MeshcastError:
     """What is said where writing fails."""
     what = f"cannot be written: {error.strerror or error}"
     if error.errno in FULL:
-        return InfeasibleError(what, where=str(path), fix="make room on the disk, or choose another place with -o")
-    return UsageError(what, where=str(path), fix="choose another place with -o")
+        return InfeasibleError(what, where=str(path), fix=f"make room on the disk, or {fix}")
+    return UsageError(what, where=str(path), fix=fix)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +85,8 @@ class Staged:
 
     def path(self, place: Path) -> Path:
         """Where to write the file that is to be at a place; they are put there in the order of asking."""
-        return self._places.setdefault(place, self.folder / place.name)
+        # Names stay, as readers go by endings; numbers keep those apart that are equal in several folders.
+        return self._places.setdefault(place, self.folder / f"{len(self._places)}-{place.name}")
 
     @contextmanager
     def open(self, place: Path) -> Iterator[IO[bytes]]:
@@ -105,7 +111,7 @@ class Staged:
 
     def put(self, hold: Hold) -> None:
         """Moves all of them to their places; those that were there come back if that fails or is interrupted."""
-        before = self.folder / "before"  # no name of a file's: they have endings
+        before = self.folder / "before"  # no name of a file's: they begin with a number
         before.mkdir()
         done: list[tuple[Path, Path | None]] = []
         made = [each for each in {place.parent: None for place in self._places} if not each.exists()]
@@ -145,12 +151,13 @@ def _moved_away(place: Path, kept: Path) -> list[tuple[Path, Path | None]]:
 
 
 @contextmanager
-def whole_files(place: Path) -> Iterator[Staged]:
+def whole_files(place: Path, *, fix: str = ELSEWHERE) -> Iterator[Staged]:
     """Files that are put in their places together when all are written; nothing is left of them if that fails.
 
     Args:
         place: One of them, or what their names begin with: they are in one folder, which is made where it is not there,
             or in folders inside it.
+        fix: What to change where they cannot be written.
 
     Raises:
         UsageError: They cannot be written.
@@ -179,7 +186,7 @@ def whole_files(place: Path) -> Iterator[Staged]:
                 whole = True
                 hold.too_late()
         except OSError as error:
-            raise not_written(error, staged.meant(error.filename) or place) from None
+            raise not_written(error, staged.meant(error.filename) or place, fix) from None
         finally:
             if not whole:
                 with held():
@@ -187,14 +194,14 @@ def whole_files(place: Path) -> Iterator[Staged]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, *, fix: str = ELSEWHERE) -> Iterator[IO[bytes]]:
     """A file to write to, compressed if its name ends in `.gz`; nothing is left of it if that fails.
 
     Raises:
         UsageError: It cannot be written.
         InfeasibleError: The disk is full.
     """
-    with whole_files(path) as staged, staged.open(path) as out:
+    with whole_files(path, fix=fix) as staged, staged.open(path) as out:
         yield out
 
 

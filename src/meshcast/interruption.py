@@ -2,9 +2,9 @@
 
 Python runs a signal's handler wherever the main thread happens to be. What it raises there is lost inside a destructor, becomes
 another error inside the definition of a class, and ends the process (abort, or worse) where native code has called back and
-takes no exceptions: all of them were seen while traces were written. So commands that leave files behind do not unwind: the
-handler itself takes away what is half done, says so in one line, and leaves (`ending_at_once`). Commands that print what
-they have so far on Ctrl-C get it raised.
+takes no exceptions: all of them were seen while traces were written. So `meshcast trace` does not unwind: the handler itself
+takes away what is half done, says so in one line, and leaves (`ending_at_once`). All other commands get it raised, those that
+write files as well: some print what they have so far on Ctrl-C.
 """
 
 from __future__ import annotations

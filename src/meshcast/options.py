@@ -13,9 +13,9 @@ from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.lower import Fusion
-from meshcast.lower.overlap import Overlap
 from meshcast.lower.separate_layers import Layers
 from meshcast.network.arranging import Arrangement
+from meshcast.overlaps import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
 from meshcast.workload.graph import AttentionLibrary

@@ -18,6 +18,12 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
+def shortened(numbers: Iterable[int], most: int) -> str:
+    """The lowest `most` of some numbers in the same way, and where that are not all of them, how many there are."""
+    found = sorted(numbers)
+    return ranges(found[:most]) + (f", ... ({len(found):,})" if len(found) > most else "")
+
+
 def parse_ranges(
     text: str, *, where: str = "--ranks", what: str = "rank", example: str = "0-7,16",
     error: type[MeshcastError] = UsageError,

@@ -29,6 +29,7 @@ from meshcast.network.models import NetworkModel, network_model
 from meshcast.network.setting import Setting, WholeJob
 from meshcast.network.uncertainty import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.options import Options
+from meshcast.overlaps import NOTHING_PAIRED
 from meshcast.results import Prediction, Provenance
 from meshcast.results.ranks import rank_shares
 from meshcast.shares import collective_shares, communication_summary, top_kernels
@@ -287,7 +288,7 @@ class Run:
             kernels=sum(n for _, n in counted) + self._sums,
             communication_s=None,
             provenance=Provenance(analytical=1.0),
-            warnings=(*workload.warnings, *self.notes),
+            warnings=(*workload.warnings, *self.notes, *self._unpaired),
             version=VERSION,
         )
         answer = prediction if infeasible else self._timed(prediction)
@@ -344,6 +345,11 @@ class Run:
             ranks=rank_shares(self.ranks) if self.ranks is not None else (),
             warnings=(*prediction.warnings, *notes),
         )
+
+    @property
+    def _unpaired(self) -> tuple[str, ...]:
+        """What to say where passes are to run in pairs, and there is one program for the whole step."""
+        return (NOTHING_PAIRED,) if self.whole and self.options.overlapping.paired_passes else ()
 
     def _fallback_notes(self) -> list[str]:
         """What to say where another fidelity than the one asked for gives most of the time."""

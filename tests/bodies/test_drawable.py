@@ -21,3 +21,11 @@ def test_passes_in_pairs_have_no_trace(kind: str, name: str, tmp_path: Path) -> 
     with pytest.raises(UnsupportedError, match="in pairs"):
         write_trace(kind, TraceRequest(target="mixtral-tiny", options=options, out=tmp_path / name))
     assert not list(tmp_path.iterdir())
+
+
+def test_passes_that_could_but_do_not_run_in_pairs_have_one(tmp_path: Path) -> None:
+    options = Options(
+        on="dgx-h100", plan="ep=2,dp=2", overlap="paired-passes", settings={"layers": "2", "batch": "4", "seq": "64"}
+    )
+    write_trace("chakra", TraceRequest(target="mixtral-tiny", options=options, out=tmp_path / "job"))
+    assert (tmp_path / "job.0.et").exists()

@@ -6,7 +6,7 @@ import pytest
 
 from meshcast.bodies.kernels_as_pieces import computing, waiting
 from meshcast.bodies.pieces import Body, Piece
-from meshcast.bodies.starting import BEGINS, LEAST_S, with_longer_start
+from meshcast.bodies.starting import LEAST_S, STEP_BEGINS, with_longer_start
 from meshcast.chakra.schema import NodeType
 from meshcast.hardware import resolve
 
@@ -29,7 +29,7 @@ def test_a_short_first_kernel_waits_for_the_step_to_begin() -> None:
     body.add(message(NodeType.COLLECTIVE), (first,))
     body.add(kernel(7), (0,), (first,))
     made = with_longer_start(body, DEVICE)
-    assert [piece.label for piece in made.pieces] == [BEGINS, "message", "kernel", "message", "kernel"]
+    assert [piece.label for piece in made.pieces] == [STEP_BEGINS, "message", "kernel", "message", "kernel"]
     assert made.data == [(), (), (), (2,), (1,)]
     assert made.order == [(), (), (0,), (), (2,)]
     assert made.ends()[1:] == pytest.approx(body.ends())

@@ -113,6 +113,18 @@ def test_files_come_back_where_moving_is_interrupted(tmp_path: Path, monkeypatch
     assert contents(tmp_path) == {"a": "old"}
 
 
+def test_names_that_are_equal_and_names_of_our_own(tmp_path: Path) -> None:
+    """Files of one name in two folders, and one that is called as what is kept of earlier ones."""
+    (tmp_path / "before").write_text("old")
+    with whole_file(tmp_path / "before") as out:
+        out.write(b"new")
+    with whole_files(tmp_path / "job") as staged:
+        staged.path(tmp_path / "same").write_text("here")
+        staged.path(tmp_path / "below" / "same").write_text("there")
+    assert contents(tmp_path) == {"before": "new", "below": "a folder", "same": "here"}
+    assert (tmp_path / "below" / "same").read_text() == "there"
+
+
 def test_held_signals_come_at_the_end() -> None:
     done = []
 
@@ -166,7 +178,7 @@ def test_folders_that_were_made_go_again(tmp_path: Path) -> None:
 
 def test_places_that_take_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="a device or a pipe"):
-        check_place(Path("/dev/null"))
+        check_place(Path("/dev/null"), where="-o")
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is no folder"):
         check_folder(tmp_path / "file" / "below", where="-o")

@@ -246,3 +246,16 @@ def test_places(tmp_path: Path) -> None:
     assert json.loads(gzip.decompress((tmp_path / "step.1.json.gz").read_bytes()))["distributedInfo"]["rank"] == 1
     written(tmp_path / "missing" / "folder" / "step.json", "fsdp=2")
     assert (tmp_path / "missing" / "folder" / "step.json").is_file()
+
+
+@pytest.mark.parametrize("plan", ["dp=2", "pp=2"])
+def test_ranks_that_are_not_there_are_refused_before_the_prediction(
+    plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predicted(self: object, *_: object, **__: object) -> None:
+        raise AssertionError("a step was simulated")
+
+    monkeypatch.setattr("meshcast.run.Simulator.__init__", predicted)
+    asked = TraceRequest(target="llama3-tiny", options=options(plan), out=tmp_path / "t.json", ranks="0,9999")
+    with pytest.raises(UsageError, match="no rank 9999 among 2"):
+        write_trace("kineto", asked)

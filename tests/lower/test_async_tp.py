@@ -10,9 +10,10 @@ import pytest
 from meshcast.errors import UsageError
 from meshcast.lower import Kernel, Schedule
 from meshcast.lower.async_tp import with_partial_products
-from meshcast.lower.overlap import Overlap, overlapped
+from meshcast.lower.overlap import overlapped
 from meshcast.lower.rewriting import Values
 from meshcast.mesh import Group
+from meshcast.overlaps import Overlap
 from meshcast.workload.graph import Collective, Gemm, Tensor
 from tests.simulate.schedules import kernel, loop, program, run, schedule
 

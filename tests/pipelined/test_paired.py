@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshcast.errors import UnsupportedError
 from meshcast.hardware import load_device
 from meshcast.options import Options
 from meshcast.pipeline import predict
@@ -43,7 +44,26 @@ def test_pairs_hide_exchanges_of_interleaved_stages_alone() -> None:
         assert paired.step_time_s is not None
         assert paired.breakdown is not None
         assert (paired.step_time_s < alone.step_time_s) == hides
+        assert any("paired-passes changes nothing" in said for said in paired.warnings) != hides
         assert paired.breakdown.total == pytest.approx(paired.step_time_s)
         assert paired.communication is not None
         exposed = sum(group.exposed_s for group in paired.communication.groups)
         assert exposed == pytest.approx(paired.breakdown.exposed_communication)
+
+
+def test_without_stages_nothing_pairs_and_that_is_told() -> None:
+    said = predict(
+        "mixtral-tiny", Options(on="dgx-h100", settings=SETTINGS, plan="ep=4", overlap="paired-passes")
+    ).warnings
+    assert sum("paired-passes changes nothing" in warning for warning in said) == 1
+
+
+def test_pairs_on_one_channel_are_refused() -> None:
+    """All communication in turns needs to know when each of it is ready, which the time of a pair does not say."""
+    options = Options(
+        on="dgx-h100", settings=SETTINGS, plan="ep=4,pp=2,vp=2,mbs=1", overlap="paired-passes", channels=1
+    )
+    with pytest.raises(UnsupportedError, match="take turns on one channel"):
+        predict("mixtral-tiny", options)
+    unpaired = replace(options, plan="ep=4,pp=2,mbs=1")
+    assert predict("mixtral-tiny", unpaired).step_time_s == predict("mixtral-tiny", unpaired, overlap="").step_time_s

@@ -111,7 +111,7 @@ REDUCE, GATHER = 0, 2
          "rank 0's node 1 's1' (at byte 8 of JOB.0.et) is a send of 1000 bytes, and its receive, rank 1's node 1 'r1' (at byte "
          "8 of JOB.1.et), of 999"),
         ([[receive(1, 1), send(2, 1, 1, 1)], [receive(1, 0), send(2, 1, 0, 1)]], None,
-         "deadlock: 4 nodes of ranks 0, 1 wait for each other in a circle: rank 0's node 1 'r1' (at byte 8 of JOB.0.et), a "
+         "deadlock: 4 nodes of ranks 0-1 wait for each other in a circle: rank 0's node 1 'r1' (at byte 8 of JOB.0.et), a "
          "receive, which waits for rank 1's node 2 's2'"),
         ([[receive(1, 2), send(2, 1, 1, 1)], [receive(1, 0), send(2, 1, 2, 1)], [receive(1, 1), send(2, 1, 0, 1)]], None,
          "deadlock: "),
@@ -146,7 +146,7 @@ def test_a_circle_names_every_rank_and_node(tmp_path: Path) -> None:
     ranks[0].insert(0, compute(7, 1))  # no class stands for another
     ranks[1].insert(0, compute(8, 1))
     said = refused(job(tmp_path, ranks)).message
-    assert said.startswith("deadlock: 6 nodes of ranks 0, 1, 2 wait for each other in a circle")
+    assert said.startswith("deadlock: 6 nodes of ranks 0-2 wait for each other in a circle")
     assert {rank for rank in range(3) if re.search(rf"rank {rank}'s node 1 'r1' \(at byte \d+ of", said)} == {0, 1, 2}
 
 
@@ -201,4 +201,4 @@ def test_groups_and_devices_that_are_said_twice(tmp_path: Path) -> None:
 def test_groups_that_are_come_to_in_different_orders(tmp_path: Path) -> None:
     ranks = [[collective(1, 1, pg_name=first), collective(2, 1, 1, pg_name=last)] for first, last in ("ab", "ba")]
     said = refused(job(tmp_path, ranks, {"a": [0, 1], "b": [0, 1]})).message
-    assert said.startswith("deadlock: 4 nodes of ranks 0, 1 wait for each other in a circle")
+    assert said.startswith("deadlock: 4 nodes of ranks 0-1 wait for each other in a circle")

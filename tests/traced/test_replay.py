@@ -198,13 +198,35 @@ def test_every_option_is_heeded_or_refused(tmp_path: Path) -> None:
     for flag, asked in (
         ("--host", {"host": "off"}), ("--scheduler", {"scheduler": "serial"}), 
         ("--indices", {"indices": "zipf:1"}), ("--stack", {"fusion": "eager"}), ("--channels", {"channels": 2}),
-        ("--slow", {"conditions": other}),
+        ("--slow", {"conditions": other}), ("--placement", {"placement": "optimise"}),
     ):  # fmt: skip
         with pytest.raises(UsageError) as raised:
             predict(prefix, Options(on="dgx-h100", **asked))  # type: ignore[arg-type]
         assert raised.value.where == flag
-    said = predict(prefix, on="dgx-h100", network="flow").warnings
-    assert any("--network changes none" in warning for warning in said)
+    for flag, asked in (("--network", {"network": "flow"}), ("--clocks", {"clocks": "burst"})):
+        said = predict(prefix, Options(on="dgx-h100", **asked)).warnings  # type: ignore[arg-type]
+        assert any(f"{flag} changes none" in warning for warning in said)
+
+
+def test_what_estimates_heed_changes_them(tmp_path: Path) -> None:
+    """Products above the power cap, then all-reduces of pairs that are hosts apart."""
+    products = {"num_ops": 10**13, "matrix_ops": 10**13, "tensor_size": 10**9, "dtype": "bf16"}
+    nodes = [
+        [compute(1, 10, **products), collective(2, 5, 1, pg_name=str(rank % 8), size=1 << 28)] for rank in range(16)
+    ]
+    prefix = job(tmp_path, nodes, {str(group): [group, group + 8] for group in range(8)})
+    together = tmp_path / "together.txt"
+    together.write_text("\n".join(str(2 * (rank % 8) + rank // 8) for rank in range(16)))
+
+    def step(**asked: Any) -> float:
+        found = predict(prefix, Options(on="dgx-h100", durations="estimated", **asked)).step_time_s
+        assert found is not None
+        return found
+
+    assert step(clocks="burst") < step()
+    assert step(placement=str(together)) < step()
+    assert step(fidelity="roofline") < step()
+    assert step(network="flow", beside=("all_reduce:1GiB:0-15",)) > step(network="flow")
 
 
 def test_memory_that_does_not_fit_and_that_is_not_known(tmp_path: Path) -> None:

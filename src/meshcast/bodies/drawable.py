@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshcast.errors import InfeasibleError, UnsupportedError
+from meshcast.pipelined.step import StepParts
 from meshcast.run import Run
 from meshcast.units import format_bytes
 
@@ -12,7 +13,7 @@ def check_drawable(run: Run) -> None:
 
     Raises:
         InfeasibleError: It does not fit into the devices' memory.
-        UnsupportedError: Its devices are not all alike, or its passes run in pairs.
+        UnsupportedError: Its devices are not all alike.
     """
     if run.memory.peak > run.device.memory_bytes:
         raise InfeasibleError(
@@ -21,9 +22,29 @@ def check_drawable(run: Run) -> None:
             where="memory", fix="see meshcast predict for what would help",
         )  # fmt: skip
     if run.speeds is not None:
-        raise UnsupportedError("devices that are not alike have no trace yet", where="--slow", fix="leave it out")
-    if run.options.overlapping.paired_passes:
+        raise not_alike()
+
+
+def check_drawable_parts(step: StepParts) -> None:
+    """The same of all programs of a pipeline.
+
+    Raises:
+        InfeasibleError: One does not fit into the devices' memory.
+        UnsupportedError: Devices are not all alike, or passes run in pairs.
+    """
+    for estimate in {id(each): each for each in step.estimates}.values():
+        for program in estimate.programs.values():
+            check_drawable(program.run)
+    if any(estimate.paired_s for estimate in step.estimates):
         raise UnsupportedError(
             "passes that run in pairs have no trace: their time is modelled, not which kernels run beside which",
             where="--overlap paired-passes", fix="leave it out: passes are then traced one after another",
         )  # fmt: skip
+
+
+def not_alike() -> UnsupportedError:
+    """What is said where ranks have no step in common."""
+    return UnsupportedError(
+        "devices that are not alike have no trace yet: their model keeps when each kind of rank is done, not when its "
+        "kernels run", where="--slow", fix="leave it out, or ask predict --slow for the step of each kind",
+    )  # fmt: skip

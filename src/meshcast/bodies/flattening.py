@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshcast.bodies.job_groups import JobGroups
-from meshcast.bodies.kernels_as_pieces import NANOSECONDS, collective_pieces, kernel_piece, touched, waiting
+from meshcast.bodies.kernels_as_pieces import NANOSECONDS, collective_pieces, host_copy, kernel_piece, touched, waiting
 from meshcast.bodies.pieces import Body, Piece, Waits
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.own_attributes import BEGINS, LEAST, UNTIL
+from meshcast.hardware.host_link import FROM_HOST, TO_HOST
 from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.run import Run
 from meshcast.simulate.engine import RankRun
@@ -78,7 +79,7 @@ def _lasting(body: Body, seconds: float, leaves: Waits, host: Mapping[str, Attri
         piece = body.pieces[last]
         if piece.seconds > longer and piece.stream == 0:
             left = piece.seconds - longer
-            said = {**piece.attributes, "duration_ns": left * 1e9}
+            said = {**piece.attributes, "duration_ns": left * NANOSECONDS}
             body.pieces[last] = replace(piece, seconds=left, attributes=said)
     if host and longer >= -SHORTEST_WAIT:  # not here, but perhaps on another device
         body.add(waiting("waiting for the host", 0.0, more=host), order=leaves)
@@ -99,6 +100,7 @@ class _Flattened:
     body: Body = field(default_factory=Body)
     _placed: dict[int, Placed] = field(default_factory=dict)  # by the identity of a block: the plan holds them
     _pieces: dict[tuple[int, int, int, float], tuple[Piece, ...]] = field(default_factory=dict)
+    _copies: dict[tuple[int, int, int, str], Piece] = field(default_factory=dict)
 
     def block(self, block: BlockPlan, entry: Waits, repeat: int) -> Waits:
         """Puts a block behind `entry`, which it waits for; the nodes with which it ends."""
@@ -146,10 +148,27 @@ class _Flattened:
             longest = max(bodies, key=lambda body: self.rank.length(body).all, default=None)
             return entry if longest is None else self.block(longest, entry, repeat)
         if not self.detail.unroll:
-            return self.block(bodies[0], entry, repeat * step.trips) if step.trips else entry
+            return self._turn(step, bodies[0], entry, repeat * step.trips) if step.trips else entry
         for _ in range(step.trips):
-            entry = self.block(bodies[0], entry, repeat)
+            entry = self._turn(step, bodies[0], entry, repeat)
         return entry
+
+    def _turn(self, loop: LoopStep, body: BlockPlan, entry: Waits, repeat: int) -> Waits:
+        """A turn, over when its kernels and what moves to and from the host beside them are."""
+        tails = [self.block(body, entry, repeat)]
+        follows = entry
+        for label, size in (
+            (f"{loop.label} {FROM_HOST}", loop.fetched_bytes),
+            (f"{loop.label} {TO_HOST}", loop.host_bytes - loop.fetched_bytes),
+        ):
+            if size:
+                key = (id(loop), size, repeat, label)
+                if key not in self._copies:
+                    seconds = self.rank.copying(loop) * size / loop.host_bytes
+                    self._copies[key] = host_copy(label, seconds * repeat, size, repeat)
+                follows = (self.body.add(self._copies[key], order=follows),)
+                tails.append(follows)
+        return _joined(tails)
 
     def _waited(
         self, block: BlockPlan, placed: Placed, index: int, follows: Waits, needed: Sequence[int], repeat: int

@@ -10,6 +10,8 @@ import numpy as np
 from meshcast.bodies.job_groups import Ints, JobGroups
 from meshcast.bodies.pieces import Body
 from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.own_attributes import DEVICE_KIND
+from meshcast.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,9 +58,16 @@ class JobTrace:
         return sum(each.ranks.size * each.body.turns() for each in self.classes)
 
 
+def facts_of(run: Run, ranks: int) -> dict[str, Attribute]:
+    """What all files of a job say about themselves, of which a program ran like this."""
+    return {
+        "device": run.device.name, DEVICE_KIND: run.device.kind, "network": run.options.network, "ranks": ranks,
+    }  # fmt: skip
+
+
 def classes_of(body: Body, ranks: Ints, groups: JobGroups) -> list[RankClass]:
     """Ranks with one body, those apart that take no part in some of its collectives or messages: they do without these."""
-    used = sorted({p.rank_value for p in body.pieces if p.rank_value is not None})
+    used = body.rank_values()
     absent = (
         np.stack([groups.values[v].missing(ranks) for v in used]) if used else np.zeros((0, len(ranks)), dtype=bool)
     )

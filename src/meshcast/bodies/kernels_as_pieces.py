@@ -13,10 +13,12 @@ from dataclasses import replace
 from meshcast.bodies.job_groups import JobGroups
 from meshcast.bodies.pieces import RECEIVING, Piece
 from meshcast.chakra.nodes import Attribute
+from meshcast.chakra.own_attributes import COPYING_THREAD, HOST_BYTES
 from meshcast.chakra.schema import COLLECTIVE_CODES, NodeType
 from meshcast.errors import UnsupportedError
 from meshcast.lower.kernel import Kernel
 from meshcast.mesh import pairs_of
+from meshcast.traced.kernels import declared, work_of
 from meshcast.workload.graph import Collective, Tensor
 
 NANOSECONDS = 1e9
@@ -34,9 +36,21 @@ def waiting(label: str, seconds: float, *, host: bool = False, more: Mapping[str
     return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, attributes=said, host=host)
 
 
+def host_copy(label: str, seconds: float, size: int, repeat: int) -> Piece:
+    """`repeat` copies of `size` bytes between the device and its host's memory, all in `seconds`, beside what the device does.
+
+    To readers it is the host's, as it takes neither the device's cores nor a link between devices.
+    """
+    said = timed(seconds, COPYING_THREAD) | {"num_ops": 1, "tensor_size": 1, "inputs": (), "outputs": ()}
+    said |= {"is_cpu_op": True, "tid": COPYING_THREAD, "op_type": "copy", HOST_BYTES: size * repeat}
+    said |= {"repeat": repeat} if repeat > 1 else {}
+    return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, stream=COPYING_THREAD, attributes=said, host=True)
+
+
 def computing(label: str, seconds: float, flops: float, moved: int, more: Mapping[str, Attribute]) -> Piece:
     """A node that computes."""
-    work: dict[str, Attribute] = {"num_ops": max(1, round(flops)), "tensor_size": max(1, moved)}
+    operations, size = declared(flops, moved)
+    work: dict[str, Attribute] = {"num_ops": operations, "tensor_size": size}
     return Piece(label=label, kind=NodeType.COMPUTE, seconds=seconds, attributes=timed(seconds, 0) | work | dict(more))
 
 
@@ -47,9 +61,7 @@ def kernel_piece(kernel: Kernel, seconds: float, repeat: int, touches: Mapping[s
         more["matrix_ops"] = round(kernel.matrix_flops * repeat)
     if repeat > 1:
         more["repeat"] = repeat
-    flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
-    moved = (kernel.read_bytes + kernel.written_bytes) * repeat
-    return replace(computing(kernel.name, seconds, flops * repeat, moved, more | dict(touches)), kernel=kernel)
+    return replace(computing(kernel.name, seconds, *work_of(kernel, repeat), more | dict(touches)), kernel=kernel)
 
 
 def touched(kernel: Kernel, tensors: Sequence[Tensor], name: Callable[[int], str]) -> dict[str, Attribute]:

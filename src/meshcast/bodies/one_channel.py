@@ -13,6 +13,7 @@ import numpy as np
 from meshcast.bodies.flattening import Detail
 from meshcast.bodies.pipelines import StageBody, stage_bodies
 from meshcast.bodies.replaying import replayed
+from meshcast.errors import UnsupportedError
 from meshcast.pipelined.costs import step_costs
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.step import StepParts
@@ -30,7 +31,15 @@ def one_channel_run(pipeline: Pipeline, step: StepParts, *, unroll: bool = True)
         pipeline: The pipeline.
         step: Its parts on their hardware.
         unroll: Whether loops run turn by turn; else all of a collective's turns hold the channel at once.
+
+    Raises:
+        UnsupportedError: Passes run in pairs.
     """
+    if any(estimate.paired_s for estimate in step.estimates):
+        raise UnsupportedError(
+            "passes that run in pairs have a time together, but no order in which their messages would take turns on one "
+            "channel", where="--channels 1 --overlap paired-passes", fix="leave one of them out",
+        )  # fmt: skip
     groups, stages = stage_bodies(pipeline, step, Detail(unroll=unroll, memory=False))
     classes = [found for stage in stages for found in stage.classes(groups)]
     job, run = replayed(pipeline.name, classes, groups, shared=True)

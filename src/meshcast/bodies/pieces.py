@@ -92,6 +92,10 @@ class Body:
         repeats = (piece.attributes.get("repeat", 1) for piece in self.pieces)
         return sum(repeat for repeat in repeats if isinstance(repeat, int))
 
+    def rank_values(self) -> list[int]:
+        """Which of the job's `RankValues` its nodes have, in order."""
+        return sorted({piece.rank_value for piece in self.pieces if piece.rank_value is not None})
+
     def leaves(self) -> Waits:
         """Nodes that no other waits for."""
         waited = {before for waits in (*self.data, *self.order) for before in waits}

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.drawable import check_drawable_parts
 from meshcast.bodies.flattening import Detail, program_body
-from meshcast.bodies.job import JobTrace, RankClass, classes_of
+from meshcast.bodies.job import JobTrace, RankClass, classes_of, facts_of
 from meshcast.bodies.job_groups import Ints, JobGroups
 from meshcast.bodies.kernels_as_pieces import collective_pieces, computing, timed, waiting
 from meshcast.bodies.pieces import RECEIVING, Body, Piece, Waits
@@ -22,7 +22,7 @@ from meshcast.bodies.replaying import replayed
 from meshcast.bodies.starting import with_longer_starts
 from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
-from meshcast.chakra.own_attributes import DEVICE_KIND, FIRST_JOB_STREAM
+from meshcast.chakra.own_attributes import FIRST_JOB_STREAM
 from meshcast.chakra.schema import NodeType
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
@@ -56,20 +56,16 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
 
     Raises:
         InfeasibleError: A program does not fit into the devices' memory, so there is no step.
-        UnsupportedError: Devices are not all alike.
+        UnsupportedError: Devices are not all alike, or passes run in pairs.
     """
-    for program in (each for estimate in step.estimates for each in estimate.programs.values()):
-        check_drawable(program.run)
+    check_drawable_parts(step)
     groups, stages = stage_bodies(pipeline, step, detail)
     classes = [found for stage in stages for found in stage.classes(groups)]
     makespan = run.makespan
     if shares_channel(step) and not detail.unroll:
         makespan = replayed(pipeline.name, classes, groups, shared=True)[1].duration
     first = step.estimates[0].programs["forward"].run
-    said: dict[str, Attribute] = {
-        "device": first.device.name, DEVICE_KIND: first.device.kind, "network": first.options.network,
-        "ranks": pipeline.devices,
-    }  # fmt: skip
+    said = facts_of(first, pipeline.devices)
     if not run.schedule.barrier:
         said[STEPS_OVERLAP] = True
     return JobTrace(
@@ -209,9 +205,8 @@ class _Stage:
             seconds += self._program(estimate, name)
         if adds_gradients(self.step, task, position):
             said: dict[str, Attribute] = {"inputs": (), "outputs": (), "op_type": "accumulate"}
-            moved = 3 * estimate.gradient_bytes
             piece = computing(
-                "gradients added up", estimate.accumulation_s, estimate.gradient_bytes / 4, moved, said
+                "gradients added up", estimate.accumulation_s, estimate.gradient_bytes / 4, estimate.accumulated_bytes, said
             )  # fmt: skip
             self.tails = (self.body.add(piece, self.tails),)
             seconds += estimate.accumulation_s

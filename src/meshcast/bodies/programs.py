@@ -6,10 +6,9 @@ import numpy as np
 
 from meshcast.bodies.drawable import check_drawable
 from meshcast.bodies.flattening import Detail, program_body
-from meshcast.bodies.job import JobTrace, classes_of
+from meshcast.bodies.job import JobTrace, classes_of, facts_of
 from meshcast.bodies.job_groups import JobGroups
 from meshcast.bodies.starting import with_longer_starts
-from meshcast.chakra.own_attributes import DEVICE_KIND
 from meshcast.run import Run
 
 
@@ -26,7 +25,5 @@ def program_trace(run: Run, detail: Detail) -> JobTrace:
     return JobTrace(
         name=run.workload.name, groups=groups, classes=with_longer_starts(classes, run.device),
         step_s=run.timeline.duration, makespan_s=run.timeline.duration,
-        metadata={
-            "device": run.device.name, DEVICE_KIND: run.device.kind, "network": run.options.network, "ranks": run.devices,
-        },
+        metadata=facts_of(run, run.devices),
     )  # fmt: skip

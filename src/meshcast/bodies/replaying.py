@@ -61,7 +61,13 @@ def _steps(body: Body, groups: JobGroups) -> tuple[tuple[Step, ...], list[int | 
 def _step(piece: Piece, index: int, before: tuple[int, ...], group: str, peer: int) -> Step:
     tag = piece.attributes.get("comm_tag", 0)
     assert isinstance(tag, int)
-    stream = ("host", 0) if piece.host else ("device", 0) if piece.kind is NodeType.COMPUTE else ("link", piece.stream)
+    stream = (
+        ("host", piece.stream)
+        if piece.host
+        else ("device", 0)
+        if piece.kind is NodeType.COMPUTE
+        else ("link", piece.stream)
+    )
     return Step(
         number=index, name=piece.label, does="host" if piece.host else DOES[piece.kind], before=before, stream=stream,
         seconds=piece.seconds, group=group, peer=peer, tag=tag,

@@ -18,7 +18,7 @@ from meshcast.chakra.schema import NodeType
 from meshcast.hardware import Device
 
 LEAST_S = 10e-9
-BEGINS = "the step begins"
+STEP_BEGINS = "the step begins"
 
 
 def with_longer_starts(classes: Sequence[RankClass], device: Device) -> tuple[RankClass, ...]:
@@ -31,7 +31,7 @@ def with_longer_start(body: Body, device: Device) -> Body:
     first = next((i for i, piece in enumerate(body.pieces) if piece.kind is NodeType.COMPUTE and not piece.host), None)
     if first is None or body.data[first] or body.order[first] or _seconds(body.pieces[first], device) >= LEAST_S:
         return body
-    begins = waiting(BEGINS, 0.0)
+    begins = waiting(STEP_BEGINS, 0.0)
     moved = round(LEAST_S * device.memory_bandwidth)
     made = Body()
     made.add(replace(begins, attributes={**begins.attributes, "tensor_size": moved}))

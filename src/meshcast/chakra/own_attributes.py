@@ -17,6 +17,9 @@ KERNEL = "kernel"  # of a node: its place in that list, counted from 0
 BEGINS = "begins"  # of a node: the first of a program, whose host begins with it
 # Of a wait: how long it lasts at least, and how long behind its program's begin it ends at the earliest.
 LEAST, UNTIL = "least_ns", "until_ns"
+# Of a node of the host's: bytes that it moves between the device and its host's memory, of all launches.
+HOST_BYTES = "host_bytes"
+COPYING_THREAD = 1  # of the host: copies are beside its other work
 # Streams from here on are a job's own (sums of gradients, messages of a pipeline), not those of a program.
 FIRST_JOB_STREAM = 100
 MOST_PACKED_OUT = 1 << 28  # bytes that a list of kernels may have when it is unpacked

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshcast.errors import UsageError
+from meshcast.overlaps import CHOICES
 from meshcast.simulators import SIMULATORS
 
 if TYPE_CHECKING:
@@ -132,9 +133,9 @@ OverlapFlag = Annotated[
     typer.Option(
         "--overlap",
         metavar="LIST",
-        help="Rewrites that hide communication: buckets=25MiB (small collectives together), prefetch (a loop gathers the "
-        "next turn's weights), gathers=N (at most N waiting for use), async-tp (products in parts beside their exchange), "
-        "one-copy (a token to each host once), offload (what layers save waits in the host's memory).",
+        help="Rewrites that hide communication: "
+        + ", ".join(f"{each.name}{each.example} ({each.help})" for each in CHOICES)
+        + ".",
     ),
 ]
 StackFlag = Annotated[

@@ -21,7 +21,7 @@ from meshcast.bodies.kernels_as_pieces import NANOSECONDS
 from meshcast.bodies.pieces import Body, Piece
 from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
-from meshcast.chakra.own_attributes import DEVICE_KIND, LEAST, UNTIL
+from meshcast.chakra.own_attributes import DEVICE_KIND, HOST_BYTES, LEAST, UNTIL
 from meshcast.chakra.schema import NodeType
 from meshcast.errors import UsageError
 from meshcast.export.slices import MARKS, Description, Exchange, Fact, JobTimeline, Level, RankTimeline, Slice
@@ -35,7 +35,7 @@ KINDS = {
     NodeType.SEND: "send",
     NodeType.RECEIVE: "receive",
 }
-SIZES = ("num_ops", "tensor_size", "matrix_ops", "comm_size")
+SIZES = ("num_ops", "tensor_size", "matrix_ops", "comm_size", HOST_BYTES)
 HOST_TIMES = (LEAST, UNTIL)
 SIZE_FACTS = ("flops", "bytes", "joules")
 KEPT_FACTS = frozenset(

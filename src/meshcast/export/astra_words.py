@@ -9,9 +9,10 @@ from meshcast.bodies.job import JobTrace
 from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.schema import NodeType
 from meshcast.export.chakra import ChakraFiles
-from meshcast.ranges import ranges
+from meshcast.ranges import shortened
 from meshcast.units import format_time
 
+MOST_NAMED = 8  # ranks without a file
 SAME = 1e-9  # shares of a step below which two lengths are one
 
 
@@ -22,8 +23,8 @@ def astra_lines(
     if missing := sorted(set(range(job.ranks)) - set(written)):
         why = "--dedup" if wanted.dedup else "--ranks"
         yield (
-            f"ASTRA-sim opens a file for every rank and would miss {len(missing):,} of {job.ranks:,} ({ranges(missing[:8])}"
-            f"{', ...' if len(missing) > 8 else ''}): leave out {why} for it"
+            f"ASTRA-sim opens a file for every rank and would miss {len(missing):,} of {job.ranks:,} "
+            f"({shortened(missing, MOST_NAMED)}): leave out {why} for it"
         )
     else:
         yield "ASTRA-sim takes " + " ".join(f"--{flag}={path}" for flag, path in files.items() if flag != "manifest")

@@ -17,6 +17,7 @@ from meshcast.chakra.job_files import check_ranks, groups_path, manifest_path, n
 from meshcast.chakra.schema import GENERATIONS, VERSIONS, Generation
 from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
 from meshcast.export.encoding import ClassFiles
+from meshcast.export.format_names import ANOTHER_PLACE
 from meshcast.export.writers import write_all
 from meshcast.files import Staged, whole_files
 from meshcast.ranges import ranges
@@ -118,7 +119,7 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
         InfeasibleError: The disk has not the room for them.
     """
     what = what or planned(job, wanted)
-    with whole_files(wanted.prefix) as staged:
+    with whole_files(wanted.prefix, fix=ANOTHER_PLACE) as staged:
         _check_room(wanted.prefix.parent, what)
         _without_earlier(staged, wanted, {rank for rank, _ in what.files})
         write_all((staged.path(wanted.path(rank)), partial(files.file, rank)) for rank, files in what.files)
@@ -198,8 +199,7 @@ def _manifest(job: JobTrace, wanted: ChakraFiles) -> Mapping[str, Any]:
 
 def _values(job: JobTrace, of_class: RankClass) -> list[RankValues]:
     """The values in which ranks of a class differ."""
-    used = sorted({piece.rank_value for piece in of_class.body.pieces if piece.rank_value is not None})
-    return [job.groups.values[number] for number in used]
+    return [job.groups.values[number] for number in of_class.body.rank_values()]
 
 
 def _ambiguous(job: JobTrace, of_class: RankClass, ranks: list[int]) -> bool:

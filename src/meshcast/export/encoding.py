@@ -65,7 +65,7 @@ class ClassFiles:
 
     def __post_init__(self) -> None:
         self._kernels = kernel_table(self.of_class.body)
-        self._used = sorted({p.rank_value for p in self.of_class.body.pieces if p.rank_value is not None})
+        self._used = self.of_class.body.rank_values()
 
     def file(self, rank: int) -> Bytes:
         """The file of one of its ranks."""

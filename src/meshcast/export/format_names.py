@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+ANOTHER_PLACE = "choose another place with -o"  # what helps where a trace cannot be written
+
 FORMAT_NAMES: Mapping[str, str] = {
     "chakra": "an execution trace a rank, PREFIX.RANK.et",
     "perfetto": "a timeline for ui.perfetto.dev, FILE.pftrace or FILE.pftrace.gz",

@@ -12,26 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from meshcast.bodies.drawable import not_alike
 from meshcast.bodies.flattening import Detail
 from meshcast.bodies.job import JobTrace
 from meshcast.bodies.pipelines import pipeline_trace
 from meshcast.bodies.programs import program_trace
 from meshcast.chakra.job_files import check_ranks
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.errors import UsageError
 from meshcast.export.anonymous import anonymous_job, bound, parse_coarseness
 from meshcast.export.astra_inputs import astra_inputs
 from meshcast.export.astra_words import astra_lines
 from meshcast.export.chakra import ChakraFiles, check_schema, planned, write
+from meshcast.export.format_names import ANOTHER_PLACE
 from meshcast.export.kineto import check_name, rank_path, write_kineto
 from meshcast.export.perfetto import load_builder, write_perfetto
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
-from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
+from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, pipeline_with, rank_name, said_about
 from meshcast.files import check_folder, check_place, whole_file, whole_files
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
-from meshcast.pipelined import Pipeline, is_pipeline, read_pipeline
+from meshcast.pipelined import is_pipeline
 from meshcast.ranges import parse_ranges
 from meshcast.units import format_bytes, format_time
 
@@ -107,9 +109,7 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
     target, options = resolved(request.target, request.options)
     traced: Callable[[Detail], JobTrace]
     if is_pipeline(target):
-        pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
-        check_ranks(asked, pipeline.devices)
-        traced = partial(pipeline_trace, *assembled_pipeline(pipeline, options))
+        traced = partial(pipeline_trace, *assembled_pipeline(pipeline_with(target, asked), options))
     else:
         run = prepare(target, options)
         check_ranks(asked, run.devices)
@@ -183,6 +183,7 @@ def _timeline(request: TraceRequest) -> JobTimeline:
         unroll=request.unroll,
         anonymise=request.anonymise,
         coarseness=request.coarseness,
+        ranks=request.ranks,
     )
 
 
@@ -205,26 +206,26 @@ def _announced(job: JobTimeline, ranks: int, out: Path) -> str:
 
 def write_perfetto_file(request: TraceRequest, said: Said) -> Written:
     """A Perfetto trace: one file."""
-    check_place(request.out)
+    check_place(request.out, where=f"-o {request.out}")
     load_builder()
     job = _timeline(request)
     ranks = drawn_ranks(job, request.ranks)
     said(_announced(job, len(ranks), request.out))
-    with whole_file(request.out) as out:
+    with whole_file(request.out, fix=ANOTHER_PLACE) as out:
         counts = write_perfetto(job, ranks, request.ranks, out)
     return _drawn(job, request, "perfetto", len(ranks), {request.out: request.out.stat().st_size}, **counts)
 
 
 def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     """Kineto's JSON, a file a rank."""
-    check_place(request.out)
+    check_place(request.out, where=f"-o {request.out}")
     check_name(request.out)
     job = _timeline(request)
     ranks = drawn_ranks(job, request.ranks)
     said(_announced(job, len(ranks), request.out))
     sizes: dict[Path, int] = {}
     slices = 0
-    with whole_files(request.out) as staged:
+    with whole_files(request.out, fix=ANOTHER_PLACE) as staged:
         for rank, kind in ranks:
             path = rank_path(request.out, rank, len(ranks))
             with staged.open(path) as out:
@@ -235,7 +236,7 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
 
 def write_stablehlo(request: TraceRequest, said: Said) -> Written:
     """The program itself, with what is predicted for it before and after."""
-    check_place(request.out)
+    check_place(request.out, where=f"-o {request.out}")
     if not request.out.name.endswith(SUFFIXES):
         raise UsageError(f"{request.out.name} is no StableHLO", where="-o", fix="let it end in .mlir or .mlir.gz")
     target, options = resolved(request.target, request.options)
@@ -247,7 +248,7 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
         )  # fmt: skip
     text = program_text(program, anonymise=request.anonymise)
     said(f"writing the program of {program.devices} devices to {request.out}")
-    with whole_files(request.out) as staged:
+    with whole_files(request.out, fix=ANOTHER_PLACE) as staged:
         with staged.open(request.out) as out:
             out.write(text.encode())
         # What a target is made with is in the file now.
@@ -313,8 +314,5 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
             raise UsageError(f"format {name} knows no {flag}", where=where, fix="leave it out")
     conditions = request.options.conditions
     if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
-        raise UnsupportedError(
-            "devices that are not alike have no trace yet: their model keeps when each kind of rank is done, not when its "
-            "kernels run", where="--slow", fix="leave it out, or ask predict --slow for the step of each kind",
-        )  # fmt: skip
+        raise not_alike()
     return FORMATS[name].write(request, said)

@@ -21,9 +21,7 @@ from meshcast.export.levels import use_levels
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
-    FROM_HOST,
     MARKS,
-    TO_HOST,
     Exchange,
     JobTimeline,
     Level,
@@ -31,6 +29,7 @@ from meshcast.export.slices import (
     Slice,
     laned,
 )
+from meshcast.hardware.host_link import FROM_HOST, TO_HOST
 from meshcast.workload.graph import DTYPE_BITS
 
 MICROSECONDS = 1e6

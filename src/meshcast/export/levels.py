@@ -15,7 +15,7 @@ from meshcast.export.slices import MARKS, Level, RankTimeline, Slice
 Span = tuple[float, float, float]  # from when to when, how much
 
 
-def summed(name: str, unit: str, spans: Iterable[tuple[float, float, float]], base: float = 0.0) -> Level:
+def summed(name: str, unit: str, spans: Iterable[Span], base: float = 0.0) -> Level:
     """A level that each (start, end, amount) raises while it lasts."""
     changes: dict[float, float] = {0.0: 0.0}
     for start, end, amount in spans:
@@ -80,8 +80,8 @@ def _moved(spans: Iterable[Span], most: float, backlog: float, *, forward: bool 
 
 def use_levels(slices: Iterable[Slice], kind: RankTimeline, step_s: float) -> tuple[Level, ...]:
     """Power and use of links over a step: joules and bytes of each slice, spread over its time, power up to the cap."""
-    drawn: list[tuple[float, float, float]] = []
-    sent: dict[str, list[tuple[float, float, float]]] = {}
+    drawn: list[Span] = []
+    sent: dict[str, list[Span]] = {}
     for each in slices:
         seconds = each.end - each.start
         if seconds <= 0 or each.what.category in MARKS:

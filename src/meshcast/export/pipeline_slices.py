@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from meshcast.bodies.drawable import check_drawable
+from meshcast.bodies.drawable import check_drawable_parts
 from meshcast.bodies.pipelines import shares_channel
 from meshcast.errors import UnsupportedError
 from meshcast.estimate.energy import idle_watts
@@ -21,9 +21,7 @@ from meshcast.export.program_slices import MOST_UNROLLED, Arrows, ProgramSlices,
 from meshcast.export.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
-    FROM_HOST,
     TASK_TRACK,
-    TO_HOST,
     Description,
     Exchange,
     Fact,
@@ -32,7 +30,7 @@ from meshcast.export.slices import (
     RankTimeline,
     Slice,
 )
-from meshcast.hardware.host_link import host_rate
+from meshcast.hardware.host_link import FROM_HOST, TO_HOST, host_rate
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
@@ -63,9 +61,7 @@ def pipeline_timeline(pipeline: Pipeline, step: StepParts, run: PipelineRun, unr
         run: Its step in time.
         unroll: Whether every turn of a loop is drawn; None for as long as that are not too many.
     """
-    for estimate in {id(each): each for each in step.estimates}.values():
-        for program in estimate.programs.values():
-            check_drawable(program.run)
+    check_drawable_parts(step)
     if shares_channel(step):
         raise UnsupportedError(
             "messages, gradients and collectives of a pipeline are drawn on channels of their own", where="--channels 1",
@@ -147,7 +143,7 @@ class _Drawn:
                 now += program.run.timeline.duration
             if adds_gradients(self.step, task, position):
                 moved: dict[str, Fact] = {
-                    "bytes": 3 * estimate.gradient_bytes,
+                    "bytes": estimate.accumulated_bytes,
                     "bound": "memory",
                     "origin": "analytical",
                 }

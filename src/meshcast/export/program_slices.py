@@ -21,6 +21,7 @@ from meshcast.export.slices import (
     RankTimeline,
     Slice,
 )
+from meshcast.hardware.host_link import FROM_HOST, TO_HOST
 from meshcast.lower.kernel import Kernel
 from meshcast.run import Run
 from meshcast.simulate.memory import memory_by_kernel
@@ -53,6 +54,7 @@ class ProgramSlices:
     unroll: bool
     _described: dict[int, Description] = field(default_factory=dict)  # by the identity of kernels: the run holds them
     _arrows: dict[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    _moved: dict[tuple[str, str, int], Description] = field(default_factory=dict)
     _length: float | None = None
 
     def slices(self, arrows: Arrows, start: float = 0.0) -> Iterator[Slice]:
@@ -72,7 +74,8 @@ class ProgramSlices:
         found = 0
         for span in timeline.spans:
             if isinstance(span, Repeat):
-                found += 1 + (1 + self._count(span.body)) * (span.trips if self.unroll else 1)
+                copies = (span.fetched_bytes > 0) + (span.host_bytes > span.fetched_bytes)
+                found += 1 + (1 + copies + self._count(span.body)) * (span.trips if self.unroll else 1)
             else:
                 found += 1
         return found
@@ -110,6 +113,7 @@ class ProgramSlices:
         loop = Description(name=span.label, category="loop", facts=facts)
         yield Slice(what=loop, track=LOOP_TRACK, start=begin, end=end)
         if not self.unroll:
+            yield from self._copies(span, begin, turns * span.trips, scale * span.trips)
             yield from self._block(span.body, begin, end, turns * span.trips, scale * span.trips, arrows)
             return
         each = scale * (span.end - span.start) / span.trips
@@ -117,7 +121,20 @@ class ProgramSlices:
             first = begin + turn * each
             named = Description(name=f"{span.label} turn {turn + 1} of {span.trips}", category="loop")
             yield Slice(what=named, track=LOOP_TRACK, start=first, end=min(end, first + each))
+            yield from self._copies(span, first, turns, scale)
             yield from self._block(span.body, first, end, turns, scale, arrows)
+
+    def _copies(self, span: Repeat, begin: float, turns: int, scale: float) -> Iterator[Slice]:
+        """What moves between the device and its host beside a turn that starts then, one direction after the other."""
+        for kind, size in ((FROM_HOST, span.fetched_bytes), (TO_HOST, span.host_bytes - span.fetched_bytes)):
+            if size:
+                key = (span.label, kind, size)
+                if key not in self._moved:
+                    facts: dict[str, Fact] = {"kind": kind, "bytes": size, "bound": "memory", "origin": "analytical"}
+                    self._moved[key] = Description(name=f"{span.label} {kind}", category="copy", facts=facts)
+                end = begin + scale * span.copying * size / span.host_bytes
+                yield Slice(what=self._moved[key], track=COPY_TRACK, start=begin, end=end, turns=turns)
+                begin = end
 
     def _makers(self, timeline: Timeline) -> tuple[tuple[int, ...], ...]:
         """For every span of a block the compute kernels in it that make what a collective sends; none for others."""

@@ -16,7 +16,6 @@ from meshcast.mesh import Group
 Fact = str | int | float
 Category = Literal["kernel", "collective", "copy", "send", "receive", "task", "loop"]
 COMPUTE_TRACK, COPY_TRACK, LOOP_TRACK, TASK_TRACK = "compute", "copies", "loops", "tasks"
-FROM_HOST, TO_HOST = "from host", "to host"  # kinds of copies over the link between a device and its host
 MARKS = frozenset({"task", "loop"})  # say what others are part of: nothing runs there
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from meshcast.export.program_slices import program_timeline
 from meshcast.export.slices import JobTimeline, RankTimeline
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, prepare, resolved
-from meshcast.pipelined import is_pipeline
+from meshcast.pipelined import Pipeline, is_pipeline, read_pipeline
 from meshcast.ranges import parse_ranges, ranges
 from meshcast.traced import names_traces
 from meshcast.units import format_bytes
@@ -24,8 +24,9 @@ LARGEST_FILE = 50_000_000  # bytes; viewers grow slow beyond
 
 
 def job_timeline(
-    target: Any, options: Options, *, unroll: bool | None = None, anonymise: bool = False, coarseness: float = 0.0
-) -> JobTimeline:
+    target: Any, options: Options, *, unroll: bool | None = None, anonymise: bool = False, coarseness: float = 0.0,
+    ranks: str | None = None,
+) -> JobTimeline:  # fmt: skip
     """A step of a target in time.
 
     Args:
@@ -34,10 +35,13 @@ def job_timeline(
         unroll: Whether every turn of a loop is drawn; None for as long as that are not too many.
         anonymise: Whether names and places in the source are left out.
         coarseness: Share by which work and bytes may be off; 0 leaves them.
+        ranks: Those that will be drawn of it, as in `drawn_ranks`.
 
     Raises:
+        UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
         UnsupportedError: It is a trace itself.
     """
+    asked = () if ranks is None or ranks.strip() == ALL else parse_ranges(ranks)
     if isinstance(target, (str, Path)) and names_traces(target):
         raise UnsupportedError(
             "a trace is not drawn: it says what is done, and for a part of it when", where=str(target),
@@ -45,10 +49,23 @@ def job_timeline(
         )  # fmt: skip
     target, options = resolved(target, options)
     if is_pipeline(target):
-        job = pipeline_timeline(*assembled_pipeline(target, options), unroll)
+        job = pipeline_timeline(*assembled_pipeline(pipeline_with(target, asked), options), unroll)
     else:
-        job = program_timeline(prepare(target, options), unroll)
+        run = prepare(target, options)
+        check_ranks(asked, run.devices)
+        job = program_timeline(run, unroll)
     return anonymous_timeline(job, coarseness) if anonymise else job
+
+
+def pipeline_with(target: str | Path | Pipeline, ranks: Collection[int]) -> Pipeline:
+    """A pipeline, or that of a file, which has these ranks.
+
+    Raises:
+        UsageError: A rank is not there.
+    """
+    pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
+    check_ranks(ranks, pipeline.devices)
+    return pipeline
 
 
 def drawn_ranks(job: JobTimeline, asked: str | None) -> list[tuple[int, RankTimeline]]:

@@ -9,6 +9,7 @@ from meshcast.hardware.device import Device
 # 63 GB/s on an H200 behind 16 lanes of PCIe 5.0, in pieces of 16 MiB to 1 GiB (55 GB/s in one direction alone);
 # `benchmarks/host_link.py` measures it again.
 LINK_SHARE = 0.8
+FROM_HOST, TO_HOST = "from host", "to host"  # what copies over it are called
 
 
 def host_rate(device: Device) -> float:
@@ -20,7 +21,7 @@ def host_rate(device: Device) -> float:
     if device.host_bandwidth is None:
         raise UnsupportedError(
             f"offload moves data over the link to the host, and no rate of it is known for {device.name}",
-            where="--plan",
+            where="offload of --plan or --overlap",
             fix='give [host] bandwidth = "..." in a device file with base = ' + f'"{device.name}"',
         )
     return LINK_SHARE * device.host_bandwidth

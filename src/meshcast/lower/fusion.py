@@ -172,7 +172,7 @@ class _Sweep:
             self._roots[index] = owners
             for root in owners:
                 self._members.setdefault(root, [root]).append(index)
-                self._places[root, index], self._repeats[root, index] = self._asked(index, users, root)
+                self._places[root, index], self._repeats[root, index] = self._asked(users, root)
         return self._roots[index]
 
     def _has_room(self, root: int, index: int) -> bool:
@@ -210,10 +210,10 @@ class _Sweep:
             return False
         if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
             return False
-        times = sum(self._asked(index, users, root)[1] for root in owners)
+        times = sum(self._asked(users, root)[1] for root in owners)
         return times == 1 or self._worth_repeating(index, times)
 
-    def _asked(self, index: int, users: Sequence[int], root: int) -> tuple[frozenset[int], int]:
+    def _asked(self, users: Sequence[int], root: int) -> tuple[frozenset[int], int]:
         """Which ops of a fusion ask for an op's elements at places of their own, and how often it is computed for that.
 
         Arithmetic asks for its operands where it is asked itself; whatever moves elements (slices, pads, transposes)

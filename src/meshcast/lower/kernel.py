@@ -179,8 +179,8 @@ class Kernel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStep:
     """A loop: its body runs `trips` times. The first reads are the initial values of the carried buffers, one for each
-    write; the rest is what the body reads from outside. Beside its kernels a turn moves `host_bytes` from the device to its
-    host's memory, or back.
+    write; the rest is what the body reads from outside. Beside its kernels a turn moves `host_bytes` between the device and
+    its host's memory, `fetched_bytes` of them from the host.
     """
 
     label: str
@@ -189,6 +189,7 @@ class LoopStep:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     host_bytes: int = 0
+    fetched_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,10 @@ def with_offloaded_stacks(schedule: Schedule, values: Values) -> Schedule:
             ):
                 continue
             held = values.new((SLOTS_HELD, *kind.shape[1:]), kind.dtype)
-            for other in (index, *readers):
-                steps[other] = _moving(steps[other], stack, held, kind.bytes // step.trips, values)
+            slot = kind.bytes // step.trips
+            steps[index] = _moving(steps[index], stack, held, slot, values, fetched=False)
+            for other in readers:
+                steps[other] = _moving(steps[other], stack, held, slot, values, fetched=True)
             begun[step.reads[place]] += 1
     read = Counter(value for step in steps for value in step.reads)
     unused = {value for value, times in begun.items() if read[value] == times}
@@ -75,8 +77,8 @@ def _carries(step: Step, stack: int) -> bool:
     return all(before == after for given, before, after in carried if given == stack)
 
 
-def _moving(step: Step, stack: int, held: int, slot: int, values: Values) -> LoopStep:
-    """A loop of which each turn moves a slot of a stack, with what is held of it instead of the stack."""
+def _moving(step: Step, stack: int, held: int, slot: int, values: Values, *, fetched: bool) -> LoopStep:
+    """A loop of which each turn sends or fetches a slot of a stack, with what is held of it instead of the stack."""
     assert isinstance(step, LoopStep)
     body, kind = step.body, values.tensors[held]
     carried = zip(step.reads, step.writes, body.inputs, body.outputs, strict=False)
@@ -92,6 +94,7 @@ def _moving(step: Step, stack: int, held: int, slot: int, values: Values) -> Loo
         reads=tuple(held if value == stack else value for value in step.reads),
         writes=tuple(held if value == stack else value for value in step.writes),
         host_bytes=step.host_bytes + slot,
+        fetched_bytes=step.fetched_bytes + (slot if fetched else 0),
     )
 
 

@@ -32,11 +32,11 @@ def with_paired_passes(estimate: PartEstimate, pipeline: Pipeline, device: Devic
     alone = sum(p.step_time_s or 0.0 for p in found.values())
     waiting = {name: _exchanged(p)[1] for name, p in found.items()}
     under_way, waited = sum(_exchanged(p)[0] for p in found.values()), sum(waiting.values())
-    if not waited:
+    hidden = share * max(0.0, alone - paired_seconds(alone - waited, under_way, device)) if waited else 0.0
+    if not hidden:
         return estimate
-    hidden = share * max(0.0, alone - paired_seconds(alone - waited, under_way, device))
     shorter = {name: _shorter(p, hidden * waiting[name] / waited) for name, p in found.items()}
-    return replace(estimate, predictions={**estimate.predictions, **shorter})
+    return replace(estimate, predictions={**estimate.predictions, **shorter}, paired_s=hidden)
 
 
 def paired_seconds(computing: float, exchanging: float, device: Device) -> float:
@@ -76,8 +76,8 @@ def _shorter(prediction: Prediction, hidden: float) -> Prediction:
         step_time_s=after,
         interval_s=(low * after / before, high * after / before),
         breakdown=replace(parts, exposed_communication=parts.exposed_communication - hidden),
-        mfu=(prediction.mfu or 0.0) * before / after,
-        hfu=(prediction.hfu or 0.0) * before / after,
+        mfu=None if prediction.mfu is None else prediction.mfu * before / after,
+        hfu=None if prediction.hfu is None else prediction.hfu * before / after,
         communication=replace(
             said,
             groups=tuple(

@@ -54,9 +54,11 @@ class PartEstimate:
         weight_saved: What a backward pass leaves for the weights' gradient.
         working_bytes: What each kind of task, and "update", needs beside all of these.
         accumulation_s: Seconds to add a microbatch's gradients to the sum, where the program does not do it:
-            3 * gradients / memory bandwidth (two are read, one is written).
+            `accumulated_bytes` / memory bandwidth.
         deferred: Sums over devices of the stage that are left out of the pass and made once.
         streaming_s: Seconds that the update takes longer because its state is in the host's memory.
+        paired_s: Seconds by which exchanges of experts are hidden that its passes, one after the other, would wait for
+            (`pipelined.paired`).
     """
 
     part: Part
@@ -71,12 +73,18 @@ class PartEstimate:
     accumulation_s: float = 0.0
     host_bytes: int = 0
     streaming_s: float = 0.0
+    paired_s: float = 0.0
     deferred: tuple[Deferred, ...] = ()
 
     @property
     def gradient_bytes(self) -> int:
         """Of its gradients."""
         return total_bytes(self.gradients)
+
+    @property
+    def accumulated_bytes(self) -> int:
+        """What adding a microbatch's gradients to the sum moves: both are read, and the sum is written."""
+        return accumulated_bytes(self.gradient_bytes)
 
     @property
     def fixed_bytes(self) -> int:
@@ -87,6 +95,11 @@ class PartEstimate:
     def in_working(self) -> dict[Work, int]:
         """Working memory by kind of task."""
         return {work: self.working_bytes[name] for name, work in TASKS.items() if name in self.working_bytes}
+
+
+def accumulated_bytes(gradient_bytes: int) -> int:
+    """What adding gradients to a sum of as many bytes moves: both are read, and the sum is written."""
+    return 3 * gradient_bytes
 
 
 def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Conditions) -> PartEstimate:
@@ -155,7 +168,7 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Co
         weight_saved=weight_saved,
         working_bytes={name: max(0, p.run.memory.peak - kept[name]) for name, p in programs.items()},
         deferred=deferred,
-        accumulation_s=0.0 if accumulates else 3 * gradient_bytes / last.run.device.memory_bandwidth,
+        accumulation_s=0.0 if accumulates else accumulated_bytes(gradient_bytes) / last.run.device.memory_bandwidth,
     )
 
 

@@ -17,6 +17,7 @@ from meshcast.hardware import Cluster
 from meshcast.network.arranging import arranged
 from meshcast.network.setting import Setting
 from meshcast.options import Options
+from meshcast.overlaps import NOTHING_PAIRED
 from meshcast.pipelined.communication import pipeline_communication
 from meshcast.pipelined.costs import End, step_costs
 from meshcast.pipelined.definition import Pipeline
@@ -109,6 +110,7 @@ def _assembled(
     estimates = [estimate_part(part, pipeline, prepare, state.everyone) for part in pipeline.parts]
     if options.overlapping.paired_passes:
         estimates = [with_paired_passes(estimate, pipeline, cluster.device) for estimate in estimates]
+        said = said if any(estimate.paired_s for estimate in estimates) else (*said, NOTHING_PAIRED)
     return estimates, setting, assemble(pipeline, estimates, setting, options.network), said
 
 

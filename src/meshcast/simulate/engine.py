@@ -165,8 +165,13 @@ class RankRun:
                 spans.append(Span(kernel=step, stream=stream, start=start, end=end, channel=channel))
                 slower.append(0.0 if stream == COPY else _longer(end - start, lengths[index].all))
             else:
-                label = step.label if isinstance(step, LoopStep) else "branch"
-                spans.append(Repeat(label=label, body=inner[index], trips=_trips(step), start=start, end=end))
+                repeat = Repeat(label="branch", body=inner[index], trips=1, start=start, end=end)
+                if isinstance(step, LoopStep):
+                    repeat = replace(
+                        repeat, label=step.label, trips=step.trips, host_bytes=step.host_bytes,
+                        fetched_bytes=step.fetched_bytes, copying=self.copying(step),
+                    )  # fmt: skip
+                spans.append(repeat)
                 slower.append(0.0)
         timeline = self._summed(spans, slower, placed.length.all)
         return replace(timeline, critical=critical_path(block, placed, inner, self._is_memory)), placed.length

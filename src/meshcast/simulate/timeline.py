@@ -109,13 +109,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """A block run `trips` times in a row (a loop), or once (a branch), from `start`."""
+    """A block run `trips` times in a row (a loop), or once (a branch), from `start`.
+
+    Beside every turn `host_bytes` move between the device and its host, `fetched_bytes` of them from the host, in
+    `copying` seconds.
+    """
 
     label: str
     body: Timeline
     trips: int
     start: float
     end: float
+    host_bytes: int = 0
+    fetched_bytes: int = 0
+    copying: float = 0.0
 
 
 @shown

@@ -10,9 +10,9 @@ from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.hardware import loader
 from meshcast.hardware.reader import Reader
 from meshcast.lower import Fusion
-from meshcast.lower.overlap import Overlap
 from meshcast.lower.separate_layers import Layers
 from meshcast.models.words import Gradients
+from meshcast.overlaps import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
 from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Selective, Stack

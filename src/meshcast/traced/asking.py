@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from meshcast.errors import UsageError
+from meshcast.network.arranging import OPTIMISE
 from meshcast.options import Options
 
-# Heeded however durations come about; `channels` as 1 or not at all.
+# Heeded however durations come about; `channels` as 1 or not at all, `placement` (below) as a file.
 HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions"})
 # Heeded by what is worked out, and by nothing that is replayed.
 HEEDED_BY_ESTIMATES: Mapping[str, str] = {
@@ -22,6 +23,7 @@ HEEDED_BY_ESTIMATES: Mapping[str, str] = {
     "fabric": "--fabric",
     "beside": "--beside",
     "contention": "--contention",
+    "clocks": "--clocks",
 }
 # Not heeded: what says so on the command line.
 REFUSED: Mapping[str, str] = {
@@ -34,7 +36,6 @@ REFUSED: Mapping[str, str] = {
     "indices": "--indices",
     "partitioner": "--partitioner",
     "lowering": "--lowering",
-    "clocks": "--clocks",
     "host": "--host",
     "scheduler": "--scheduler",
     "overlap": "--overlap",
@@ -69,6 +70,11 @@ def check_asked(options: Options) -> None:
         raise UsageError(
             f"a trace says itself what runs on which of its channels, and not on {options.channels}", where="--channels",
             fix="1 puts all communication of a rank on one channel; leave it out for the trace's own",
+        )  # fmt: skip
+    if options.placement == OPTIMISE:
+        raise UsageError(
+            "placements are chosen by what a program sends, of which a trace keeps one rank's part", where="--placement",
+            fix="name a file with the device of each rank, or predict the program that the trace is of",
         )  # fmt: skip
     if options.conditions.kinds:
         raise UsageError(

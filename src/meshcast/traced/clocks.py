@@ -16,8 +16,7 @@ from meshcast.estimate import EstimatedKernels
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.power import settled_clock
 from meshcast.hardware import Device
-from meshcast.simulate.exposure import covered
-from meshcast.traced.intervals import merged
+from meshcast.simulate.exposure import covered, merged
 from meshcast.traced.job import TracedJob
 from meshcast.traced.kernels import kernel_of
 from meshcast.traced.replay import Replayed

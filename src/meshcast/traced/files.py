@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from meshcast.chakra.job_files import MANIFEST_SUFFIX, SUFFIX, groups_path, manifest_path, named_rank, rank_path
@@ -76,7 +76,7 @@ def find_traces(target: str | Path) -> TraceFiles:
         return made
     by_rank = {
         found[1]: each
-        for each in path.parent.glob(f"{_escaped(path.name)}.*{SUFFIX}")
+        for each in path.parent.glob(f"{escape(path.name)}.*{SUFFIX}")
         if (found := named_rank(each)) and found[0] == path.name
     }
     if missing := sorted(set(range(max(by_rank) + 1)) - set(by_rank)):
@@ -99,10 +99,6 @@ def _as_exported(manifest: Path, files: Iterable[Path]) -> bool:
     """Whether no file is younger than the manifest, which is written last: none was changed since."""
     written = manifest.stat().st_mtime_ns
     return all(file.stat().st_mtime_ns <= written for file in files)
-
-
-def _escaped(name: str) -> str:
-    return re.sub(r"([\[\]*?])", r"[\1]", name)
 
 
 def _groups(prefix: Path) -> Path | None:

@@ -10,6 +10,7 @@ from typing import Any
 from meshcast.chakra import NodeType, Trace
 from meshcast.chakra.checking import named
 from meshcast.errors import InputError
+from meshcast.ranges import shortened
 from meshcast.traced.manifest import read_json
 from meshcast.traced.rank_steps import RankSteps
 
@@ -62,7 +63,8 @@ def add_groups(groups: Groups, trace: Trace) -> None:
             known = groups.get(name, tuple(ranks))
             if ranks and sorted(known) != sorted(ranks):
                 raise InputError(
-                    f"{here}: process group {name!r} is of {_listed(ranks)}, and elsewhere of {_listed(known)}",
+                    f"{here}: process group {name!r} is of ranks {shortened(ranks, MOST_NAMED)}, and elsewhere of "
+                    f"ranks {shortened(known, MOST_NAMED)}",
                     where=trace.where, fix="give groups of different ranks different names",
                 )  # fmt: skip
             if ranks:
@@ -102,7 +104,8 @@ def check_members(of_rank: Sequence[RankSteps], groups: Groups, size: int, *, al
                 )  # fmt: skip
             if not alone and rank not in members[name]:
                 raise InputError(
-                    f"{each.first_with_group(place)} of rank {rank} is over group {name!r} of {_listed(groups[name])}",
+                    f"{each.first_with_group(place)} of rank {rank} is over group {name!r} of ranks "
+                    f"{shortened(groups[name], MOST_NAMED)}",
                     where=where, fix=f"list rank {rank} in the group, or give the node the group that it is in",
                 )  # fmt: skip
         for place, peer in enumerate(each.peers):
@@ -119,8 +122,3 @@ def check_members(of_rank: Sequence[RankSteps], groups: Groups, size: int, *, al
                 where=str(listed) if listed is not None else of_rank[0].source.where,
                 fix="add the traces of all ranks, or list those that there are",
             )  # fmt: skip
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    more = f", ... ({len(ranks)})" if len(ranks) > MOST_NAMED else ""
-    return "ranks " + ", ".join(map(str, ranks[:MOST_NAMED])) + more

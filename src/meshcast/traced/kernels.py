@@ -69,10 +69,19 @@ def _with_kernel(step: Step, said: Attributes, texts: tuple[str, ...]) -> Step:
     if number >= len(texts):
         raise said.error(f"{KERNEL} is {number}, and the metadata lists {len(texts)}", "export the trace again")
     kernel = _kernel(texts[number], "")
-    flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
-    moved = kernel.read_bytes + kernel.written_bytes
-    same = max(1, round(flops * step.repeat)) == step.flops and max(1, moved * step.repeat) == step.bytes
+    same = declared(*work_of(kernel, step.repeat)) == (step.flops, step.bytes)
     return replace(step, kernel=texts[number]) if same else step
+
+
+def work_of(kernel: Kernel, repeat: int) -> tuple[float, int]:
+    """Operations and bytes of so many launches of a kernel."""
+    flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
+    return flops * repeat, (kernel.read_bytes + kernel.written_bytes) * repeat
+
+
+def declared(flops: float, moved: int) -> tuple[int, int]:
+    """The same as nodes have it in `num_ops` and `tensor_size`: whole, and never 0, as readers divide by them."""
+    return max(1, round(flops)), max(1, moved)
 
 
 @lru_cache(maxsize=KEPT)

@@ -18,11 +18,10 @@ from meshcast.results import Prediction, Provenance
 from meshcast.results.prediction import KernelShare
 from meshcast.simulate import Breakdown, MemoryUse
 from meshcast.simulate.class_run import rank_speeds
-from meshcast.simulate.exposure import covered
+from meshcast.simulate.exposure import Interval, covered, merged
 from meshcast.traced.agreement import check_agreement
 from meshcast.traced.caveats import at_home, caveats
 from meshcast.traced.files import TraceFiles
-from meshcast.traced.intervals import Interval, merged
 from meshcast.traced.job import TracedJob, read_job, with_speeds
 from meshcast.traced.kernels import kernel_of
 from meshcast.traced.replay import Replayed
@@ -67,40 +66,49 @@ def predict_traces(
         )  # fmt: skip
     windows = step_windows(job, run)
     last = max(range(len(windows)), key=lambda number: windows[number][1] - windows[number][0])
-    seconds = windows[last][1] - windows[last][0]
-    steps = job.steps[last]
-    breakdown, communicating = _breakdown(job, timing, run, last, windows[last])
-    sent = [collective_of(job, last, step) for step in steps if step.does in ("collective", "send")]
-    repeats = [step.repeat for step in steps if step.does in ("collective", "send")]
-    flops = sum(step.flops for step in steps if not step.waits)
-    known = [peak for peak in job.peaks if peak is not None]
-    peak = max(known, default=0)
-    memory = MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}, known=bool(known))
-    capacity = int(device.memory_bytes)
-    warnings = (*caveats(job, timing, options, device, too_much=peak > capacity), *said)
+    memory, capacity = _memory(job), int(device.memory_bytes)
     # What was recorded on this device has run there, whatever the trace's names add up to.
-    infeasible = None if timing.replayed and at_home(job, device.name) else memory_verdict(memory, capacity)
-    total = timing.recorded_s + timing.modelled_s
-    # What meshcast predicted once is no measurement.
-    measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
-    low, high = _spread(timing, seconds)
-    prediction = Prediction(
+    at_ease = timing.replayed and at_home(job, device.name)
+    steps = job.steps[last]
+    untimed = Prediction(
         name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
         cluster=cluster.name if job.ranks > 1 else None, fidelity=_fidelity(job, timing, estimators, last),
-        lowering="given", network=options.network, infeasible=None, step_time_s=seconds, interval_s=(low, high),
-        breakdown=breakdown, flops=flops, hbm_bytes=float(sum(s.bytes for s in steps if not s.waits)),
-        communication_bytes=round(sum(n * each.sent_bytes for n, each in zip(repeats, sent, strict=True))),
-        memory=memory, capacity_bytes=capacity, energy_j=None, mfu=None, hfu=None,
-        kernels=sum(step.repeat for step in steps if step.does != "nothing"), communication_s=communicating,
-        provenance=Provenance(measured=measured, analytical=1 - measured), top_kernels=_top(job, timing, last),
-        warnings=warnings, version=VERSION,
+        lowering="given", network=options.network, infeasible=None if at_ease else memory_verdict(memory, capacity),
+        step_time_s=None, interval_s=None, breakdown=None, flops=sum(step.flops for step in steps if not step.waits),
+        hbm_bytes=float(sum(step.bytes for step in steps if not step.waits)),
+        communication_bytes=_sent_bytes(job, last), memory=memory, capacity_bytes=capacity, energy_j=None, mfu=None, hfu=None,
+        kernels=sum(step.repeat for step in steps if step.does != "nothing"), communication_s=None,
+        provenance=_provenance(job, timing), version=VERSION,
+        warnings=(*caveats(job, timing, options, device, too_much=memory.peak > capacity), *said),
     )  # fmt: skip
-    if infeasible is None:
-        return prediction
+    if untimed.infeasible is not None:
+        return untimed
+    seconds = windows[last][1] - windows[last][0]
+    breakdown, communicating = _breakdown(job, timing, run, last, windows[last])
     return replace(
-        prediction, infeasible=infeasible, step_time_s=None, interval_s=None, breakdown=None, communication_s=None,
-        top_kernels=(),
+        untimed, step_time_s=seconds, interval_s=_spread(timing, seconds), breakdown=breakdown,
+        communication_s=communicating, top_kernels=_top(job, timing, last),
     )  # fmt: skip
+
+
+def _memory(job: TracedJob) -> MemoryUse:
+    """What the nodes of a rank name at most at a time, where they name anything."""
+    known = [peak for peak in job.peaks if peak is not None]
+    peak = max(known, default=0)
+    return MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}, known=bool(known))
+
+
+def _sent_bytes(job: TracedJob, number: int) -> int:
+    """Bytes that a rank of a class sends."""
+    sending = (step for step in job.steps[number] if step.does in ("collective", "send"))
+    return round(sum(step.repeat * collective_of(job, number, step).sent_bytes for step in sending))
+
+
+def _provenance(job: TracedJob, timing: Timing) -> Provenance:
+    """What was recorded, and what is modelled; what meshcast predicted once is no measurement."""
+    total = timing.recorded_s + timing.modelled_s
+    measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
+    return Provenance(measured=measured, analytical=1 - measured)
 
 
 def _fidelity(job: TracedJob, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:

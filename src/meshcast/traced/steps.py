@@ -8,7 +8,7 @@ from typing import Literal
 
 from meshcast.chakra import CollectiveCode, Node, NodeType, Trace, checked_trace
 from meshcast.chakra.checking import named
-from meshcast.chakra.own_attributes import BEGINS, LEAST, UNTIL
+from meshcast.chakra.own_attributes import BEGINS, HOST_BYTES, LEAST, UNTIL
 from meshcast.chakra.schema import COLLECTIVE_KINDS
 from meshcast.errors import InputError, UnsupportedError
 from meshcast.traced.attributes import MICROSECOND, NANOSECOND, Attributes
@@ -43,6 +43,7 @@ class Step:
         begins: Whether a program begins with it.
         until: Of a wait, seconds behind its program's begin before which it does not end, where durations are worked out;
             `least` that it lasts at least. None where it takes its own time.
+        host_bytes: Of a copy between the device and its host, what all launches move.
         kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`traced.kernels`).
     """
 
@@ -66,6 +67,7 @@ class Step:
     begins: bool = False
     until: float | None = None
     least: float = 0.0
+    host_bytes: int = 0
     kernel: str = ""
 
     @property
@@ -113,6 +115,7 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
             matrix_flops=_matrix_flops(said), dtype=str(node.attributes.get("dtype", "")), repeat=repeat,
             waits=node.attributes.get("op_type") == "wait", until=said.nanoseconds(UNTIL),
             least=said.nanoseconds(LEAST) or 0.0, begins=said.flag(BEGINS),
+            host_bytes=said.size(HOST_BYTES, 0, repeat) if host else 0,
         )  # fmt: skip
     if node.kind is NodeType.COLLECTIVE:
         kind = _collective_kind(said)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from meshcast.chakra.checking import circle_of
 from meshcast.errors import InputError
+from meshcast.ranges import shortened
 from meshcast.traced.job import TracedJob
 
 MOST_NAMED = 8
@@ -34,7 +35,7 @@ class Stuck:
         if circle:
             steps = self._of_ranks([places[at] for at in circle])
             ranks = sorted({rank for rank, _ in steps})
-            what = f"deadlock: {len(steps)} nodes of ranks {_listed(ranks)} wait for each other in a circle: "
+            what = f"deadlock: {len(steps)} nodes of ranks {shortened(ranks, MOST_NAMED)} wait for each other in a circle: "
         else:
             steps = [
                 (self.job.classes[number], index) for (number, index), befores in self.waits.items() if not befores
@@ -75,7 +76,3 @@ class Stuck:
             for member in self.job.groups[name]
             if self.job.of_rank[member] == after[0] and self.job.groups_of[member][theirs] == name
         )
-
-
-def _listed(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:MOST_NAMED])) + (f", ... ({len(ranks)})" if len(ranks) > MOST_NAMED else "")

@@ -13,6 +13,7 @@ from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate import EstimatedKernels, Estimator
 from meshcast.estimate.chain import estimate_each
 from meshcast.hardware import Device
+from meshcast.hardware.host_link import host_rate
 from meshcast.mesh import Group, Mesh
 from meshcast.network.models import NetworkModel
 from meshcast.options import Options
@@ -52,7 +53,7 @@ class Timing:
     clocks: tuple[float, ...]
 
 
-def chosen(durations: str, job: TracedJob, device: Device) -> bool:
+def uses_recorded(durations: str, job: TracedJob, device: Device) -> bool:
     """Whether durations are the trace's own.
 
     Raises:
@@ -80,7 +81,7 @@ def time_steps(
         UnsupportedError: The trace does not say how long a step took, nor what it does.
         InputError: Ranks wait for each other for ever.
     """
-    replayed = chosen(options.durations, job, device)
+    replayed = uses_recorded(options.durations, job, device)
     working = {step for steps in job.steps for step in steps if step.does == "compute" and not step.waits}
     if not replayed and working and not any(step.says_work for step in working):
         raise UnsupportedError(
@@ -91,7 +92,7 @@ def time_steps(
         map(kernel_of, working), device, estimators, approximate=options.approximate,
         first_named=options.simulator is not None,
     )  # fmt: skip
-    timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network)
+    timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network, device=device)
 
     def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:
         def replayed_with(seconds: Seconds) -> Replayed:
@@ -148,6 +149,7 @@ class _Timed:
     estimated: EstimatedKernels
     replayed: bool
     network: NetworkModel
+    device: Device
     _on_network: dict[tuple[int, Step], float] = field(default_factory=dict)
 
     def at(self, clocks: tuple[float, ...], speeds: tuple[float, ...]) -> Timing:
@@ -167,6 +169,9 @@ class _Timed:
                     recorded += known
                 elif step.does in ("collective", "send"):
                     known = self._communicating(number, step)
+                    modelled += known
+                elif step.host_bytes:
+                    known = step.host_bytes / host_rate(self.device)
                     modelled += known
                 else:
                     known = _computing(step, estimated, speed)
@@ -195,7 +200,7 @@ class _Timed:
         """
         if step.does in ("receive", "nothing"):
             return 0.0
-        if step.does in ("collective", "send"):
+        if step.does in ("collective", "send") or step.host_bytes:
             return step.seconds if self.replayed else None
         if self.replayed or step.waits or not step.says_work or step.does == "host":
             if step.seconds is None and self.replayed and step.does == "compute" and step.says_work:

@@ -12,7 +12,7 @@ which is less than the time from the first start of all to the last end (Qi 2024
 from __future__ import annotations
 
 from meshcast.chakra.job_files import STEPS_OVERLAP
-from meshcast.traced.intervals import Interval
+from meshcast.simulate.exposure import Interval
 from meshcast.traced.job import TracedJob
 from meshcast.traced.replay import Replayed
 

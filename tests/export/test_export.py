@@ -227,7 +227,7 @@ def test_what_a_left_out_node_waited_for_is_waited_for() -> None:
 
 def test_a_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Usage:
-        free = 1000
+        free, total = 1000, 1 << 40
 
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage)
     with pytest.raises(InfeasibleError, match="do not fit on a disk with 1000 B free"):

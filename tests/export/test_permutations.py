@@ -71,3 +71,25 @@ def test_pairs_are_the_programs_own(tmp_path: Path, pairs: list[tuple[int, int]]
             tmp_path / "job", astra, preset_system(astra, cluster.device), groups=Path(written["comm_groups"])
         )
         assert found.seconds == pytest.approx(written["step_time_s"], rel=0.02)
+
+
+def test_ranks_that_do_nothing_come_back(tmp_path: Path) -> None:
+    """Only 0 sends and only 1 receives: two of four ranks have no node at all."""
+    path = tmp_path / "alone.mlir"
+    path.write_text(
+        """
+module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {
+    %1 = "stablehlo.collective_permute"(%a) {source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>,
+      channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>} : (tensor<512x512xf32>) -> tensor<512x512xf32>
+    return %1 : tensor<512x512xf32>
+  }
+}
+"""
+    )
+    options = Options(on="dgx-h100", host="off")
+    made = write_trace("chakra", TraceRequest(target=str(path), options=options, out=tmp_path / "job")).summary
+    assert not read_trace(tmp_path / "job.3.et").nodes
+    back = predict(str(tmp_path / "job"), Options(on="dgx-h100"))
+    assert back.devices == 4
+    assert back.step_time_s == pytest.approx(made["step_time_s"], rel=1e-9)

@@ -61,9 +61,11 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
     check_drawable_parts(step)
     groups, stages = stage_bodies(pipeline, step, detail)
     classes = [found for stage in stages for found in stage.classes(groups)]
-    makespan = run.makespan
+    makespan, duration = run.makespan, run.duration
     if shares_channel(step) and not detail.unroll:
+        # Folded collectives hold the channel for all their turns at once: what is written is a step of its own.
         makespan = replayed(pipeline.name, classes, groups, shared=True)[1].duration
+        duration = makespan if run.schedule.barrier else duration
     first = step.estimates[0].programs["forward"].run
     said = facts_of(first, pipeline.devices)
     if not run.schedule.barrier:
@@ -72,7 +74,7 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
         name=pipeline.name,
         groups=groups,
         classes=with_longer_starts(classes, first.device),
-        step_s=run.duration,
+        step_s=duration,
         makespan_s=makespan,
         metadata=said,
     )

@@ -20,12 +20,14 @@ from meshcast.export.encoding import ClassFiles
 from meshcast.export.format_names import ANOTHER_PLACE
 from meshcast.export.writers import write_all
 from meshcast.files import Staged, whole_files
+from meshcast.network.astra.files import INPUT_FILES as ASTRA_FILES
 from meshcast.ranges import ranges
 from meshcast.units import format_bytes
 
 ASTRA_SUFFIX = ".astra"
 MANIFEST = "meshcast.chakra/1"
-SPARE_BYTES = 256 << 20  # of a disk that is not to be filled up
+SPARE_BYTES = 256 << 20  # of a disk that is not to be filled up; of a small one
+SPARE_SHARE = 20  # a twentieth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,26 +141,31 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
 
 
 def _check_room(folder: Path, what: Planned) -> None:
-    free = shutil.disk_usage(folder).free
-    if what.size + SPARE_BYTES > free:
+    disk = shutil.disk_usage(folder)
+    free, spare = disk.free, min(SPARE_BYTES, disk.total // SPARE_SHARE)
+    if what.size + spare > free:
         raise InfeasibleError(
             f"{len(what.files):,} files of {format_bytes(what.size)} in all do not fit on a disk with "
-            f"{format_bytes(free)} free, of which {format_bytes(SPARE_BYTES)} are kept free", where=str(folder),
+            f"{format_bytes(free)} free, of which {format_bytes(spare)} are kept free", where=str(folder),
             fix="write one file for all equal ranks (--dedup), fewer (--ranks), or compact loops (leave out --unroll)",
         )  # fmt: skip
 
 
 def _without_earlier(staged: Staged, wanted: ChakraFiles, ranks: set[int]) -> None:
     """Takes away what an earlier export left under the same prefix, which would be taken for ranks of this one."""
-    if not wanted.manifest.is_file():
-        return
-    if wanted.astra.is_dir():  # of other hardware, or of more ranks
-        for path in wanted.astra.iterdir():
-            staged.without(path)
+    ours = wanted.manifest.is_file()
     for path in wanted.prefix.parent.iterdir():
         found = named_rank(path)
         if found is not None and path == wanted.path(found[1]) and found[1] not in ranks:
+            if not ours:
+                raise UsageError(
+                    "is there and of no export: it would be taken for a rank of this one", where=str(path),
+                    fix="move it away, or choose another prefix",
+                )  # fmt: skip
             staged.without(path)
+    if ours and wanted.astra.is_dir():  # of other hardware, or of more ranks; what users put there stays
+        for name in ASTRA_FILES:
+            staged.without(wanted.astra / name)
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -24,7 +24,7 @@ from meshcast.export.astra_inputs import astra_inputs
 from meshcast.export.astra_words import astra_lines
 from meshcast.export.chakra import ChakraFiles, check_schema, planned, write
 from meshcast.export.format_names import ANOTHER_PLACE
-from meshcast.export.kineto import check_name, rank_path, write_kineto
+from meshcast.export.kineto import check_name, other_ranks, rank_path, write_kineto
 from meshcast.export.perfetto import load_builder, write_perfetto
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
@@ -115,9 +115,12 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
         check_ranks(asked, run.devices)
         traced = partial(program_trace, run)
     job = traced(Detail(unroll=bool(request.unroll), memory=request.memory))
-    # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
-    if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
-        return traced(Detail(unroll=True, memory=request.memory))
+    if request.unroll is None and job.folded:
+        # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
+        short = not request.dedup and job.turns() <= MOST_NODES
+        # On one channel, turns of a collective take turns with others': folded ones would hold the channel at once.
+        if short or options.channels == 1:
+            return traced(Detail(unroll=True, memory=request.memory))
     return job
 
 
@@ -231,7 +234,13 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
             with staged.open(path) as out:
                 slices += write_kineto(job, rank, rank_name(rank, kind, request.ranks), kind, out)
             sizes[path] = staged.path(path).stat().st_size
-    return _drawn(job, request, "kineto", len(ranks), sizes, slices=slices)
+    written = _drawn(job, request, "kineto", len(ranks), sizes, slices=slices)
+    others = sorted(path.name for path in other_ranks(request.out) if path not in sizes)
+    if not others:
+        return written
+    named = ", ".join(others[:4]) + (" ..." if len(others) > 4 else "")
+    line = f"of another export there is {named}: tools that read the folder take both for one job"
+    return replace(written, lines=(*written.lines, line))
 
 
 def write_stablehlo(request: TraceRequest, said: Said) -> Written:

@@ -84,6 +84,13 @@ def rank_path(path: Path, rank: int, files: int) -> Path:
     return path.with_name(f"{path.name.removesuffix(suffix)}.{rank}{suffix}")
 
 
+def other_ranks(path: Path) -> list[Path]:
+    """Files that are named as ranks of this place: of this export, or of an earlier one."""
+    suffix = next(each for each in reversed(SUFFIXES) if path.name.endswith(each))
+    named = re.compile(re.escape(path.name.removesuffix(suffix)) + r"\.[0-9]+" + re.escape(suffix))
+    return [each for each in path.parent.iterdir() if named.fullmatch(each.name)]
+
+
 def write_kineto(job: JobTimeline, rank: int, name: str, kind: RankTimeline, out: IO[bytes]) -> int:
     """Writes a rank; how many of its slices are drawn."""
     events = _Events(job=job, rank=rank)

@@ -38,7 +38,7 @@ def names_traces(target: object) -> bool:
         return True
     if path.is_dir():
         return any(path.glob(f"*{SUFFIX}"))
-    return not path.exists() and rank_path(path, 0).is_file()
+    return not path.exists() and (rank_path(path, 0).is_file() or manifest_path(path).is_file())
 
 
 def find_traces(target: str | Path) -> TraceFiles:

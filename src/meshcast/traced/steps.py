@@ -10,7 +10,7 @@ from meshcast.chakra import CollectiveCode, Node, NodeType, Trace, checked_trace
 from meshcast.chakra.checking import named
 from meshcast.chakra.own_attributes import BEGINS, HOST_BYTES, LEAST, UNTIL
 from meshcast.chakra.schema import COLLECTIVE_KINDS
-from meshcast.errors import InputError, UnsupportedError
+from meshcast.errors import UnsupportedError
 from meshcast.traced.attributes import MICROSECOND, NANOSECOND, Attributes
 
 Does = Literal["compute", "host", "collective", "send", "receive", "nothing"]
@@ -91,11 +91,6 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
         InputError: It cannot be run, or a node lacks an attribute that it needs.
         UnsupportedError: A collective is of a kind that no network model answers for.
     """
-    if not trace.nodes:
-        raise InputError(
-            "has no nodes: the file ends behind its metadata", where=trace.where,
-            fix="export or convert it again: a rank that does nothing has no part in a job",
-        )  # fmt: skip
     trace = checked_trace(trace)
     place = {node.number: index for index, node in enumerate(trace.nodes)}
     return tuple(_step(trace, index, node, place) for index, node in enumerate(trace.nodes))

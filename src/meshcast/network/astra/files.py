@@ -147,12 +147,15 @@ def groups_text(groups: Mapping[int, Sequence[int]]) -> str:
     return _text({str(number): list(members) for number, members in groups.items()})
 
 
+NETWORK_FILE, SYSTEM_FILE, MEMORY_FILE = INPUT_FILES = ("network.yml", "system.json", "remote_memory.json")
+
+
 def input_texts(network: AstraNetwork, system: AstraSystem, memory: RemoteMemory) -> dict[str, tuple[str, str]]:
     """Names and texts of the three files that every run needs, by ASTRA-sim's flags."""
     return {
-        "network-configuration": ("network.yml", network_text(network)),
-        "system-configuration": ("system.json", system_text(system)),
-        "remote-memory-configuration": ("remote_memory.json", remote_memory_text(memory)),
+        "network-configuration": (NETWORK_FILE, network_text(network)),
+        "system-configuration": (SYSTEM_FILE, system_text(system)),
+        "remote-memory-configuration": (MEMORY_FILE, remote_memory_text(memory)),
     }
 
 

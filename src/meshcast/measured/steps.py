@@ -80,7 +80,11 @@ def find_steps(trace: MeasuredTrace, *, expected: int, count: int | None = None,
         InputError: Nothing repeats `count` times, or nothing takes any time.
     """
     if not any(kernel.duration > 0 for kernel in trace.kernels):
-        raise InputError(f"no kernel of {trace.device} takes any time", where=trace.source)
+        raise InputError(
+            f"none of {len(trace.kernels)} kernels of {trace.device} takes any time",
+            where=trace.source,
+            fix="record again, and look whether the profiler warns that it lost the device's timestamps",
+        )
     if not trace.ordered:
         return _of_summary(trace, count)
     if count is None and any(kernel.step is not None for kernel in trace.kernels):

@@ -26,8 +26,8 @@ from meshcast.units import format_bytes, format_time
 # Of the measured step that may be gaps beyond those predicted: as much as kernels alone are off in most of the profiles that come
 # with the project (docs/measured.md), so that gaps are named where they are more than the rest of the difference.
 GAPS = 0.15
-# Of the full clock, to which products are in proportion: repetitions of one step differ by 1 to 2 %, so that less than 3 % cannot
-# be told from them.
+# Of the full clock, to which products are in proportion. From step to step they differ by up to 0.7 % in the profiles that come
+# with the project: 3 % is surely more than that, and less is not worth a word.
 CAPPED = 0.97
 SAME_STEP = 0.01  # of the median step: ranks that differ by less run in step
 

@@ -3,13 +3,15 @@
     python benchmarks/profile_many.py FOLDER [--seconds 460] [--only bert resnet50]
 
 Each program runs in a process of its own (`profile_step.py`), so that one that fails leaves the others; none is begun after
-`--seconds`. FOLDER gets `jax.tar` and `torch.tar` with what was recorded, `nsys.tar` where Nsight Systems is installed, and
-`log.txt` with what the processes said. Tars are added to program by program: an interrupted run keeps what it has.
+`--seconds`. FOLDER gets `jax.tar` and `torch.tar` with what was recorded, `nsys.tar` where Nsight Systems is on the PATH, and
+`log.txt` with what the processes said. Tars are added to program by program: an interrupted run keeps what it has. `--only` takes
+`torch-gpt-nsys` and `torch-llama-nsys`, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import shutil
 import subprocess
@@ -43,6 +45,9 @@ PROGRAMS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("t5-small-graphs", "jax", "t5-small:batch=24,seq=384", ("graphs",)),
     ("lstm-medium-graphs", "jax", "lstm-medium:batch=32", ("graphs",)),
 )
+# Of these, Nsight Systems records the launches and their summary as well.
+NSYS_PROGRAMS = {"torch-gpt": "examples/pytorch/gpt.py:train", "torch-llama": f"{OWN}:torch_llama_train"}
+NSYS_TABLES = {"-nsys": "cuda_gpu_trace", "-nsys-sum": "cuda_gpu_kern_sum"}
 
 
 def environment(*, graphs: bool) -> dict[str, str]:
@@ -70,24 +75,37 @@ def profiled(name: str, framework: str, program: str, extra: tuple[str, ...], fo
     return said(command, environment(graphs=graphs), LONGEST_S)
 
 
-def with_nsys(folder: Path) -> str:
-    """The launches and the summary of one small program by Nsight Systems, where it is installed."""
+def with_nsys(name: str, program: str, folder: Path) -> tuple[bool, str]:
+    """The launches and the summary of four steps of a program by Nsight Systems, as `nsys stats` prints them."""
     nsys = shutil.which("nsys")
     if nsys is None:
-        return "nsys: not on the PATH"
-    report = folder / "report"
-    ranged = ["--trace", "cuda", "--capture-range=cudaProfilerApi", "--capture-range-end=stop", "-o", str(report)]
-    program = [sys.executable, str(HERE / "profile_step.py"), "torch", "-", f"{OWN}:torch_encoder"]
-    log = said([nsys, "profile", *ranged, *program], environment(graphs=True), LONGEST_S)[1] + "\n"
-    for table in ("cuda_gpu_trace", "cuda_gpu_kern_sum"):
-        stats = ["--report", table, "--format", "csv", "-o", str(folder / "nsys"), f"{report}.nsys-rep"]
-        log += said([nsys, "stats", *stats], environment(graphs=True), LONGEST_S)[1] + "\n"
-    return log
+        return False, "nsys is not on the PATH"
+    report = folder / name.removeprefix("torch-")
+    env = environment(graphs=True)
+    ranged = ["--capture-range=cudaProfilerApi", "--capture-range-end=stop", "-f", "true", "-o", str(report)]
+    command = [sys.executable, str(HERE / "profile_step.py"), "torch", "-", program]
+    profile = [nsys, "profile", "--sample=none", "--cpuctxsw=none", "--trace=cuda", *ranged, *command]
+    log = said(profile, env, LONGEST_S)[1]
+    finished, raw = report.with_suffix(".nsys-rep"), report.with_suffix(".qdstrm")
+    importer = shutil.which("QdstrmImporter")
+    if not finished.exists() and raw.exists() and importer is not None:
+        # The nsys that comes with Nsight Compute has no importer of its own beside it, and leaves what it recorded as it is.
+        log += said([importer, "--input-file", str(raw), "--output-file", str(finished)], env, LONGEST_S)[1]
+    if not finished.exists():
+        return False, log
+    for suffix, table in NSYS_TABLES.items():
+        stats = [nsys, "stats", "--report", table, "--format", "csv", str(finished)]
+        done = subprocess.run(stats, env=env, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+        if done.returncode:
+            return False, log + done.stderr[-4000:]
+        content = done.stdout.replace(f"{folder}/", "").encode()
+        (folder / f"{name}{suffix}.csv.gz").write_bytes(gzip.compress(content, mtime=0))
+    return True, log
 
 
-def added(tar: Path, folder: Path, pattern: str = "*.gz") -> None:
+def added(tar: Path, folder: Path) -> None:
     """Puts a folder's files into a tar."""
-    for path in sorted(folder.glob(pattern)):
+    for path in sorted(folder.glob("*.gz")):
         with tarfile.open(tar, "a") as into:
             into.add(path, arcname=path.name)
 
@@ -118,10 +136,16 @@ def main() -> None:
             done, text = profiled(name, framework, program, extra, Path(folder))
             note(f"{name} ({program}): {'done' if done else 'FAILED'}\n{text}")
             added(options.folder / f"{framework}.tar", Path(folder))
-    if not options.only and time.monotonic() - start < options.seconds:
+    for name, program in NSYS_PROGRAMS.items():
+        if options.only and f"{name}-nsys" not in options.only:
+            continue
+        if time.monotonic() - start > options.seconds:
+            note(f"{name}-nsys: no time left")
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            note(with_nsys(Path(folder)))
-            added(options.folder / "nsys.tar", Path(folder), "*.csv")
+            done, text = with_nsys(name, program, Path(folder))
+            note(f"{name}-nsys ({program}): {'done' if done else 'FAILED'}\n{text}")
+            added(options.folder / "nsys.tar", Path(folder))
 
 
 if __name__ == "__main__":

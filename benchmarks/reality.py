@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,14 @@ class Profiled:
 
 
 def profiled(folder: Path, clocks: str) -> Iterator[Profiled]:
-    """Every program of a folder, by its compiled program and by its source."""
+    """Every program of a folder, by its compiled program and by the one that was captured."""
     for name, entry in tomllib.loads((folder / "profiles.toml").read_text()).items():
         traces = tuple(trace for file in entry["traces"] for trace in read_traces(folder / file))
         options = Options(on="h200", clocks=clocks)  # type: ignore[arg-type]
         ways = [("compiled", folder / entry["compiled"], options)] if "compiled" in entry else []
         if "target" in entry:
-            target = entry["target"]
-            place = folder / target if (folder / target).is_file() else target
-            told = with_stack(replace(options, settings=entry.get("settings", {})), entry.get("stack"))
-            ways.append((entry.get("stack", "modelled"), place, told))
+            told = with_stack(options, entry.get("stack"))
+            ways.append((entry.get("stack", "modelled"), folder / entry["target"], told))
         for how, place, told in ways:
             yield Profiled(
                 program=name,

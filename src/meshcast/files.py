@@ -27,6 +27,9 @@ from meshcast.units import format_bytes
 COMPRESSION = 6  # of gzip: beyond, files hardly shrink
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_UNPACKED = 4 << 30  # bytes; what is larger does not stay in memory beside what is made of it
+LARGEST_TEXT = (
+    1 << 30
+)  # bytes of a program or a table of measurements, of which many are read, or several times as much is made
 FULL = (errno.ENOSPC, errno.EDQUOT)
 ELSEWHERE = "choose another place"  # what helps where nothing can be written
 
@@ -220,6 +223,8 @@ def unpacked(content: bytes, *, where: str, largest: int = LARGEST_UNPACKED) -> 
         raise InputError(f"gzip that is cut off or damaged: {error}", where=where, fix="copy it again") from None
     if len(found) > largest:
         raise InputError(
-            f"unpacks to more than {format_bytes(largest)}", where=where, fix="record less: fewer steps, or one device"
+            f"unpacks to more than {format_bytes(largest)}",
+            where=where,
+            fix="give a smaller file; of a trace, record less: fewer steps, or one device",
         )
     return found

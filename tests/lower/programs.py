@@ -8,8 +8,13 @@ from typing import Any
 import jax
 
 from meshcast.capture import capture, from_bytes
-from meshcast.lower import Kernel, LoopStep, LoweredProgram, lower
+from meshcast.lower import Kernel, LoopStep, LoweredProgram, Schedule, lower
+from meshcast.options import Options
+from meshcast.pipeline import prepare
+from meshcast.run import Run
 from meshcast.workload import Workload, read_workload
+
+FOUR_LAYERS = {"batch": "16", "seq": "64", "layers": "4"}
 
 
 def read_text(text: str) -> Workload:
@@ -37,6 +42,18 @@ def kernels(lowered: LoweredProgram) -> list[Kernel]:
 
 def loops(lowered: LoweredProgram) -> list[LoopStep]:
     return [step for step in lowered.schedule.steps if isinstance(step, LoopStep)]
+
+
+def all_loops(schedule: Schedule) -> list[LoopStep]:
+    """Loops, and those inside of them."""
+    found = [step for step in schedule.steps if isinstance(step, LoopStep)]
+    return [*found, *(inner for loop in found for inner in all_loops(loop.body))]
+
+
+def planned(plan: str, overlap: str, layers: str = "separate", model: str = "llama3-tiny") -> Run:
+    """A tiny model of four layers under a plan."""
+    options = Options(on="dgx-h100", plan=plan, settings=FOUR_LAYERS, overlap=overlap, layers=layers)  # type: ignore[arg-type]
+    return prepare(model, options)
 
 
 def all_reduce_text(order: tuple[str, ...], devices: int = 4) -> str:

@@ -41,6 +41,10 @@ def read(folder: Path, content: bytes | str) -> list[MeasuredTrace]:
     return read_traces(written(folder, content))
 
 
+KERNEL = kernel_event("k", 0.0, 1.0)
+LAUNCH = {"ph": "X", "cat": "cuda_runtime", "name": "launch", "ts": 0.0, "dur": 1.0, "args": {"correlation": 7}}
+NUMBERED = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0.0, "dur": 1.0}
+
 GPU = {
     "/device:GPU:0": {
         "Stream #14(Compute)": [
@@ -136,6 +140,14 @@ def test_the_summary_of_kernels_of_nsight(tmp_path: Path) -> None:
         (kineto([{**kernel_event("k", 0.0, 1.0), "dur": "long"}]), "no readable time"),
         (kineto([{**kernel_event("k", 0.0, 1.0), "dur": -1}]), "no readable time"),
         (kineto([kernel_event("k", float("nan"), 1.0)]), "no readable time"),
+        (kineto([{**KERNEL, "args": "none"}]), "event 0 ('k') has args that are no object but str"),
+        (kineto([KERNEL, {**LAUNCH, "ts": "soon"}]), "event 1 (cuda_runtime, 'launch')"),
+        (kineto([KERNEL, {**LAUNCH, "ts": None}]), "event 1 (cuda_runtime, 'launch')"),
+        (kineto([KERNEL, {**LAUNCH, "args": {"correlation": [7]}}]), "event 1 (cuda_runtime, 'launch')"),
+        (kineto([KERNEL, {**LAUNCH, "cat": "cpu_op", "args": {"External id": {}}}]), "event 1 (cpu_op, 'launch')"),
+        (kineto([KERNEL, {**LAUNCH, "cat": ["cpu_op"], "args": 5}]), "event 1 ('launch') has args that are no object"),
+        (kineto([KERNEL, {**NUMBERED, "dur": None}]), "event 1 (user_annotation, 'ProfilerStep#3')"),
+        (b'{"traceEvents": ' + b"[" * 100_000, "not whole JSON"),
         (NSYS_TRACE.encode().replace(b"2000,500", b"inf,500"), "a start of inf s"),
         (NSYS_TRACE.encode().replace(b"2000,500", b"2000,x"), "does not fit the head"),
         (xspace({"/device:GPU:0": {"Stream #1": [("k", 0.0, -5.0, {})]}}), "cannot be read"),

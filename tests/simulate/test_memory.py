@@ -15,6 +15,7 @@ from meshcast.lower import BranchStep, lower
 from meshcast.simulate import peak_memory
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Tensor
+from tests.lower.programs import lower_function, spec
 from tests.simulate.schedules import kernel, loop, program, schedule, update
 
 BIG = Tensor((5000,), "i8")
@@ -163,3 +164,20 @@ def test_memory_agrees_with_xla(name: str) -> None:
     slack = 64 * 1024  # small values that XLA:CPU lays out one by one
     assert ours.temporaries <= 2 * xla.temp_size_in_bytes + slack
     assert xla.temp_size_in_bytes <= 2 * ours.temporaries + slack
+
+
+def test_of_several_branches_the_largest_takes_memory() -> None:
+    """Each branch has an array of its own on the way; one of them runs."""
+
+    def function(which: jax.Array, x: jax.Array) -> jax.Array:
+        def branch(times: int) -> object:
+            return lambda x: (jnp.tile(x, (times, 1)) @ x[0]).sum() * x
+
+        return jax.lax.switch(which, [branch(8), branch(8), branch(8)], x)
+
+    def one(x: jax.Array) -> jax.Array:
+        return (jnp.tile(x, (8, 1)) @ x[0]).sum() * x
+
+    several = peak_memory(lower_function(function, spec(dtype="int32"), spec(256, 256))).temporaries
+    alone = peak_memory(lower_function(one, spec(256, 256))).temporaries
+    assert several < 2 * alone + 2 * 4 * 256 * 256

@@ -218,7 +218,7 @@ def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither measurements"):
         read_measured_programs(tmp_path)
     (tmp_path / "measurements.jsonl.gz").write_bytes(b"\x1f\x8b\x08broken")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cut off or damaged"):
         read_measured_programs(tmp_path)
 
 

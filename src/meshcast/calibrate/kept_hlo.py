@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshcast.errors import InputError
+from meshcast.files import unpacked
 
 if TYPE_CHECKING:
     from meshcast.calibrate.compiling import Ready
@@ -62,7 +62,7 @@ def read_hlo(folder: Path, *, needed: bool) -> dict[str, str]:
             )
         return {}
     try:
-        rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        rows = [json.loads(line) for line in unpacked(path.read_bytes(), where=str(path)).splitlines()]
         return {str(row["id"]): str(row["hlo"]) for row in rows}
-    except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"not the HLO of probes: {error}", where=str(path)) from error

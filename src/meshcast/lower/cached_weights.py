@@ -31,8 +31,7 @@ def with_cached_weights(schedule: Schedule, tensors: Sequence[Tensor], weights: 
     steps: list[Step] = []
     for step in schedule.steps:
         if isinstance(step, LoopStep):
-            carried = zip(step.reads, step.body.inputs, step.body.outputs, strict=False)
-            inside = {before for given, before, after in carried if given in held and before == after}
+            inside = {value.before for value in step.carried if value.initial in held and value.unchanged}
             of_microbatches = any(isinstance(inner, LoopStep) for inner in step.body.steps)
             body = with_cached_weights(
                 step.body, tensors, inside | held.intersection(step.reads), is_pass=is_pass or of_microbatches

@@ -36,8 +36,7 @@ def _without(schedule: Schedule, wanted: set[int], count: int, found: Found) -> 
     for original in schedule.steps:
         step = _renamed(original, names)
         if isinstance(step, LoopStep):
-            carried = zip(step.writes, step.body.inputs, step.body.outputs, strict=False)
-            inner = {out for value, taken, out in carried if value in needed or taken in needed}
+            inner = {each.after for each in step.carried if each.result in needed or each.before in needed}
             step = replace(step, body=_without(step.body, _circulating(step, inner), count * step.trips, found))
         elif isinstance(step, Kernel) and _sums(step) and needed.isdisjoint(step.writes):
             found.append((step, count))
@@ -60,10 +59,9 @@ def _needed(schedule: Schedule, wanted: set[int]) -> set[int]:
         if needed.isdisjoint(step.writes):
             continue
         if isinstance(step, LoopStep):
-            first = {out for value, out in zip(step.writes, step.body.outputs, strict=False) if value in needed}
+            first = {each.after for each in step.carried if each.result in needed}
             inside = _needed(step.body, _circulating(step, first))
-            initial = zip(step.body.inputs, step.reads, strict=False)
-            needed.update(read for value, read in initial if value in inside)
+            needed.update(each.initial for each in step.carried if each.before in inside)
             needed.update(inside.intersection(step.reads[len(step.writes) :]))
         else:
             needed.update(step.reads)
@@ -76,8 +74,7 @@ def _circulating(loop: LoopStep, wanted: set[int]) -> set[int]:
     """A loop body's results that are needed, with those that later turns need for them."""
     while True:
         inside = _needed(loop.body, wanted)
-        pairs = zip(loop.body.inputs, loop.body.outputs, strict=False)
-        more = wanted | {out for value, out in pairs if value in inside}
+        more = wanted | {each.after for each in loop.carried if each.before in inside}
         if more == wanted:
             return wanted
         wanted = more

@@ -177,6 +177,28 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """A value that a loop hands from turn to turn.
+
+    Attributes:
+        initial: What the first turn is given.
+        before: What it is called at the begin of a turn.
+        after: What it is called at its end.
+        result: What the last turn leaves.
+    """
+
+    initial: int
+    before: int
+    after: int
+    result: int
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether turns hand it on as it is."""
+        return self.before == self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStep:
     """A loop: its body runs `trips` times. The first reads are the initial values of the carried buffers, one for each
     write; the rest is what the body reads from outside. Beside its kernels a turn moves `host_bytes` between the device and
@@ -190,6 +212,16 @@ class LoopStep:
     writes: tuple[int, ...]
     host_bytes: int = 0
     fetched_bytes: int = 0
+
+    @property
+    def carried(self) -> tuple[Carried, ...]:
+        """What it hands from turn to turn, in order."""
+        return tuple(
+            Carried(initial=initial, before=before, after=after, result=result)
+            for initial, before, after, result in zip(
+                self.reads[: len(self.writes)], self.body.inputs, self.body.outputs, self.writes, strict=True
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

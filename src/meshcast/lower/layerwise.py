@@ -62,13 +62,7 @@ def _readers(steps: Iterable[Step], value: int) -> list[Step]:
 
 def _places(loop: LoopStep, value: int) -> list[int]:
     """Where a loop carries a value through unchanged."""
-    return [
-        place
-        for place, (given, before, after) in enumerate(
-            zip(loop.reads, loop.body.inputs, loop.body.outputs, strict=False)
-        )
-        if given == value and before == after
-    ]
+    return [place for place, each in enumerate(loop.carried) if each.initial == value and each.unchanged]
 
 
 def _only_slices(step: Step, value: int, values: Values) -> bool:
@@ -161,9 +155,9 @@ def _summed(schedule: Schedule, values: Values) -> list[tuple[LoopStep, int, Ker
     for loop in schedule.steps:
         if not isinstance(loop, LoopStep) or loop.trips < 2:
             continue
-        for place, (before, after) in enumerate(zip(loop.body.inputs, loop.body.outputs, strict=False)):
-            stack = loop.writes[place]
-            if before != after or stack in schedule.outputs or _readers(loop.body.steps, before):
+        for place, each in enumerate(loop.carried):
+            stack = each.result
+            if not each.unchanged or stack in schedule.outputs or _readers(loop.body.steps, each.before):
                 continue
             readers, kind = _readers(schedule.steps, stack), values.tensors[stack]
             is_stack = bool(kind.shape) and kind.shape[0] == loop.trips

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from meshcast.lower.dependencies import on_values
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
-from meshcast.lower.rewriting import Values
-from meshcast.lower.separate_layers import FILLING
+from meshcast.lower.rewriting import Values, only_fills
 
 SLOTS_HELD = 2
 
@@ -45,7 +44,7 @@ def with_offloaded_stacks(schedule: Schedule, values: Values) -> Schedule:
             begun[step.reads[place]] += 1
     read = Counter(value for step in steps for value in step.reads)
     unused = {value for value, times in begun.items() if read[value] == times}
-    return replace(schedule, steps=tuple(step for step in steps if not _only_fills(step, unused)))
+    return replace(schedule, steps=tuple(step for step in steps if not only_fills(step, unused)))
 
 
 def _inside(step: Step, values: Values) -> Step:
@@ -73,17 +72,15 @@ def _carries(step: Step, stack: int) -> bool:
     """Whether a step is a loop that reads a stack and leaves it as it is."""
     if not isinstance(step, LoopStep):
         return False
-    carried = zip(step.reads, step.body.inputs, step.body.outputs, strict=False)
-    return all(before == after for given, before, after in carried if given == stack)
+    return all(value.unchanged for value in step.carried if value.initial == stack)
 
 
 def _moving(step: Step, stack: int, held: int, slot: int, values: Values, *, fetched: bool) -> LoopStep:
     """A loop of which each turn sends or fetches a slot of a stack, with what is held of it instead of the stack."""
     assert isinstance(step, LoopStep)
     body, kind = step.body, values.tensors[held]
-    carried = zip(step.reads, step.writes, body.inputs, body.outputs, strict=False)
     inside = {
-        value for given, result, before, after in carried if stack in (given, result) for value in (before, after)
+        value for each in step.carried if stack in (each.initial, each.result) for value in (each.before, each.after)
     }
     names = {value: values.new(kind.shape, kind.dtype) for value in sorted(inside)}
     renamed = on_values(replace(step, body=replace(body, inputs=())), names)
@@ -95,14 +92,4 @@ def _moving(step: Step, stack: int, held: int, slot: int, values: Values, *, fet
         writes=tuple(held if value == stack else value for value in step.writes),
         host_bytes=step.host_bytes + slot,
         fetched_bytes=step.fetched_bytes + (slot if fetched else 0),
-    )
-
-
-def _only_fills(step: Step, unused: set[int]) -> bool:
-    """Whether a kernel fills a stack for a loop to begin with, of which nothing is on the device."""
-    return (
-        isinstance(step, Kernel)
-        and bool(step.writes)
-        and unused.issuperset(step.writes)
-        and FILLING.issuperset(step.ops)
     )

@@ -54,12 +54,12 @@ def shift_heads(loop: LoopStep, values: Values) -> list[Step]:
     if not ahead_only.isdisjoint(body.outputs):
         return [loop]
     carried = sorted(ahead_only & _read(main))
-    same = {i for i, o in zip(body.inputs, body.outputs, strict=True) if i == o}
+    same = {value.before for value in loop.carried if value.unchanged}
     initial = dict(zip(body.inputs, loop.reads, strict=False))
     # H_0 reads what the loop starts with; H_(i+1) the counter that turn i leaves.
     before = _fresh(_written(first), values)
     ahead = _fresh(_written(first), values)
-    counted = {i: o for i, o in zip(body.inputs, body.outputs, strict=True) if i != o}
+    counted = {value.before: value.after for value in loop.carried if not value.unchanged}
     middle = _fresh(set(loop.writes), values)
     shifted = replace(
         loop,
@@ -98,7 +98,7 @@ def shift_tails(loop: LoopStep, values: Values) -> list[Step]:
     last = [step for index, step in enumerate(body.steps) if index in tail]
     main = [step for index, step in enumerate(body.steps) if index not in tail]
     own = {i for i, o in zip(body.inputs, body.outputs, strict=True) if o in _written(last)}
-    same = {i for i, o in zip(body.inputs, body.outputs, strict=True) if i == o}
+    same = {value.before for value in loop.carried if value.unchanged}
     needed = sorted((_read(last) & (_written(main) | set(body.inputs))) - own - same)
     initial = dict(zip(body.inputs, loop.reads, strict=False))
     peeled = _fresh(_written(main), values)

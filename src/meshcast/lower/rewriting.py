@@ -1,6 +1,7 @@
 """Rewrites of a block before fusion: what XLA:GPU makes of single ops that no kernel runs as they are written.
 
 New values are appended to the tensor types; rewritten ops keep their results, so that readers need no change.
+Rewrites of schedules, after fusion, share the values and `only_fills`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from meshcast.lower.kernel import Kernel, Step
 from meshcast.workload.graph import Cost, Geometry, Op, OpKind, Tensor
+
+FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 
 
 class Values:
@@ -61,3 +65,13 @@ def turns(op: Op, tensors: Sequence[Tensor]) -> bool:
         return True
     inner = next((d for d in range(len(sizes) - 1, -1, -1) if sizes[d] > 1), None)
     return inner is not None and order[inner] != max(order[d] for d in range(len(sizes)) if sizes[d] > 1)
+
+
+def only_fills(step: Step, stacks: frozenset[int] | set[int]) -> bool:
+    """Whether a step is a kernel that does nothing but fill some of these stacks, for loops to begin with."""
+    return (
+        isinstance(step, Kernel)
+        and bool(step.writes)
+        and stacks.issuperset(step.writes)
+        and FILLING.issuperset(step.ops)
+    )

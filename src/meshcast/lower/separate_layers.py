@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Literal
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.rewriting import only_fills
 from meshcast.workload.graph import Tensor
 
 Layers = Literal["scanned", "separate", "accumulating"]
-FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 
 
 def with_separate_layers(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
@@ -37,23 +37,12 @@ def with_separate_layers(schedule: Schedule, tensors: Sequence[Tensor]) -> Sched
             steps.append(replace(step, bodies=tuple(with_separate_layers(body, tensors) for body in step.bodies)))
         else:
             steps.append(step)
-    return replace(schedule, steps=tuple(step for step in steps if not _fills(step, stacks)))
+    return replace(schedule, steps=tuple(step for step in steps if not only_fills(step, stacks)))
 
 
 def _initial_stacks(loop: LoopStep) -> set[int]:
     """What a loop without slots is given and hands on as it is."""
-    given = zip(loop.body.inputs, loop.reads, loop.body.outputs, strict=False)
-    return {initial for value, initial, output in given if value == output}
-
-
-def _fills(step: Step, stacks: set[int]) -> bool:
-    """Whether a kernel only fills a stack that nothing is added to."""
-    return (
-        isinstance(step, Kernel)
-        and bool(step.writes)
-        and stacks.issuperset(step.writes)
-        and FILLING.issuperset(step.ops)
-    )
+    return {value.initial for value in loop.carried if value.unchanged}
 
 
 def _without_slots(loop: LoopStep, tensors: Sequence[Tensor]) -> LoopStep:
@@ -79,7 +68,7 @@ def _without_slots(loop: LoopStep, tensors: Sequence[Tensor]) -> LoopStep:
         else:
             steps.append(step)
     outputs = tuple(names.get(value, value) for value in body.outputs)
-    left = tuple(step for step in steps if not _fills(step, stacks))
+    left = tuple(step for step in steps if not only_fills(step, stacks))
     return replace(loop, body=replace(body, steps=left, outputs=outputs))
 
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import bisect
 import json
+import math
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from meshcast.errors import InputError
@@ -20,25 +23,63 @@ _MICRO = 1e-6
 DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver"})
 STEP = "ProfilerStep#"
+UNREADABLE = (TypeError, ValueError, KeyError, OverflowError)  # text or null for a number, a list for an id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    """A span of the trace, and its place among all events of the file."""
+
+    number: int
+    content: dict[str, Any] = field(repr=False)
+    args: dict[str, Any] = field(repr=False)
+
+    @property
+    def category(self) -> str:
+        return str(self.content.get("cat", "")).lower()
+
+    @property
+    def name(self) -> str:
+        return str(self.content.get("name", ""))
+
+    def microseconds(self, key: str) -> float:
+        """A time of it.
+
+        Raises:
+            ValueError: It is none; or KeyError, TypeError, OverflowError.
+        """
+        found = float(self.content[key])
+        if not math.isfinite(found):
+            raise ValueError(f"{key} is {found}")
+        return found
+
+    def unreadable(self, error: Exception, source: str) -> InputError:
+        """What is said where it has no time or an id that is none."""
+        return InputError(
+            f"event {self.number} ({self.category or 'no category'}, {self.name[:60]!r}) cannot be read, it has no readable time "
+            f"or id: {error!r}",
+            where=source,
+            fix="export the trace again: ts and dur are numbers of microseconds, correlation and External id numbers",
+        )
 
 
 def read_kineto(content: bytes, source: str) -> list[MeasuredTrace]:
     """The devices of a trace.
 
     Raises:
-        InputError: It is no JSON, cut off, or has no device's kernels.
+        InputError: It is no JSON, cut off, has no device's kernels, or an event that cannot be read.
     """
     try:
         document = json.loads(content)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not whole JSON: {error}", where=source, fix="export the trace again") from None
     events = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(events, list):
         raise InputError("JSON without `traceEvents`", where=source, fix="give a trace of torch.profiler")
-    complete = [e for e in events if isinstance(e, dict) and e.get("ph") == "X"]
-    work = [e for e in complete if str(e.get("cat", "")).lower() in DEVICE_WORK]
+    complete = _spans(events, source)
+    work = [event for event in complete if event.category in DEVICE_WORK]
     if not work:
-        jax = any(isinstance(e, dict) and "hlo_op" in (e.get("args") or {}) for e in complete)
+        jax = any("hlo_op" in event.args for event in complete)
         raise InputError(
             f"none of {len(complete)} events is a device's kernel (category kernel, gpu_memcpy or gpu_memset)",
             where=source,
@@ -46,24 +87,16 @@ def read_kineto(content: bytes, source: str) -> list[MeasuredTrace]:
             if jax
             else "record with torch.profiler.ProfilerActivity.CUDA",
         )
-    names = {
-        str(p.get("id")): str(p.get("name", ""))
-        for p in (document.get("deviceProperties") or () if isinstance(document, dict) else ())
-        if isinstance(p, dict)
-    }
     rank = _rank(document)
-    host = _Host(complete)
+    names = _device_names(document)
+    host = _Host(complete, source)
     devices: defaultdict[str, list[MeasuredKernel]] = defaultdict(list)
-    for number, event in enumerate(work):
-        args = event.get("args") or {}
+    for event in work:
         try:
-            kernel = _kernel(event, args, host)
-        except (TypeError, ValueError, KeyError) as error:
-            raise InputError(
-                f"kernel {number} ({str(event.get('name'))[:60]!r}) has no readable time: {error!r}", where=source,
-                fix="export the trace again: ts and dur are microseconds",
-            ) from None  # fmt: skip
-        devices[str(args.get("device", event.get("pid", 0)))].append(kernel)
+            kernel = _kernel(event, host)
+        except UNREADABLE as error:
+            raise event.unreadable(error, source) from None
+        devices[str(event.args.get("device", event.content.get("pid", 0)))].append(kernel)
     return [
         MeasuredTrace(
             source=source,
@@ -77,6 +110,30 @@ def read_kineto(content: bytes, source: str) -> list[MeasuredTrace]:
     ]
 
 
+def _spans(events: Sequence[object], source: str) -> list[_Event]:
+    """The complete events: those with a start and a length."""
+    found = []
+    for number, event in enumerate(events):
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        args = event.get("args")
+        if args is not None and not isinstance(args, dict):
+            raise InputError(
+                f"event {number} ({str(event.get('name'))[:60]!r}) has args that are no object but {type(args).__name__}",
+                where=source,
+                fix="export the trace again: args are names with values",
+            )
+        found.append(_Event(number=number, content=event, args=args or {}))
+    return found
+
+
+def _device_names(document: object) -> dict[str, str]:
+    """What the driver calls each device, by its number, if the trace says so."""
+    told = document.get("deviceProperties") if isinstance(document, dict) else None
+    properties = told if isinstance(told, list) else []
+    return {str(each.get("id")): str(each.get("name", "")) for each in properties if isinstance(each, dict)}
+
+
 def _rank(document: object) -> int | None:
     """The rank that wrote a trace, if it says so."""
     told = document.get("distributedInfo") if isinstance(document, dict) else None
@@ -84,14 +141,14 @@ def _rank(document: object) -> int | None:
     return rank if isinstance(rank, int) else None
 
 
-def _kernel(event: dict[str, Any], args: dict[str, Any], host: _Host) -> MeasuredKernel:
-    start, duration = float(event["ts"]), float(event["dur"])
+def _kernel(event: _Event, host: _Host) -> MeasuredKernel:
+    args = event.args
     grid, collective = args.get("grid"), args.get("Collective name")
     return MeasuredKernel(
-        name=str(event.get("name", "")),
-        start=start * _MICRO,
-        duration=duration * _MICRO,
-        stream=str(args.get("stream", event.get("tid", ""))),
+        name=event.name,
+        start=event.microseconds("ts") * _MICRO,
+        duration=event.microseconds("dur") * _MICRO,
+        stream=str(args.get("stream", event.content.get("tid", ""))),
         scope=f"nccl:{collective}" if collective else host.operators.get(args.get("External id"), ""),
         group=str(args.get("Process Group Ranks") or args.get("Process Group Name") or "") if collective else "",
         shape=f"{grid}x{args.get('block')}" if grid else "",
@@ -102,21 +159,27 @@ def _kernel(event: dict[str, Any], args: dict[str, Any], host: _Host) -> Measure
 class _Host:
     """What the host's events say about the device's."""
 
-    def __init__(self, events: list[dict[str, Any]]) -> None:
+    def __init__(self, events: Sequence[_Event], source: str) -> None:
         self.operators: dict[Any, str] = {}
         self._launched: dict[Any, float] = {}
-        steps: dict[int, tuple[float, float]] = {}
+        self._numbered: dict[int, tuple[float, float]] = {}
         for event in events:
-            category, args, name = event.get("cat"), event.get("args") or {}, str(event.get("name", ""))
-            if category == "cpu_op" and "External id" in args:
-                self.operators.setdefault(args["External id"], name)
-            elif category in LAUNCHES and "correlation" in args:
-                self._launched[args["correlation"]] = float(event.get("ts", 0.0))
-            elif category == "user_annotation" and name.startswith(STEP) and name.removeprefix(STEP).isdigit():
-                start = float(event.get("ts", 0.0))
-                steps[int(name.removeprefix(STEP))] = (start, start + float(event.get("dur", 0.0)))
-        self._steps = sorted((start, end, number) for number, (start, end) in steps.items())
+            try:
+                self._hear(event)
+            except UNREADABLE as error:
+                raise event.unreadable(error, source) from None
+        self._steps = sorted((start, end, number) for number, (start, end) in self._numbered.items())
         self._starts = [start for start, _, _ in self._steps]
+
+    def _hear(self, event: _Event) -> None:
+        category, number = event.category, event.name.removeprefix(STEP)
+        if category == "cpu_op" and "External id" in event.args:
+            self.operators.setdefault(event.args["External id"], event.name)
+        elif category in LAUNCHES and "correlation" in event.args:
+            self._launched[event.args["correlation"]] = event.microseconds("ts")
+        elif category == "user_annotation" and event.name.startswith(STEP) and number.isdecimal():
+            start = event.microseconds("ts")
+            self._numbered[int(number)] = (start, start + event.microseconds("dur"))
 
     def step_of(self, correlation: Any) -> int | None:
         """The step inside of which something was launched."""

@@ -31,9 +31,15 @@ from meshcast.measured.repetition import (
 )
 from meshcast.measured.trace import MeasuredKernel, MeasuredTrace
 
-WHOLE = 0.75  # of the cuts that must be alike, and of the trace's time that they must hold
-FAR = 16  # times more or fewer launches than predicted: no step
-NEAR = 2.5  # likewise: as good as any
+# Of the cuts that must be alike, and of the trace's time that they must hold: of four steps, as many as profiles of PyTorch's and
+# ours usually have, one may be another, as the first with its warm-up is.
+WHOLE = 0.75
+# Times more or fewer launches than predicted: as good as any. The profiles that come with the project have from 0.55 to 1.8 times
+# as many; a backend that fuses less or more than modelled has some room beyond.
+NEAR = 2.5
+# Likewise: no step. A layer of a model with more than a dozen of them launches that much less, steps that are taken for one that
+# much more; no other fusion of the same program does.
+FAR = 16
 FEWEST_FOR_WARM_UP = 3  # whole steps, of which the first is dropped
 
 
@@ -80,7 +86,11 @@ def find_steps(trace: MeasuredTrace, *, expected: int, count: int | None = None,
         InputError: Nothing repeats `count` times, or nothing takes any time.
     """
     if not any(kernel.duration > 0 for kernel in trace.kernels):
-        raise InputError(f"no kernel of {trace.device} takes any time", where=trace.source)
+        raise InputError(
+            f"none of {len(trace.kernels)} kernels of {trace.device} takes any time",
+            where=trace.source,
+            fix="record again, and look whether the profiler warns that it lost the device's timestamps",
+        )
     if not trace.ordered:
         return _of_summary(trace, count)
     if count is None and any(kernel.step is not None for kernel in trace.kernels):

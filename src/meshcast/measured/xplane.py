@@ -44,7 +44,11 @@ def read_xplane(content: bytes, source: str) -> list[MeasuredTrace]:
         try:
             kernels = _kernels(plane)
         except ValueError as error:  # a time or a name that is none
-            raise InputError(f"an event of {plane.name} cannot be read: {error}", where=source) from None
+            raise InputError(
+                f"an event of {plane.name} cannot be read: {error}",
+                where=source,
+                fix="record again: events have a start and a duration of zero or more nanoseconds, and names in UTF-8",
+            ) from None
         if kernels:
             stats = dict(plane.stats)
             name = str(stats.get("gpu_device_name") or stats.get("device_type_string") or "")

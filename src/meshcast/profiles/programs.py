@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from meshcast.errors import InputError, UsageError, nearest
+from meshcast.files import LARGEST_TEXT, unpacked
 
 MOSTLY_BUSY = 0.9  # of a sustained run
 _SKEW = re.compile(r"-z(\d+(?:\.\d+)?)$")
@@ -152,9 +151,8 @@ def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
 
 def _text(path: Path) -> str:
     try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        return unpacked(path.read_bytes(), where=str(path), largest=LARGEST_TEXT).decode()
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from error
 
 

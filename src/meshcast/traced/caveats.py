@@ -1,7 +1,6 @@
 """What a prediction from traces is to be taken with: whose durations they are, what was assumed, how far off it may be.
 
-The bounds are differences between traces of one device that were timed again on another and predictions of their programs
-there, of ten models and plans (`docs/traces.md`).
+How far off is what `benchmarks/retiming.py` found (`bounds.py`).
 """
 
 from __future__ import annotations
@@ -10,14 +9,10 @@ from meshcast.chakra.own_attributes import DEVICE_KIND
 from meshcast.hardware import Device
 from meshcast.options import Options
 from meshcast.traced.asking import without_effect
+from meshcast.traced.bounds import FROM_TPU, bound_of
 from meshcast.traced.job import TracedJob
 from meshcast.traced.timing import Timing
 from meshcast.units import format_time
-
-WITH_SHAPES = "at most 2 % beside"
-TO_TPU = "from 18 % below to 16 % above"
-FROM_TPU = "10 to 82 % below, as such a trace knows nothing of a host that launches kernels,"
-WITHOUT_SHAPES = "from 36 % below to 22 % above"
 
 
 def caveats(job: TracedJob, timing: Timing, options: Options, device: Device, *, too_much: bool) -> tuple[str, ...]:
@@ -68,19 +63,22 @@ def _retimed(job: TracedJob, timing: Timing, device: Device) -> list[str]:
         for step, one in zip(steps, seconds, strict=True):
             if step.does == "compute" and not step.waits and step.says_work:
                 shaped, plain = (shaped + one, plain) if step.kernel else (shaped, plain + one)
+    kind = str(job.metadata.get(DEVICE_KIND, device.kind))
+    bound = bound_of(shaped=bool(shaped), recorded=kind, device=device.kind)
     said = []
     if not shaped:
         said.append(
             "compute is worked out from the operations and bytes of the trace's nodes, not from shapes: steps came out "
-            f"{WITHOUT_SHAPES} a prediction of the program"
+            f"{bound.words} a prediction of the program"
         )
-    elif (kind := job.metadata.get(DEVICE_KIND, device.kind)) != device.kind:
+    elif kind != device.kind:
+        why = ", as such a trace knows nothing of a host that launches kernels" if bound == FROM_TPU else ""
         said.append(
-            f"the trace's kernels were fused for a {kind!s}, and a {device.kind}'s compiler makes others: steps came out "
-            f"{TO_TPU if device.kind == 'tpu' else FROM_TPU} a prediction of the program"
+            f"the trace's kernels were fused for a {kind}, and a {device.kind}'s compiler makes others: steps came out "
+            f"{bound.words} a prediction of the program{why}"
         )
     else:
-        said.append(f"the trace's kernels are timed again: steps came out {WITH_SHAPES} a prediction of the program")
+        said.append(f"the trace's kernels are timed again: steps came out {bound.words} a prediction of the program")
     if shaped and plain > 0.01 * (shaped + plain):
         said.append(
             f"{plain / (shaped + plain):.0%} of the computing time is worked out from operations and bytes alone, as nodes "

@@ -26,7 +26,7 @@ def tiny() -> tuple[Launch, ...]:
 
 
 def found(predicted: Sequence[Launch], kernels: Sequence[MeasuredKernel]) -> Evidence:
-    return evidence_of(matched(predicted, kernels), predicted, kernels, covered=1.0)
+    return evidence_of(matched(predicted, kernels).matches, predicted, kernels, covered=1.0)
 
 
 def run_of(predicted: Sequence[Launch], factor: float = 1.0) -> list[MeasuredKernel]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshcast.comparison.reality import Reality, compare_measured
-from meshcast.comparison.reality.matching import matched, same_compilation
+from meshcast.comparison.reality.matching import matched
 from meshcast.comparison.reality.predicted import Launch, launches
 from meshcast.comparison.reality.sources import hlo_places
 from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
@@ -89,29 +89,29 @@ def test_names_come_first_and_take_all_launches_of_an_instruction(tiny: list[Lau
         MeasuredKernel(name="memset", op="custom-call.1", start=0.0, duration=called.seconds / 2),
         MeasuredKernel(name="anything", op="custom-call.1", start=1.0, duration=called.seconds * 3),
     ]
-    (match,) = matched([called], kernels)
+    (match,) = matched([called], kernels).matches
     assert (match.how, match.predicted, match.measured) == ("name", (0,), (0, 1))
     # Inside a CUDA graph there are only kernels' names, which equal fusions share.
     shared = [MeasuredKernel(name="fusion_1", start=float(i), duration=1e3) for i in range(2)]
-    assert [match.how for match in matched([first], shared)] == ["name", "extra"]
+    assert [match.how for match in matched([first], shared).matches] == ["name", "extra"]
 
 
 def test_names_of_another_compilation_count_only_where_durations_agree(tiny: list[Launch]) -> None:
     own = [replace(launch, kernel=replace(launch.kernel, name=f"fusion.{i}")) for i, launch in enumerate(tiny[:5])]
     times = [launch.seconds * factor for launch, factor in zip(own, (1, 50, 2, 5, 50), strict=True)]
     kernels = [MeasuredKernel(name="k", op=f"fusion.{i}", start=float(i), duration=t) for i, t in enumerate(times)]
-    assert not same_compilation(own, kernels)
-    named = [match.predicted for match in matched(own, kernels) if match.how == "name"]
+    assert not matched(own, kernels).one_compilation
+    named = [match.predicted for match in matched(own, kernels).matches if match.how == "name"]
     assert named == [(0,), (2,)]
     # One that was merely predicted badly is still itself, however badly, and so are library calls.
-    assert same_compilation(own, kernels[:4])
+    assert matched(own, kernels[:4]).one_compilation
     calls = [replace(launch, kernel=replace(launch.kernel, name=f"cudnn-conv.{i}")) for i, launch in enumerate(own)]
-    assert same_compilation(calls, [replace(kernel, op=f"cudnn-conv.{i}") for i, kernel in enumerate(kernels)])
+    assert matched(calls, [replace(kernel, op=f"cudnn-conv.{i}") for i, kernel in enumerate(kernels)]).one_compilation
 
 
 def test_every_launch_is_in_one_match(tiny: list[Launch]) -> None:
     kernels = [MeasuredKernel(name="reduce_kernel", start=float(i), duration=1e-5) for i in range(7)]
-    found = matched(tiny, kernels)
+    found = matched(tiny, kernels).matches
     assert sorted(i for match in found for i in match.predicted) == list(range(len(tiny)))
     assert sorted(j for match in found for j in match.measured) == list(range(7))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from meshcast.errors import InputError
 from meshcast.estimate.fitting import geomean_error
-from meshcast.estimate.tpu import Calibration, Parameters, TpuAnalytical
+from meshcast.estimate.tpu import Calibration, Parameters, TpuAnalytical, samples
 from meshcast.estimate.tpu.fit import DEVICES, FITTED, fit, loss, main, report, worth_fitting
 from meshcast.estimate.tpu.parameters import parse_calibration, shipped_calibration
 from meshcast.estimate.tpu.samples import Sample, Table, collect, read_table, write_table
@@ -104,9 +105,10 @@ def test_what_compiled_a_folder_is_the_installed_compiler_or_told(
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "table").write_text("{}")
-    with pytest.raises(InputError, match="cannot be read"):
-        read_table(tmp_path / "table")
+    for content, said in (("{}", "schema is None"), ("[]", "schema is None"), ("no table", "cannot be read")):
+        (tmp_path / "table").write_text(content)
+        with pytest.raises(InputError, match=said):
+            read_table(tmp_path / "table")
 
 
 def test_products_of_compiled_programs_are_collected() -> None:
@@ -146,3 +148,20 @@ def test_a_written_file_keeps_the_interval_of_the_compilers_own_times(
     found, shipped = parse_calibration(written.read_text()), shipped_calibration()
     assert found.intervals == shipped.intervals
     assert "compiler's cycles over predicted" in written.read_text()
+
+
+def test_packed_programs_that_cannot_be_read_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cut.hlo.gz").write_bytes(gzip.compress(b"HloModule m")[:-6])
+    (tmp_path / "large.hlo.gz").write_bytes(gzip.compress(bytes(1000)))
+    (tmp_path / "odd.hlo").write_bytes(b"\xff\xfe")
+    monkeypatch.setattr(samples, "LARGEST_TEXT", 999)
+    found, refused = collect(tmp_path, "tpu-v6e")
+    assert not found
+    cut, large, odd = refused
+    assert cut.startswith("cut: gzip that is cut off")
+    assert large.startswith("large: unpacks to more than 999 B")
+    assert odd.startswith("odd: no text")
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read_table(tmp_path / "large.hlo.gz")

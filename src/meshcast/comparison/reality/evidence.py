@@ -14,7 +14,6 @@ microseconds. Three things tell them apart (`benchmarks/reality.py` tries them o
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,21 +21,25 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
-from meshcast.comparison.reality.matching import Match
+from meshcast.comparison.reality.matching import Match, plain_name
 from meshcast.comparison.reality.predicted import Launch
 from meshcast.measured.classes import ATTENTION, CONVOLUTION, MATMUL, class_of
 from meshcast.measured.trace import MeasuredKernel
 
 Verdict = Literal["same", "doubtful", "other"]
 PRODUCTS = (MATMUL, CONVOLUTION, ATTENTION)
+# The thresholds were chosen on the pairs of `benchmarks/reality.py` (docs/measured.md has them), apart from ENOUGH and FARTHEST.
 TIGHT = 1.5  # a factor within which the durations of one product agree, beside the common ratio
-ENOUGH = 0.1  # of kernel time on either side that products must take to be asked alone; else all kernels are
 COVERED = 0.4  # of kernel time with a partner, on both sides: less is another program's trace
-OTHER, SAME = 0.2, 0.5  # products that agree: fewer is another program's trace, more is this one's
-SAME_BESIDE_NAMES = 0.75  # likewise, where there are names, and they differ
+OTHER_BELOW, SAME_FROM = 0.2, 0.5  # products that agree: fewer is another program's trace, more is this one's
+SAME_FROM_BESIDE_NAMES = 0.75  # likewise, where there are names, and they differ
 NAMED = 1 / 3  # of names that are on both sides: one compilation
-FARTHEST = 2.0  # of the common ratio from one, either way, in a trace that is surely this program's
-_MARKS = re.compile(r"[^A-Za-z0-9]+")
+# Of kernel time on either side that products must take to be asked alone; else all kernels are. A few products in a step of
+# element-wise work say little: of a tenth of the time, an agreement of SAME_FROM is a twentieth of the step.
+ENOUGH = 0.1
+# Of the common ratio from one, either way, in a trace that is surely this program's: a device or a clock may be that much slower,
+# a program with twice the batch or the layers is so everywhere, and is another one.
+FARTHEST = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +70,9 @@ class Evidence:
         """What that comes to."""
         if self.names is not None and self.names >= NAMED:
             return "same"
-        if self.covered < COVERED or self.agreement < OTHER:
+        if self.covered < COVERED or self.agreement < OTHER_BELOW:
             return "other"
-        needed = SAME if self.names is None else SAME_BESIDE_NAMES
+        needed = SAME_FROM if self.names is None else SAME_FROM_BESIDE_NAMES
         near = 1 / FARTHEST <= self.ratio <= FARTHEST
         return "same" if self.agreement >= needed and near else "doubtful"
 
@@ -146,4 +149,4 @@ def _shared_names(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel
 
 
 def _fusions(names: Iterable[str]) -> Counter[str]:
-    return Counter(_MARKS.sub("_", name) for name in names if "fusion" in name and ":" not in name)
+    return Counter(plain_name(name) for name in names if "fusion" in name and ":" not in name)

@@ -3,7 +3,7 @@
 1. By name: XLA's instructions, where the prediction has them (a compiled program) and the trace does. All launches of an
    instruction are one pair: a library call may take several kernels. Inside CUDA graphs only the kernels' own names are known,
    and equal fusions share one: then launches are paired in order, as far as both sides go. Names of another compilation
-   (`same_compilation`) count only where durations agree.
+   (`Matching.one_compilation`) count only where durations agree.
 2. By order inside a class: what is left of each class, aligned (`alignment.py`).
 3. By duration inside a class: compilers launch in other orders than the program has. What is left, sorted and aligned again.
 4. By order across products and convolutions, and across the classes that memory limits: a fusion may be called a reduction by one
@@ -16,7 +16,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -40,9 +40,12 @@ from meshcast.measured.trace import MeasuredKernel
 How = Literal["name", "order", "duration", "missing", "extra"]
 # Limited by memory, and told apart by names that both sides choose freely.
 LOOSE_CLASSES = (ELEMENTWISE, REDUCTION, COPY, INDEXED, SORT, OTHER)
-PRODUCTS = (MATMUL, CONVOLUTION)  # a convolution of single pixels may run as a product, by whose name nobody can tell
+INTERCHANGEABLE = (
+    MATMUL,
+    CONVOLUTION,
+)  # a convolution of single pixels may run as a product, by whose name nobody can tell
 STRANGERS = 9.0  # a factor between the durations of one fusion
-OTHERS = 0.01  # the share of fusions that may exceed it in one compilation; one of them always may
+STRANGE_SHARE = 0.01  # of fusions that may exceed it in one compilation; one of them always may
 DOUBTFUL = 3.0  # what is believed of names from another compilation
 MOST_CELLS = 10**9  # of the table that aligns them: a minute
 _MARKS = re.compile(r"[^A-Za-z0-9]+")
@@ -57,16 +60,33 @@ class Match:
     measured: tuple[int, ...] = ()
 
 
-def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], *, ordered: bool = True) -> list[Match]:
-    """Every launch of both sides in exactly one match; by duration alone where nobody knows the measured order."""
-    found = _by_name(predicted, measured)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matching:
+    """How two steps were matched.
+
+    Attributes:
+        matches: Every launch of both sides in exactly one of them.
+        one_compilation: Whether instructions of one name are one instruction on both sides.
+    """
+
+    matches: tuple[Match, ...] = field(repr=False)
+    one_compilation: bool
+
+
+def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], *, ordered: bool = True) -> Matching:
+    """Which launches of both sides are the same; by duration alone where nobody knows the measured order."""
+    named = _by_instruction(predicted, measured)
+    one_compilation = _one_compilation(predicted, measured, named)
+    if not one_compilation:
+        named = [match for match in named if _misfit(match, predicted, measured) < DOUBTFUL]
+    found = [*named, *_by_kernel(predicted, measured)]
     left_p = set(range(len(predicted))) - {i for match in found for i in match.predicted}
     left_m = set(range(len(measured))) - {j for match in found for j in match.measured}
     kinds = [class_of(kernel) for kernel in measured]
     rounds: list[tuple[How, tuple[str, ...]]] = []
     for kind in sorted({predicted[i].kind for i in left_p}):
         rounds += [("order", (kind,)), ("duration", (kind,))]
-    rounds += [("order", PRODUCTS), ("order", LOOSE_CLASSES)]
+    rounds += [("order", INTERCHANGEABLE), ("order", LOOSE_CLASSES)]
     if not ordered:
         rounds = [("duration", classes) for how, classes in rounds if how == "order"]
     for how, classes in rounds:
@@ -81,29 +101,28 @@ def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], *, 
             left_m.discard(j)
     found += [Match(how="missing", predicted=(i,)) for i in sorted(left_p)]
     found += [Match(how="extra", measured=(j,)) for j in sorted(left_m)]
-    return found
+    return Matching(matches=tuple(found), one_compilation=one_compilation)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name as a kernel's may be written: `loop_add_fusion.3` is `loop_add_fusion_3` there."""
     return _MARKS.sub("_", name)
 
 
-def _by_name(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
-    expected = _places((_plain(launch.kernel.name), i) for i, launch in enumerate(predicted))
-    by_kernel = _places((_plain(kernel.name), j) for j, kernel in enumerate(measured) if not kernel.op)
-    found = _by_instruction(predicted, measured)
-    if not same_compilation(predicted, measured, found):
-        found = [match for match in found if _misfit(match, predicted, measured) < DOUBTFUL]
-    for name, own in expected.items():
-        both = zip(own, by_kernel.get(name, ()), strict=False)
-        found += [Match(how="name", predicted=(i,), measured=(j,)) for i, j in both]
-    return found
+def _by_kernel(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
+    """Launches in order, where a trace has kernels' names alone: inside CUDA graphs."""
+    expected = _places((plain_name(launch.kernel.name), i) for i, launch in enumerate(predicted))
+    by_kernel = _places((plain_name(kernel.name), j) for j, kernel in enumerate(measured) if not kernel.op)
+    return [
+        Match(how="name", predicted=(i,), measured=(j,))
+        for name, own in expected.items()
+        for i, j in zip(own, by_kernel.get(name, ()), strict=False)
+    ]
 
 
 def _by_instruction(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
-    expected = _places((_plain(launch.kernel.name), i) for i, launch in enumerate(predicted))
-    by_op = _places((_plain(kernel.op), j) for j, kernel in enumerate(measured) if kernel.op)
+    expected = _places((plain_name(launch.kernel.name), i) for i, launch in enumerate(predicted))
+    by_op = _places((plain_name(kernel.op), j) for j, kernel in enumerate(measured) if kernel.op)
     return [
         Match(how="name", predicted=tuple(own), measured=tuple(by_op[name]))
         for name, own in expected.items()
@@ -111,18 +130,15 @@ def _by_instruction(predicted: Sequence[Launch], measured: Sequence[MeasuredKern
     ]
 
 
-def same_compilation(
-    predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], found: Sequence[Match] | None = None
-) -> bool:
+def _one_compilation(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], found: Sequence[Match]) -> bool:
     """Whether instructions of one name are one instruction on both sides.
 
     XLA numbers its fusions, and another release or setting numbers them otherwise: then some of one name run differently often
     or have nothing to do with each other's durations. Library calls are not asked: a prediction may be that wrong about them.
     """
-    found = _by_instruction(predicted, measured) if found is None else found
     fusions = [match for match in found if _is_fusion(match, predicted)]
     strange = sum(_misfit(match, predicted, measured) > STRANGERS for match in fusions)
-    return strange <= max(1.0, OTHERS * len(fusions))
+    return strange <= max(1.0, STRANGE_SHARE * len(fusions))
 
 
 def _is_fusion(match: Match, predicted: Sequence[Launch]) -> bool:

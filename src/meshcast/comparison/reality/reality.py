@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.comparison.reality.evidence import Evidence, evidence_of
 from meshcast.comparison.reality.exposure import COMPUTING, COPYING, SENDING, Interval, shared_out
-from meshcast.comparison.reality.matching import How, matched, same_compilation
+from meshcast.comparison.reality.matching import How, matched
 from meshcast.comparison.reality.predicted import Launch
 from meshcast.comparison.reality.rows import KernelRow, kernel_rows, match_class
 from meshcast.comparison.reality.sources import Sources
@@ -199,7 +199,8 @@ def side_by_side(
     """The predicted launches of a step that takes `step_s` beside the median step of a measured device."""
     step = shown.search.step
     measured = step.kernels
-    matches = matched(launches, measured, ordered=shown.trace.ordered)
+    matching = matched(launches, measured, ordered=shown.trace.ordered)
+    matches = matching.matches
     kinds_p, kinds_m = [launch.kind for launch in launches], [class_of(kernel) for kernel in measured]
     for match in matches:
         kind = match_class(match, launches, measured)
@@ -236,7 +237,7 @@ def side_by_side(
     coverage = _coverage(rows)
     evidence = evidence_of(matches, launches, measured, min(coverage.measured, coverage.predicted))
     doubt = [f"this may be a trace of another program: {evidence.why}"] if evidence.verdict == "doubtful" else []
-    other = [] if same_compilation(launches, measured) else [OTHER_COMPILATION]
+    other = [] if matching.one_compilation else [OTHER_COMPILATION]
     return Reality(
         prediction=prediction,
         shown=shown,

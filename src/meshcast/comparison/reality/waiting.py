@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from meshcast.measured.classes import class_of, is_collective
 from meshcast.measured.steps import StepSearch
-from meshcast.measured.trace import MeasuredKernel, MeasuredTrace
+from meshcast.measured.trace import MeasuredKernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +33,15 @@ class Waiting:
     mostly_for: int | None
 
 
-def waiting_of(shown: int, traces: Sequence[MeasuredTrace], searches: Sequence[StepSearch]) -> Waiting | None:
+def waiting_of(shown: int, searches: Sequence[StepSearch]) -> Waiting | None:
     """How long the collectives of one rank wait for others; None where that cannot be told.
 
     Args:
         shown: The place of the rank.
-        traces: Every rank's trace.
-        searches: Their steps; the one that is compared is looked at on all of them.
+        searches: Every rank's steps; the one that is compared is looked at on all of them.
     """
     number = searches[shown].chosen
-    if len(traces) < 2 or len({len(search.steps) for search in searches}) > 1:
+    if len(searches) < 2 or len({len(search.steps) for search in searches}) > 1:
         return None
     sequences = [_collectives(search.steps[number].kernels) for search in searches]
     count, seconds, waiting = 0, 0.0, 0.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshcast.errors import InputError, MeshcastError
+from meshcast.files import LARGEST_TEXT, unpacked
 from meshcast.lower import Kernel, lower_hlo
 from meshcast.profiles.kernels import kernel_from_json, kernel_to_json
 from meshcast.workload import ReadOptions
@@ -46,11 +47,13 @@ def collect(folder: Path, device: str) -> tuple[list[Sample], list[str]]:
     refused: list[str] = []
     for path in sorted(folder.glob("*.hlo*")):
         name = path.name.partition(".hlo")[0]
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         try:
-            found.extend(products(text.decode(), program=name, device=device))
+            text = unpacked(path.read_bytes(), where=str(path), largest=LARGEST_TEXT).decode()
+            found.extend(products(text, program=name, device=device))
         except MeshcastError as error:
             refused.append(f"{name}: {error.message}")
+        except UnicodeDecodeError as error:
+            refused.append(f"{name}: no text: {error}")
     return found, refused
 
 
@@ -86,12 +89,13 @@ def read_table(path: Path) -> Table:
         InputError: It cannot be read, is something else, or does not say which compiler some of it comes from.
     """
     try:
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        lines = unpacked(path.read_bytes(), where=str(path), largest=LARGEST_TEXT).decode().splitlines()
         header, *rows = map(json.loads, lines)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from error
-    if header.get("schema") != SCHEMA:
-        raise InputError(f"schema is {header.get('schema')!r}, not {SCHEMA!r}", where=str(path))
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if schema != SCHEMA:
+        raise InputError(f"schema is {schema!r}, not {SCHEMA!r}", where=str(path))
     compilers: dict[str, str] = header.get("compilers", {})
     if unknown := sorted({row["device"] for row in rows} - {device for device, name in compilers.items() if name}):
         raise InputError(

@@ -148,7 +148,7 @@ def test_the_summary_of_kernels_of_nsight(tmp_path: Path) -> None:
         (kineto([KERNEL, {**LAUNCH, "cat": ["cpu_op"], "args": 5}]), "event 1 ('launch') has args that are no object"),
         (kineto([KERNEL, {**NUMBERED, "dur": None}]), "event 1 (user_annotation, 'ProfilerStep#3')"),
         (b'{"traceEvents": ' + b"[" * 100_000, "not whole JSON"),
-        (NSYS_TRACE.encode().replace(b"2000,500", b"inf,500"), "a start of inf s"),
+        (NSYS_TRACE.encode().replace(b"2000,500", b"inf,500"), "Start is 'inf', which is no number"),
         (NSYS_TRACE.encode().replace(b"2000,500", b"2000,x"), "does not fit the head"),
         (xspace({"/device:GPU:0": {"Stream #1": [("k", 0.0, -5.0, {})]}}), "cannot be read"),
         (xspace(GPU)[:-40], "not a whole XSpace message"),

@@ -52,7 +52,9 @@ def parse_ranges(
         # By their digits first: Python refuses to read very long numbers.
         if too_large := [n for n in (first, last) if len(n.lstrip("0")) > len(str(below)) or int(n or 0) >= below]:
             raise error(
-                f"{what} {too_large[0]:.20} is beyond the last one, {below - 1}", where=where, fix=f"write them as {example}"
+                f"{what} {too_large[0]:.20} is beyond the last one, {below - 1}",
+                where=where,
+                fix=f"write them as {example}",
             )
         if dash and int(last) < int(first):
             raise error(f"{part!r} ends before it begins", where=where, fix=f"write the lower {what} first")

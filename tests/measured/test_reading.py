@@ -239,3 +239,10 @@ def test_what_is_packed_is_bounded() -> None:
         unpacked(packed, where="x", largest=999)
     with pytest.raises(InputError, match="cut off"):
         unpacked(packed[:-9], where="x")
+
+
+def test_a_folder_of_kineto_files_is_one_a_rank(tmp_path: Path) -> None:
+    for rank, compressed in enumerate((False, True)):
+        name = f"rank{rank}.json" + (".gz" if compressed else "")
+        (tmp_path / name).write_bytes(kineto([kernel_event("k", 0.0, 1.0 + rank)], compressed=compressed))
+    assert [trace.kernels[0].duration for trace in read_traces(tmp_path)] == [pytest.approx(1e-6), pytest.approx(2e-6)]

@@ -181,7 +181,10 @@ def test_a_manifest_is_a_target_and_is_checked(tmp_path: Path) -> None:
         ({"classes": [{**equal, "ranks": "0-9999999999"}]}, "rank 9999999999 is beyond the last one, 1"),
         ({"ranks": 2**70}, "is of 1.18059e+21 ranks"),
         ({"ranks": 0, "classes": []}, "is of 0 ranks"),
-        ({"classes": [{**equal, "file": "../../other.0.et"}]}, "classes[0].file is '../../other.0.et', and not the name"),
+        (
+            {"classes": [{**equal, "file": "../../other.0.et"}]},
+            "classes[0].file is '../../other.0.et', and not the name",
+        ),
         ({"classes": [{**equal, "file": ""}]}, "classes[0].file is ''"),
         ({"classes": [{**equal, "file": "job\0.0.et"}]}, "classes[0].file is 'job\\x00.0.et'"),
         ({"comm_groups": "x/y"}, "comm_groups is 'x/y'"),

@@ -140,7 +140,9 @@ def _node(data: bytes, at: int, end: int) -> Node:
             said[place] = Values(values=texts.get(1, ""), shapes=texts.get(2, ""), types=texts.get(3, ""))
     of_type = whole("int32", numbers[3])
     if not 0 <= of_type <= max(NodeType):
-        raise WireError(f"node {numbers[1]} ({name!r}) has type {of_type}, and types go from 0 to {max(NodeType):d}", at)
+        raise WireError(
+            f"node {numbers[1]} ({name!r}) has type {of_type}, and types go from 0 to {max(NodeType):d}", at
+        )
     return Node(
         number=numbers[1], name=name, kind=NodeType(of_type), control_deps=tuple(control), data_deps=tuple(needed),
         start_us=numbers[6], duration_us=numbers[7], inputs=said.get(8), outputs=said.get(9), attributes=attributes,

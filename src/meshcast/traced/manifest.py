@@ -101,7 +101,9 @@ def _beside(path: Path, said: dict[str, Any], name: str, at: str = "") -> Path:
     found = _said(said, name, str, str(path), at)
     if found in ("", ".", "..") or any(mark in found for mark in ("/", "\\", "\0")):
         raise InputError(
-            f"{at}{name} is {found!r:.60}, and not the name of a file in the manifest's folder", where=str(path), fix=AGAIN
+            f"{at}{name} is {found!r:.60}, and not the name of a file in the manifest's folder",
+            where=str(path),
+            fix=AGAIN,
         )
     return path.with_name(found)
 

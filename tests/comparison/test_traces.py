@@ -9,7 +9,7 @@ import pytest
 import meshcast
 from meshcast.comparison.keys import traces_content
 from meshcast.comparison.reality import compare_measured
-from meshcast.errors import UnsupportedError
+from meshcast.errors import UnsupportedError, UsageError
 from meshcast.traced import find_traces
 from tests.measured.traces import kernel_event, kineto
 from tests.traced.jobs import collective, compute, job
@@ -77,3 +77,11 @@ def test_a_trace_beside_a_profile_is_refused(tmp_path: Path) -> None:
     profile.write_bytes(kineto([kernel_event("gemm", 0, 10)]))
     with pytest.raises(UnsupportedError, match="not compared with a profile"):
         compare_measured(job(tmp_path, [NODES]), [profile], on="h200")
+
+
+def test_what_a_trace_cannot_heed_is_named_and_what_nothing_can_stops_before_all(tmp_path: Path) -> None:
+    found = meshcast.compare(job(tmp_path, [NODES]), on="h200", fidelities="auto", plan="dp=2")
+    assert found.exit_code == 2
+    assert found.cells[0].reason.startswith("--plan: a trace has its ranks")
+    with pytest.raises(UsageError, match="no durations 'other'"):
+        meshcast.compare(job(tmp_path, [NODES]), on="h200", durations="other")

@@ -1,5 +1,6 @@
 """Traces in: Chakra execution traces of a job's ranks as a workload, replayed or timed again on other hardware."""
 
+from meshcast.traced.asking import DURATIONS as DURATIONS
 from meshcast.traced.asking import check_asked as check_asked
 from meshcast.traced.files import TraceFiles as TraceFiles
 from meshcast.traced.files import find_traces as find_traces

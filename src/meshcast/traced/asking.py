@@ -11,6 +11,7 @@ from meshcast.errors import UsageError
 from meshcast.network.arranging import OPTIMISE
 from meshcast.options import Options
 
+DURATIONS = ("auto", "trace", "estimated")
 # Heeded however durations come about; `channels` as 0 (the trace's own) or 1, `placement` (below) as a file.
 HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions"})
 # Heeded by what is worked out, and by nothing that is replayed.

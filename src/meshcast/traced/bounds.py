@@ -1,7 +1,7 @@
 """How far steps of traces that are timed again came out from predictions of their programs on the same device.
 
-`python benchmarks/retiming.py` measures them, over eleven models and plans and devices of both kinds, and fails where one is beyond
-what stands here: retimed over predicted, less one, rounded outwards to whole per cents (`docs/traces.md` has the table).
+`python benchmarks/retiming.py` measures them, over eleven models and plans and devices of both kinds, and fails where one is
+beyond what stands here: retimed over predicted, less one, rounded outwards to whole per cents (`docs/traces.md` has the table).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ FOLDER_PATTERNS = (
     ("*.trace.json", "*.trace.json.gz"),
     ("*.json", "*.json.gz"),
 )
-TAKEN = "JAX's .xplane.pb or its folder, torch.profiler's .json[.gz], or nsys stats --format csv (cuda_gpu_trace)"
+TAKEN = "JAX's .xplane.pb, torch.profiler's .json[.gz], a folder of either, or nsys stats --format csv (cuda_gpu_trace)"
 
 
 def read_traces(path: Path) -> list[MeasuredTrace]:

@@ -55,6 +55,7 @@ JOBS = (
     Job(model="llama3-8b", plan="tp=8", settings={"batch": "8"}, shapeless=True),
     Job(model="llama3-8b", plan="pp=4,tp=2", settings={"batch": "16"}, shapeless=True),
     Job(model="llama3.2-1b", plan="pp=2,dp=4,remat=full", settings={"batch": "32", "seq": "2048"}),
+    Job(model="llama3.2-1b", plan="pp=4,schedule=zb-h2", settings={"batch": "8", "seq": "256", "layers": "4"}),
     Job(model="gpt3-175b", plan="tp=8,pp=8,dp=2,remat=full", settings={"batch": "32"}),
     Job(model="mixtral-8x7b", plan="ep=8,fsdp=4,remat=full", settings={"batch": "32"}),
     Job(model="qwen3-30b-a3b", plan="ep=8,pp=2,dp=2,remat=full", settings={"batch": "16", "seq": "2048"}),

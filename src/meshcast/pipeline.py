@@ -52,7 +52,7 @@ from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import predict_serving
 from meshcast.simulate.pipelines import PipelineRun
-from meshcast.traced import check_asked, find_traces, names_traces, predict_traces
+from meshcast.traced import DURATIONS, check_asked, find_traces, names_traces, predict_traces
 from meshcast.workload import ReadOptions, Workload, read_workload
 from meshcast.workload.custom_calls import registered_rules
 from meshcast.workload.posted import may_deadlock
@@ -215,7 +215,7 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
 
 
 def check_settings(options: Options) -> None:
-    """Refuses what no program and no device could be predicted with: clocks, network and host.
+    """Refuses what nothing and no device could be predicted with: clocks, network, host, durations of traces.
 
     Raises:
         UsageError: One is not among the values it may have.
@@ -230,6 +230,11 @@ def check_settings(options: Options) -> None:
         raise UsageError(f"no host setting {options.host!r}", where="--host", fix="one of " + ", ".join(get_args(Host)))
     if options.contention not in get_args(ContentionSetting):
         raise UsageError(f"no contention setting {options.contention!r}", where="--contention", fix="on or off")
+    if options.durations not in DURATIONS:
+        raise UsageError(
+            f"no durations {options.durations!r}", where="--durations",
+            fix="trace (as recorded), estimated (on --on), or auto",
+        )  # fmt: skip
     options.scheduling  # noqa: B018  # refuses what it cannot be
 
 

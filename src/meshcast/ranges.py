@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from meshcast.errors import MeshcastError, UsageError
 
+LARGEST = 1 << 20  # more than any cluster has; a range beyond is a mistake, and would fill the memory
+
 
 def ranges(numbers: Iterable[int]) -> str:
     """Whole numbers as a short text: `0-7,16`."""
@@ -26,7 +28,7 @@ def shortened(numbers: Iterable[int], most: int) -> str:
 
 def parse_ranges(
     text: str, *, where: str = "--ranks", what: str = "rank", example: str = "0-7,16",
-    error: type[MeshcastError] = UsageError,
+    error: type[MeshcastError] = UsageError, below: int = LARGEST,
 ) -> tuple[int, ...]:  # fmt: skip
     """Whole numbers from `0-7,16`, in order and each once.
 
@@ -36,15 +38,24 @@ def parse_ranges(
         what: What is numbered.
         example: How it is written there.
         error: What it is refused with.
+        below: What every number is less than; at most `LARGEST`.
 
     Raises:
-        MeshcastError: It is no such text; the `error` that is asked for.
+        MeshcastError: It is no such text, or goes too far; the `error` that is asked for.
     """
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isascii() or not first.isdigit() or (dash and not (last.isascii() and last.isdigit())):
             raise error(f"{part!r} is no {what} and no range of {what}s", where=where, fix=f"write them as {example}")
+        below = min(below, LARGEST)
+        # By their digits first: Python refuses to read very long numbers.
+        if too_large := [n for n in (first, last) if len(n.lstrip("0")) > len(str(below)) or int(n or 0) >= below]:
+            raise error(
+                f"{what} {too_large[0]:.20} is beyond the last one, {below - 1}",
+                where=where,
+                fix=f"write them as {example}",
+            )
         if dash and int(last) < int(first):
             raise error(f"{part!r} ends before it begins", where=where, fix=f"write the lower {what} first")
         found.update(range(int(first), int(last or first) + 1))

@@ -93,7 +93,7 @@ def node(number: int, *deps: int, control: tuple[int, ...] = ()) -> Node:
         ([node(1), node(1)], "node 1 'n1' (at byte 17) has the number of node 1 'n1' (at byte 8)"),
         ([node(1, 5)], "node 1 'n1' (at byte 8) waits for node 5 (data dependency), which is not in the file"),
         ([node(1, control=(5,))], "(control dependency)"),
-        ([node(1, 1)], "1 nodes wait for each other in a circle: node 1 'n1'"),
+        ([node(1, 1)], "node 1 'n1' (at byte 8) waits for itself"),
         ([node(9), node(1, 9, 3), node(2, 1), node(3, control=(2,))], "3 nodes wait for each other in a circle"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from meshcast.comparison import grid
 from tests.cli.conftest import Meshcast
+from tests.traced.jobs import collective, compute, job
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TANH, SHARDED = str(FIXTURES / "tanh.mlir"), str(FIXTURES / "sharded.mlir")
@@ -104,3 +105,16 @@ def test_standard_input_is_read_once(meshcast: Meshcast, monkeypatch: pytest.Mon
     answer = meshcast("compare", "-", "--on", "tpu-v5e,h200", "--fidelity", "roofline", "--no-folder", "--json")
     assert answer.code == 0
     assert [line["status"] for line in answer.lines[:-1]] == ["answered", "answered"]
+
+
+def test_chakra_traces_and_their_durations(meshcast: Meshcast, tmp_path: Path) -> None:
+    nodes = (compute(0, 10), collective(1, 5, 0))
+    asked = ("compare", job(tmp_path, [nodes, nodes]), "--on", "dgx-h100,dgx-a100", "--fidelity", "auto", "-o", "run")
+    replayed = meshcast(*asked, "--durations", "trace", "--json")
+    assert replayed.code == 0
+    assert [cell["step_time_s"] for cell in replayed.lines[:-1]] == [pytest.approx(15e-6)] * 2
+    estimated = meshcast(*asked, "--durations", "estimated", "--json")
+    assert estimated.lines[0]["step_time_s"] != estimated.lines[1]["step_time_s"]
+    again = meshcast(*asked, "--durations", "estimated", "--json")
+    assert again.lines == estimated.lines
+    assert "2 of 2 answers from earlier runs" in again.err

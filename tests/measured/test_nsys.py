@@ -148,3 +148,11 @@ def test_other_tables_are_refused(tmp_path: Path, content: str, said: str) -> No
     assert said in str(refused.value)
     assert refused.value.exit_code == 2
     assert refused.value.fix
+
+
+@pytest.mark.parametrize("count", ["1e400", "nan", "-inf"])
+def test_a_count_that_is_no_number(tmp_path: Path, count: str) -> None:
+    with pytest.raises(InputError, match="Instances is") as raised:
+        read(tmp_path, f"Time (%),Total Time (ns),Instances,Name\n100.0,5000,{count},add\n")
+    assert raised.value.where is not None
+    assert raised.value.where.endswith("table.csv:2")

@@ -148,7 +148,7 @@ def test_the_summary_of_kernels_of_nsight(tmp_path: Path) -> None:
         (kineto([KERNEL, {**LAUNCH, "cat": ["cpu_op"], "args": 5}]), "event 1 ('launch') has args that are no object"),
         (kineto([KERNEL, {**NUMBERED, "dur": None}]), "event 1 (user_annotation, 'ProfilerStep#3')"),
         (b'{"traceEvents": ' + b"[" * 100_000, "not whole JSON"),
-        (NSYS_TRACE.encode().replace(b"2000,500", b"inf,500"), "a start of inf s"),
+        (NSYS_TRACE.encode().replace(b"2000,500", b"inf,500"), "Start is 'inf', which is no number"),
         (NSYS_TRACE.encode().replace(b"2000,500", b"2000,x"), "does not fit the head"),
         (xspace({"/device:GPU:0": {"Stream #1": [("k", 0.0, -5.0, {})]}}), "cannot be read"),
         (xspace(GPU)[:-40], "not a whole XSpace message"),
@@ -239,3 +239,10 @@ def test_what_is_packed_is_bounded() -> None:
         unpacked(packed, where="x", largest=999)
     with pytest.raises(InputError, match="cut off"):
         unpacked(packed[:-9], where="x")
+
+
+def test_a_folder_of_kineto_files_is_one_a_rank(tmp_path: Path) -> None:
+    for rank, compressed in enumerate((False, True)):
+        name = f"rank{rank}.json" + (".gz" if compressed else "")
+        (tmp_path / name).write_bytes(kineto([kernel_event("k", 0.0, 1.0 + rank)], compressed=compressed))
+    assert [trace.kernels[0].duration for trace in read_traces(tmp_path)] == [pytest.approx(1e-6), pytest.approx(2e-6)]

@@ -41,6 +41,7 @@ def test_activations_are_saved_by_the_plan_s_words() -> None:
     activations, larger = levers("dp=8,mbs=6", temporaries=160 * GIB)
     assert activations.startswith("activations and other temporaries take 160 GiB of a device: remat=full (now none)")
     assert all(word in activations for word in ("attention=flash (now plain)", "mbs=3 (now 6)", "tp=2 (now 1)"))
+    assert "offload=activations (now none)" in activations
     assert "sp=1" not in activations  # there is nothing to split without tp
     assert larger == "use 2.0 times as many devices, or devices with at least 160 GiB"
 
@@ -48,6 +49,8 @@ def test_activations_are_saved_by_the_plan_s_words() -> None:
 def test_nothing_is_named_that_the_plan_has() -> None:
     activations, _ = levers("tp=2,sp=1,remat=full,attention=flash,gradients=bf16", temporaries=160 * GIB)
     assert not any(word in activations for word in ("remat", "attention=", "mbs", "sp=", "gradients"))
+    activations, state, _ = levers("dp=2,offload=activations", temporaries=80 * GIB, parameter=80 * GIB)
+    assert "offload" not in activations + state  # of one thing at a time
 
 
 def test_nothing_is_named_that_the_model_cannot_have() -> None:
@@ -69,6 +72,7 @@ def test_state_is_shared_out_further() -> None:
     assert "zero=1 (now 0)" in staged
     _, activations, _ = levers("pp=2,schedule=gpipe,microbatches=4", temporaries=160 * GIB)
     assert "schedule=1f1b (now gpipe)" in activations
+    assert "offload" not in activations  # not modelled beside stages
 
 
 def test_serving_has_no_backward_pass() -> None:

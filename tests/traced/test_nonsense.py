@@ -14,7 +14,7 @@ import pytest
 from meshcast import predict
 from meshcast.chakra import Node, NodeType, Values, trace_bytes
 from meshcast.chakra.wire import bytes_field, number_field, text_field, varint
-from meshcast.errors import InputError, MeshcastError, UnsupportedError
+from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
 from tests.traced.jobs import collective, compute, job, receive, send
 
 HEADER = 8  # bytes of a file before its first node: its metadata
@@ -56,7 +56,6 @@ def node(kind: NodeType, **said: Any) -> Node:
         (compute(1, 1, is_cpu_op="no"), "is_cpu_op is 'no', neither true nor false"),
         (compute(1, 1, inputs=("a",)), "inputs is ['a'], not names and bytes in turn"),
         (compute(1, 1, outputs=("a", "-4")), "outputs is ['a', '-4']"),
-        (node(NodeType.INVALID), "has no type"),
         (node(NodeType.COLLECTIVE), "has no attribute 'comm_type'"),
         (node(NodeType.COLLECTIVE, comm_type=0), "has no attribute 'comm_size'"),
         (node(NodeType.COLLECTIVE, comm_type=0, comm_size=-1), "comm_size is -1"),
@@ -202,3 +201,40 @@ def test_groups_that_are_come_to_in_different_orders(tmp_path: Path) -> None:
     ranks = [[collective(1, 1, pg_name=first), collective(2, 1, 1, pg_name=last)] for first, last in ("ab", "ba")]
     said = refused(job(tmp_path, ranks, {"a": [0, 1], "b": [0, 1]})).message
     assert said.startswith("deadlock: 4 nodes of ranks 0-1 wait for each other in a circle")
+
+
+def test_a_type_below_zero_is_shown_as_it_was_written(tmp_path: Path) -> None:
+    content = number_field(1, 1) + number_field(3, -1)
+    (tmp_path / "job.0.et").write_bytes(trace_bytes([]) + varint(len(content)) + content)
+    assert "has type -1, and types go from 0 to 7" in refused(tmp_path / "job").message
+    (tmp_path / "job.0.et").write_bytes(varint(len(content)) + content)  # of v0.0.1
+    assert "has type -1, and types of v0.0.1 go from 0 to" in refused(tmp_path / "job").message
+
+
+def test_a_node_without_a_type_is_passed_over(tmp_path: Path) -> None:
+    """Type 0 is INVALID_NODE; ASTRA-sim goes on with what waits for it."""
+    invalid = Node(number=2, name="x", kind=NodeType.INVALID, data_deps=(1,), duration_us=7)
+    found = predict(job(tmp_path, [[compute(1, 10), invalid, compute(3, 5, 2)]]), on="dgx-h100")
+    assert found.step_time_s == pytest.approx(15e-6)
+    assert any("INVALID_NODE) are passed over, as ASTRA-sim does: 1" in said for said in found.warnings)
+
+
+@pytest.mark.parametrize("channels", [-1, 2])
+def test_channels_are_the_trace_s_own_or_one(tmp_path: Path, channels: int) -> None:
+    target = job(tmp_path, [[compute(1, 1)]])
+    assert predict(target, on="dgx-h100", channels=0).step_time_s == pytest.approx(1e-6)
+    with pytest.raises(UsageError, match=f"and not on {channels}") as raised:
+        predict(target, on="dgx-h100", channels=channels)
+    assert "0, the default" in str(raised.value.fix)
+
+
+def test_a_trace_of_no_device_says_that_all_devices_are_alike_to_it(tmp_path: Path) -> None:
+    target = job(tmp_path, [[compute(1, 1)]])
+    (said,) = (w for w in predict(target, on="dgx-a100").warnings if "does not name its device" in w)
+    assert "--on a100-sxm-80gb does not change it; --durations estimated works it out" in said
+    estimated = predict(target, on="dgx-a100", durations="estimated")
+    assert not any("does not name its device" in w for w in estimated.warnings)
+    silent = predict(job(tmp_path, [[compute(1, 1, num_ops=0, tensor_size=0)]]), on="dgx-a100")
+    assert any("does not name its device" in w and "neither operations nor bytes" in w for w in silent.warnings)
+    (tmp_path / "job.0.et").write_bytes(trace_bytes([compute(1, 1)], metadata={"device": "a100-sxm-80gb"}))
+    assert not any("does not name its device" in w for w in predict(target, on="dgx-a100").warnings)

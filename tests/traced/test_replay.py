@@ -178,6 +178,18 @@ def test_a_manifest_is_a_target_and_is_checked(tmp_path: Path) -> None:
         ({"ranks": 3}, "names 2 of 3 ranks"),
         ({"classes": [7]}, "classes[0] is 7"),
         ({"classes": [{**equal, "ranks": "1-0"}]}, "ends before it begins"),
+        ({"classes": [{**equal, "ranks": "0-9999999999"}]}, "rank 9999999999 is beyond the last one, 1"),
+        ({"ranks": 2**70}, "is of 1.18059e+21 ranks"),
+        ({"ranks": 0, "classes": []}, "is of 0 ranks"),
+        (
+            {"classes": [{**equal, "file": "../../other.0.et"}]},
+            "classes[0].file is '../../other.0.et', and not the name",
+        ),
+        ({"classes": [{**equal, "file": ""}]}, "classes[0].file is ''"),
+        ({"classes": [{**equal, "file": "job\0.0.et"}]}, "classes[0].file is 'job\\x00.0.et'"),
+        ({"comm_groups": "x/y"}, "comm_groups is 'x/y'"),
+        ({"comm_groups": ""}, "comm_groups is ''"),
+        ({"classes": [{**equal, "values": [{**value, "of_rank": [2**70, 1]}]}]}, "no list of 2 whole numbers"),
         ({"classes": [{**equal, "values": [{**value, "of_rank": [1]}]}]}, "no list of 2 whole numbers"),
         ({"classes": [{**equal, "values": [{**value, "attribute": "tag"}]}]}, "attribute is 'tag'"),
     ):

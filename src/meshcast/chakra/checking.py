@@ -49,8 +49,9 @@ def checked_trace(trace: Trace) -> Trace:
     if circle:
         said = " <- ".join(named(trace, index) for index in circle[:MOST_NAMED])
         more = ", ..." if len(circle) > MOST_NAMED else ""
+        what = f"{len(circle)} nodes wait for each other in a circle: {said}{more}"
         raise InputError(
-            f"{len(circle)} nodes wait for each other in a circle: {said}{more}", where=trace.where,
+            what if len(circle) > 1 else f"{said} waits for itself", where=trace.where,
             fix="take one of these dependencies out",
         )  # fmt: skip
     return trace

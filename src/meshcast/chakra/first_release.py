@@ -47,7 +47,7 @@ def read_flat_node(data: bytes, at: int, end: int) -> Node:
         if place == 1:
             number = value
         elif place == 3:
-            kind = value
+            kind = value - (value >> 63 << 64)  # an enum is signed
         elif place == 4:
             parents.append(value)
         elif place == 7:
@@ -60,8 +60,10 @@ def read_flat_node(data: bytes, at: int, end: int) -> Node:
             attributes["pg_name"] = str(value)
         elif place in _ATTRIBUTES:
             attributes[_ATTRIBUTES[place]] = value
-    if kind >= len(_TYPES):
-        raise WireError(f"node {number} ({name!r}) has type {kind}, and types of v0.0.1 go to {len(_TYPES) - 1}", at)
+    if not 0 <= kind < len(_TYPES):
+        raise WireError(
+            f"node {number} ({name!r}) has type {kind}, and types of v0.0.1 go from 0 to {len(_TYPES) - 1}", at
+        )
     if involved:
         attributes["involved_dim"] = tuple(involved)
     return Node(

@@ -47,8 +47,9 @@ def read_trace(path: Path) -> Trace:
     """
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path), fix="check the path") from None
+    except (OSError, ValueError) as error:  # a name with a zero byte is a wrong value
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"cannot be read: {said}", where=str(path), fix="check the path") from None
     return trace_of_bytes(data, where=str(path))
 
 
@@ -137,10 +138,13 @@ def _node(data: bytes, at: int, end: int) -> Node:
         elif place in (8, 9):
             texts = {number: _text(text, wire, start) for number, wire, text, start in _inner(data, value, kind, begin)}
             said[place] = Values(values=texts.get(1, ""), shapes=texts.get(2, ""), types=texts.get(3, ""))
-    if not 0 <= numbers[3] <= max(NodeType):
-        raise WireError(f"node {numbers[1]} ({name!r}) has type {numbers[3]}, and types go to {max(NodeType):d}", at)
+    of_type = whole("int32", numbers[3])
+    if not 0 <= of_type <= max(NodeType):
+        raise WireError(
+            f"node {numbers[1]} ({name!r}) has type {of_type}, and types go from 0 to {max(NodeType):d}", at
+        )
     return Node(
-        number=numbers[1], name=name, kind=NodeType(numbers[3]), control_deps=tuple(control), data_deps=tuple(needed),
+        number=numbers[1], name=name, kind=NodeType(of_type), control_deps=tuple(control), data_deps=tuple(needed),
         start_us=numbers[6], duration_us=numbers[7], inputs=said.get(8), outputs=said.get(9), attributes=attributes,
     )  # fmt: skip
 
@@ -196,11 +200,12 @@ def _scalar(kind: str, value: FieldValue, wire: int, at: int) -> bool | int | fl
         number: int | float = struct.unpack(_STRUCTS[kind], value)[0]
         return number
     if kind not in ("bytes", *_STRUCTS) and isinstance(value, int) and wire == VARINT:
-        return _whole(kind, value)
+        return whole(kind, value)
     raise WireError(f"a value of type {kind} has wire type {wire}", at)
 
 
-def _whole(kind: str, value: int) -> bool | int:
+def whole(kind: str, value: int) -> bool | int:
+    """A number of 64 bits as its type has it."""
     if kind == "bool":
         return bool(value)
     if kind in ("sint32", "sint64"):
@@ -222,5 +227,5 @@ def _list(data: bytes, kind: str, value: FieldValue, wire: int, at: int) -> Attr
                 raise WireError(f"a list of {kind} has {len(inner)} bytes", begin)
             found += [each[0] for each in struct.iter_unpack(_STRUCTS[kind], inner)]
         else:
-            found += [_whole(kind, each) for each in _packed(data, inner, begin)]
+            found += [whole(kind, each) for each in _packed(data, inner, begin)]
     return tuple(found)  # type: ignore[return-value]  # of one type each, as the schema has it

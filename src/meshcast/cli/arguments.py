@@ -176,8 +176,8 @@ MeasuredFlag = Annotated[
     typer.Option(
         "--measured",
         metavar="TRACE",
-        help="A profile of a real run: JAX's .xplane.pb or its folder, torch.profiler's .json[.gz], or the CSV of nsys stats; "
-        "may be repeated for several ranks.",
+        help="A profile of a real run: JAX's .xplane.pb or its folder, torch.profiler's .json[.gz] or a folder "
+        "with one a rank, or the CSV of nsys stats; may be repeated for several ranks.",
     ),
 ]
 StepsFlag = Annotated[

@@ -50,6 +50,7 @@ def compare_command(
     setting: flags.Settings = None,
     indices: flags.Indices = "uniform",
     approximate: flags.Approximate = False,
+    durations: flags.DurationsFlag = "auto",
     json: flags.Json = False,
 ) -> None:
     """Compares TARGETs over devices and fidelities: step times, ratios, and whether the order of designs survives.
@@ -73,7 +74,7 @@ def compare_command(
     options = flags.options(
         on="h100-sxm", devices=devices, mesh=mesh, network=network, dims=dim, trips=trip_count, settings=setting,
         approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices, levers=False,
-        plan=plan, stack=stack, written=flags.written_flags(context),
+        plan=plan, stack=stack, durations=durations, written=flags.written_flags(context),
     )  # fmt: skip
     if measured:
         if out is not None:

@@ -77,9 +77,9 @@ class Cell:
     def reason(self) -> str:
         """Why there is no time; empty where there is one."""
         if self.error is not None:
-            # A place that the question names already, or a flag, says nothing new.
+            # A place that the question names already says nothing new.
             where = str(self.error.get("where") or "")
-            known = where.startswith("--") or where in (self.ask.target, self.ask.on)
+            known = where in ("--on", "--fidelity", self.ask.target, self.ask.on)
             return str(self.error["message"]) if known or not where else f"{where}: {self.error['message']}"
         if self.prediction is None or self.prediction["infeasible"] is None:
             return ""

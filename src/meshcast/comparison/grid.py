@@ -14,7 +14,7 @@ from meshcast.capture.target import STANDARD_INPUT
 from meshcast.comparison.cell import Ask, Cell, predicted_cell, refused_cell
 from meshcast.comparison.comparison import Comparison, ladder_place
 from meshcast.comparison.folder import RunFolder
-from meshcast.comparison.keys import cell_key
+from meshcast.comparison.keys import cell_key, traces_content, traces_key
 from meshcast.errors import BugError, MeshcastError, UsageError, nearest
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.fidelities import fidelity_names
@@ -24,6 +24,7 @@ from meshcast.pipeline import captured, check_settings, platform_of, predict, re
 from meshcast.pipelined import Pipeline, is_pipeline
 from meshcast.results import Prediction
 from meshcast.serving import serves
+from meshcast.traced import find_traces, names_traces
 
 ALL = "all"
 Target = str | Path | Program
@@ -76,7 +77,8 @@ def compare(
     """Targets side by side: `compare("step.mlir", on=["tpu-v5p", "h200"], fidelities=["roofline", "analytical"])`.
 
     Args:
-        targets: Files, `module:function`, names of models, or captured programs.
+        targets: Files, `module:function`, names of models, captured programs, or Chakra traces (a file, prefix, folder or
+            manifest).
         on: Devices or clusters, as a list or with commas between them.
         fidelities: Their names likewise; `all` stands for every one there is.
         options: Settings that hold for all; `on` and `fidelity` are taken from above.
@@ -119,7 +121,9 @@ def plan(targets: Sequence[Target], *, on: Sequence[str], fidelities: Sequence[s
             close = nearest(name, (ALL, "auto", *known))
             raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=close)
     named = [name for name in fidelities if name != ALL]
-    rest = sorted(set(known) - set(named), key=lambda name: (ladder_place(name), name)) if ALL in fidelities else []
+    # No fidelity has a part in what a trace recorded: `auto` shows that, beside the best of what is worked out elsewhere.
+    every = {*known, "auto"} if any(map(names_traces, targets)) else set(known)
+    rest = sorted(every - set(named), key=lambda name: (ladder_place(name), name)) if ALL in fidelities else []
     check_settings(options)
     return Grid(
         targets=dict(zip(_labels(targets), targets, strict=True)),
@@ -143,6 +147,10 @@ def answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) ->
 def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None) -> Cell:
     try:
         options = replace(grid.options, on=ask.on, fidelity=ask.fidelity)
+        if names_traces(grid.targets[ask.target]):  # before models: a manifest is a .json file as a configuration is
+            options = _of_traces(options)
+            key = traces_key(programs.traces(ask), resolve(ask.on), options)
+            return _kept_or_asked(ask, key, grid.targets[ask.target], options, folder)
         if serves(grid.targets[ask.target], options):  # two programs, each of which a plan would share out
             return _asked(ask, grid.targets[ask.target], options)
         target, options = resolved(grid.targets[ask.target], options)
@@ -152,16 +160,27 @@ def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None)
             return _asked(ask, target, options)
         program = programs.get(ask)
         key = cell_key(program, resolve(ask.on), options)
-        found = folder.kept(key, ask) if folder is not None else None
-        if found is not None:
-            return found
         # Sizes and settings are in the program already, which would refuse to be given them again.
-        cell = _asked(ask, program, replace(options, dims={}, settings={}))
+        return _kept_or_asked(ask, key, program, replace(options, dims={}, settings={}), folder)
     except MeshcastError as error:  # the target cannot be read, on this platform or at all: nothing worth keeping
         return refused_cell(ask, error)
     except Exception as error:  # a bug of ours in one cell must not lose the others
         traceback.print_exc()
         return refused_cell(ask, BugError(f"{type(error).__name__}: {error}", where=str(ask)))
+
+
+def _of_traces(options: Options) -> Options:
+    """A fidelity that is named works durations out on every device, or its column would be of two kinds of numbers."""
+    worked_out = options.durations == "auto" and options.fidelity != "auto"
+    return replace(options, durations="estimated") if worked_out else options
+
+
+def _kept_or_asked(ask: Ask, key: str, target: Target, options: Options, folder: RunFolder | None) -> Cell:
+    """What an earlier run answered, else what is answered now, which is kept unless it failed."""
+    found = folder.kept(key, ask) if folder is not None else None
+    if found is not None:
+        return found
+    cell = _asked(ask, target, options)
     if folder is not None and cell.status != "failed":
         folder.keep(key, cell)
     return cell
@@ -184,11 +203,12 @@ def _is_own(fidelity: str, prediction: Prediction) -> bool:
 
 
 class _Programs:
-    """Each target captured once a platform: reading and tracing take longer than most predictions."""
+    """Each target captured once a platform, and traces read once: that takes longer than most predictions."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self._found: dict[tuple[str, str], Program] = {}
+        self._traces: dict[str, str] = {}
 
     def get(self, ask: Ask) -> Program:
         target = self._grid.targets[ask.target]
@@ -198,6 +218,12 @@ class _Programs:
         if (ask.target, platform) not in self._found:
             self._found[ask.target, platform] = captured(target, self._grid.options, device)[0]
         return self._found[ask.target, platform]
+
+    def traces(self, ask: Ask) -> str:
+        """What the files of a job's traces hold, as a hash."""
+        if ask.target not in self._traces:
+            self._traces[ask.target] = traces_content(find_traces(str(self._grid.targets[ask.target])))
+        return self._traces[ask.target]
 
 
 def _labels(targets: Sequence[Target]) -> list[str]:

@@ -1,10 +1,11 @@
-"""What an answer depends on, as one hash: the program, the hardware, the settings, and everything that answers."""
+"""What an answer depends on, as one hash: the program or traces, the hardware, the settings, and everything that answers."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
@@ -13,17 +14,38 @@ from meshcast.capture.program import Program
 from meshcast.hardware import Cluster
 from meshcast.lower.xla_tpu.compiler import FLAG_VARIABLES
 from meshcast.options import Options
+from meshcast.traced import TraceFiles
 from meshcast.workload.custom_calls import registered_rules
 
 
 def cell_key(program: Program, cluster: Cluster, options: Options) -> str:
     """The key of a program's answer on a cluster: equal keys have equal answers."""
+    return _key((program.name, program.sha256, str(program.mesh)), cluster, options)
+
+
+def traces_key(content: str, cluster: Cluster, options: Options) -> str:
+    """Likewise of traces, by `traces_content`."""
+    return _key(("traces", content), cluster, options)
+
+
+def traces_content(files: TraceFiles) -> str:
+    """A hash of a job's name and of everything in its files: traces, groups, and what a manifest says of equal ranks."""
+    digests = {path: _file_digest(path) for path in dict.fromkeys(files.by_rank.values())}
+    classes = files.manifest.classes if files.manifest is not None else ()
+    said = [
+        files.name,
+        repr([(rank, digests[path]) for rank, path in files.by_rank.items()]),
+        _file_digest(files.groups),
+        repr([(each.ranks, each.ambiguous, sorted(each.values.items())) for each in classes]),
+    ]
+    return hashlib.sha256("\0".join(said).encode()).hexdigest()
+
+
+def _key(asked: Iterable[str], cluster: Cluster, options: Options) -> str:
     settings = [(option.name, getattr(options, option.name)) for option in fields(options)]
     parts = [
         tool_digest(),
-        program.name,
-        program.sha256,
-        str(program.mesh),
+        *asked,
         repr(cluster),
         # A mapping's order has no meaning.
         repr([(name, sorted(value.items()) if hasattr(value, "items") else value) for name, value in settings]),

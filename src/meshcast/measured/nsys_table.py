@@ -9,6 +9,7 @@ Spreadsheets of other languages save semicolons between cells, commas in numbers
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -80,15 +81,18 @@ class Table:
         """A cell's number, as its language writes it.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is none, or too large for one.
         """
         text = _SPACES.sub("", row[self.columns[name]])
-        if not self.local:
-            return float(text.replace(",", ""))
         # A point is a thousand's where commas are decimal points; without any comma, where it parts groups of three.
-        if "," in text or _THOUSANDS.match(text):
+        if not self.local:
+            text = text.replace(",", "")
+        elif "," in text or _THOUSANDS.match(text):
             text = text.replace(".", "").replace(",", ".")
-        return float(text)
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{self.heads[name]} is {text!r:.40}, which is no number")
+        return number
 
     def seconds(self, row: list[str], name: str) -> float:
         """A cell's time.

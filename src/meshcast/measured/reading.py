@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from itertools import chain
 from pathlib import Path
 
 from meshcast.errors import InputError
@@ -14,8 +15,13 @@ from meshcast.measured.trace import MeasuredTrace
 from meshcast.measured.xplane import read_xplane
 
 SQLITE = b"SQLite format 3\x00"
-FOLDER_PATTERNS = ("*.xplane.pb", "*.xplane.pb.gz", "*.trace.json", "*.trace.json.gz")
-TAKEN = "JAX's .xplane.pb or its folder, torch.profiler's .json[.gz], or nsys stats --format csv (cuda_gpu_trace)"
+# What a folder is searched for, one kind after the other: JAX writes JSON beside its profile, which has less in it.
+FOLDER_PATTERNS = (
+    ("*.xplane.pb", "*.xplane.pb.gz"),
+    ("*.trace.json", "*.trace.json.gz"),
+    ("*.json", "*.json.gz"),
+)
+TAKEN = "JAX's .xplane.pb, torch.profiler's .json[.gz], a folder of either, or nsys stats --format csv (cuda_gpu_trace)"
 
 
 def read_traces(path: Path) -> list[MeasuredTrace]:
@@ -65,12 +71,12 @@ def _text(content: bytes) -> str | None:
 
 
 def _profile_files(folder: Path) -> list[Path]:
-    """The files of a folder's newest profile: JAX makes a folder a run, with a file for each host."""
-    for pattern in FOLDER_PATTERNS:
-        found = sorted(folder.rglob(pattern))
+    """The files of a folder's newest profile: JAX makes a folder a run, with a file for each host; PyTorch's are one a rank."""
+    for patterns in FOLDER_PATTERNS:
+        found = sorted(path for pattern in patterns for path in folder.rglob(pattern))
         if found:
             newest = max(found, key=lambda path: (path.parent.name, path.stat().st_mtime)).parent
             return [path for path in found if path.parent == newest]
     raise InputError(
-        "no profile in this folder", where=str(folder), fix="a folder with one of " + ", ".join(FOLDER_PATTERNS)
+        "no profile in this folder", where=str(folder), fix="a folder with one of " + ", ".join(chain(*FOLDER_PATTERNS))
     )

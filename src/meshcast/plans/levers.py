@@ -130,6 +130,7 @@ def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[_Part]:
                 *([{"sp": True}] if plan.tp > 1 else []),
                 *([{"schedule": "1f1b"}] if plan.schedule in _MUCH_IN_FLIGHT else []),
                 {"gradients": "bf16"},
+                *([{"offload": "activations"}] if plan.pp == 1 and plan.offload == "none" else []),
             ),
             *changes.twice("tp", "cp"),
         ],
@@ -141,7 +142,7 @@ def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[_Part]:
         [
             *changes.named(*([{"zero": zero}] if plan.dp > 1 and plan.zero < zero else [])),
             *changes.twice("fsdp", "tp", "pp", "ep"),
-            *changes.named({"offload": "optimizer"}),
+            *changes.named(*([{"offload": "optimizer"}] if plan.offload == "none" else [])),
         ],
     )
 

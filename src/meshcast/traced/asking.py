@@ -11,7 +11,8 @@ from meshcast.errors import UsageError
 from meshcast.network.arranging import OPTIMISE
 from meshcast.options import Options
 
-# Heeded however durations come about; `channels` as 1 or not at all, `placement` (below) as a file.
+DURATIONS = ("auto", "trace", "estimated")
+# Heeded however durations come about; `channels` as 0 (the trace's own) or 1, `placement` (below) as a file.
 HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions"})
 # Heeded by what is worked out, and by nothing that is replayed.
 HEEDED_BY_ESTIMATES: Mapping[str, str] = {
@@ -69,7 +70,7 @@ def check_asked(options: Options) -> None:
     if options.channels not in (0, 1):
         raise UsageError(
             f"a trace says itself what runs on which of its channels, and not on {options.channels}", where="--channels",
-            fix="1 puts all communication of a rank on one channel; leave it out for the trace's own",
+            fix="0, the default, leaves communication on the trace's own channels; 1 puts all of a rank's on one",
         )  # fmt: skip
     if options.placement == OPTIMISE:
         raise UsageError(

@@ -29,6 +29,11 @@ def caveats(job: TracedJob, timing: Timing, options: Options, device: Device, *,
     recorded = job.metadata.get("device")
     if timing.replayed and recorded is not None and recorded != device.name:
         said.append(f"durations are those of the trace, of {recorded!s}: --on {device.name} does not change them")
+    working = [step for steps in job.steps for step in steps if step.does == "compute" and not step.waits]
+    if timing.replayed and recorded is None and working:
+        said.append(_of_no_device(device, can_be_estimated=any(step.says_work for step in working)))
+    if skipped := sum(step.invalid for steps in job.steps for step in steps):
+        said.append(f"nodes without a type (type 0, INVALID_NODE) are passed over, as ASTRA-sim does: {skipped}")
     if timing.replayed and not timing.modelled_s and (unheeded := ", ".join(without_effect(options))):
         said.append(f"durations are those of the trace, and {unheeded} changes none: --durations estimated heeds it")
     if too_much and timing.replayed and at_home(job, device.name):
@@ -41,7 +46,6 @@ def caveats(job: TracedJob, timing: Timing, options: Options, device: Device, *,
         said.append(f"the trace is of one rank: the other {job.ranks - 1:,} are taken to be like it")
     if any(peak is None for peak in job.peaks):
         said.append("the trace does not say what its nodes read and write: memory is not known")
-    working = [step for steps in job.steps for step in steps if step.does == "compute" and not step.waits]
     if any(step.seconds and not step.says_work for step in working):
         silent = sum(step.seconds or 0.0 for step in working if not step.says_work)
         said.append(
@@ -49,6 +53,15 @@ def caveats(job: TracedJob, timing: Timing, options: Options, device: Device, *,
             "that was recorded, which counts as compute"
         )
     return tuple(said)
+
+
+def _of_no_device(device: Device, *, can_be_estimated: bool) -> str:
+    """That compute is the same on all devices, and what would change it."""
+    said = "the trace does not name its device: compute takes the time that was recorded, and "
+    said += f"--on {device.name} does not change it"
+    if can_be_estimated:
+        return f"{said}; --durations estimated works it out"
+    return f"{said}; its nodes say neither operations nor bytes, from which it could be worked out"
 
 
 def at_home(job: TracedJob, device: str) -> bool:

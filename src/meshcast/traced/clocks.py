@@ -2,7 +2,8 @@
 
 As a program's (`estimate.power`): kernels of a step, and the time in which the device runs none but has work under way:
 collectives that nothing hides, pauses behind kernels and waits. What passes between the programs of a pipeline (bubbles,
-messages, sums of gradients) is left out, as it is where a pipeline is predicted: clocks are settled program by program.
+messages, sums of gradients) is left out, as it is where a pipeline is predicted. There clocks are settled program by program,
+here for all programs of a rank together: where one of them meets the cap and the others do not, its kernels come out faster.
 """
 
 from __future__ import annotations

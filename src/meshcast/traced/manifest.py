@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from meshcast.errors import InputError
-from meshcast.ranges import parse_ranges
+from meshcast.ranges import LARGEST, parse_ranges
 
 AGAIN = "export the traces again, or take the manifest away: their files are read then"
 GROUP, PEER = "pg_name", "peer"  # what a number is of; the two sides of a message share theirs
+LARGEST_NUMBER = (1 << 63) - 1  # of groups and ranks, in traces
 _PEERS = ("comm_dst", "comm_src")
 Key = tuple[str, int]
 T = TypeVar("T")
@@ -53,8 +54,10 @@ def read_manifest(path: Path) -> Manifest:
     """
     said, where = read_json(path), str(path)
     ranks = _said(said, "ranks", int, where)
+    if not 0 < ranks <= LARGEST:
+        raise InputError(f"is of {ranks:.6g} ranks, and jobs have 1 to {LARGEST}", where=where, fix=AGAIN)
     classes = tuple(
-        _equal(_is(each, dict, f"classes[{number}]", where), f"classes[{number}].", path)
+        _equal(_is(each, dict, f"classes[{number}]", where), f"classes[{number}].", path, ranks)
         for number, each in enumerate(_said(said, "classes", list, where))
     )
     named = sorted(rank for each in classes for rank in each.ranks)
@@ -62,13 +65,13 @@ def read_manifest(path: Path) -> Manifest:
         raise InputError(f"names {len(named)} of {ranks} ranks", where=where, fix="export all ranks: leave out --ranks")
     return Manifest(
         name=_said(said, "name", str, where), ranks=ranks, dedup=_said(said, "dedup", bool, where),
-        groups=path.with_name(_said(said, "comm_groups", str, where)), classes=classes,
+        groups=_beside(path, said, "comm_groups"), classes=classes,
     )  # fmt: skip
 
 
-def _equal(said: dict[str, Any], at: str, path: Path) -> EqualRanks:
+def _equal(said: dict[str, Any], at: str, path: Path, of_job: int) -> EqualRanks:
     where = str(path)
-    ranks = parse_ranges(_said(said, "ranks", str, where, at), where=where, error=InputError)
+    ranks = parse_ranges(_said(said, "ranks", str, where, at), where=where, error=InputError, below=of_job)
     values: dict[Key, tuple[int, ...]] = {}
     for number, each in enumerate(_said(said, "values", list, where, at)):
         inside = f"{at}values[{number}]"
@@ -77,16 +80,32 @@ def _equal(said: dict[str, Any], at: str, path: Path) -> EqualRanks:
         if attribute not in (GROUP, *_PEERS):
             raise InputError(f"{inside}.attribute is {attribute!r}", where=where, fix=AGAIN)
         of_rank = _said(value, "of_rank", list, where, inside + ".")
-        if len(of_rank) != len(ranks) or not all(type(one) is int and one >= 0 for one in of_rank):
+        if len(of_rank) != len(ranks) or not all(type(one) is int and 0 <= one <= LARGEST_NUMBER for one in of_rank):
             raise InputError(
                 f"{inside}.of_rank is no list of {len(ranks)} whole numbers, one for each rank", where=where, fix=AGAIN
             )
         key = (GROUP if attribute == GROUP else PEER, _said(value, "in_file", int, where, inside + "."))
         values.setdefault(key, tuple(of_rank))
     return EqualRanks(
-        file=path.with_name(_said(said, "file", str, where, at)), ranks=ranks,
+        file=_beside(path, said, "file", at), ranks=ranks,
         ambiguous=_said(said, "ambiguous", bool, where, at), values=values,
     )  # fmt: skip
+
+
+def _beside(path: Path, said: dict[str, Any], name: str, at: str = "") -> Path:
+    """A file that a manifest names, in its own folder.
+
+    Raises:
+        InputError: It is no name of a file, or one of another folder: a manifest may come from anywhere.
+    """
+    found = _said(said, name, str, str(path), at)
+    if found in ("", ".", "..") or any(mark in found for mark in ("/", "\\", "\0")):
+        raise InputError(
+            f"{at}{name} is {found!r:.60}, and not the name of a file in the manifest's folder",
+            where=str(path),
+            fix=AGAIN,
+        )
+    return path.with_name(found)
 
 
 def _said(said: dict[str, Any], name: str, kind: type[T], where: str, at: str = "") -> T:

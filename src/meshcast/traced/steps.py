@@ -44,6 +44,7 @@ class Step:
         until: Of a wait, seconds behind its program's begin before which it does not end, where durations are worked out;
             `least` that it lasts at least. None where it takes its own time.
         host_bytes: Of a copy between the device and its host, what all launches move.
+        invalid: Whether its node has no type (INVALID_NODE): it does nothing, and what waits for it goes on.
         kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`traced.kernels`).
     """
 
@@ -68,6 +69,7 @@ class Step:
     until: float | None = None
     least: float = 0.0
     host_bytes: int = 0
+    invalid: bool = False
     kernel: str = ""
 
     @property
@@ -133,9 +135,10 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
             number=node.number, name=node.name, does="compute", before=before, seconds=seconds, stream=("memory", 0),
             bytes=said.size("tensor_size", None, repeat), repeat=repeat,
         )  # fmt: skip
-    if node.kind is NodeType.INVALID:
-        raise said.error("has no type (type 0, INVALID_NODE)", "types go from 1 (METADATA_NODE) to 7 (COMM_COLL_NODE)")
-    return Step(number=node.number, name=node.name, does="nothing", before=before, seconds=0.0, stream=("none", index))
+    return Step(
+        number=node.number, name=node.name, does="nothing", before=before, seconds=0.0, stream=("none", index),
+        invalid=node.kind is NodeType.INVALID,
+    )  # fmt: skip
 
 
 def _matrix_flops(said: Attributes) -> float | None:

@@ -40,7 +40,9 @@ class Stuck:
             steps = [
                 (self.job.classes[number], index) for (number, index), befores in self.waits.items() if not befores
             ]
-            what = f"{len(self.waits)} nodes never end, as these wait for ranks that have no trace: "
+            many = len(self.waits) > 1
+            never = f"{len(self.waits)} nodes never end, as these wait" if many else "a node never ends, as it waits"
+            what = f"{never} for ranks that have no trace: "
         said = [f"{self.job.named(rank, i)}, a {self.job.step(rank, i).does}" for rank, i in steps[:MOST_NAMED]]
         more = f", ... ({len(steps)})" if len(steps) > MOST_NAMED else ""
         return InputError(

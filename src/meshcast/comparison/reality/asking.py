@@ -21,6 +21,7 @@ from meshcast.options import Options
 from meshcast.pipeline import captured, prepare, resolved
 from meshcast.pipelined import is_pipeline
 from meshcast.results import Prediction
+from meshcast.traced import names_traces
 from meshcast.units import format_bytes, format_time
 
 # Of the measured step that may be gaps beyond those predicted: as much as kernels alone are off in most of the profiles that come
@@ -54,7 +55,7 @@ def compare_measured(
     Raises:
         UsageError: No trace is given, or the settings are wrong.
         InputError: A trace cannot be read.
-        UnsupportedError: The target is a pipeline: its ranks run different programs.
+        UnsupportedError: The target is a pipeline, whose ranks run different programs, or a Chakra trace.
         InfeasibleError: The target does not fit the device, so that there is no predicted step.
     """
     chosen = (options or Options()).changed(overrides, where="compare")
@@ -85,9 +86,15 @@ def predicted_side(target: str | Path | Program, options: Options) -> PredictedS
     """A target predicted, its launches in order.
 
     Raises:
-        UnsupportedError: The target is a pipeline: its ranks run different programs.
+        UnsupportedError: The target is a pipeline, whose ranks run different programs, or a Chakra trace.
         InfeasibleError: The target does not fit the device, so that there is no predicted step.
     """
+    if names_traces(target):
+        raise UnsupportedError(
+            "a Chakra trace is not compared with a profile: its nodes do not say which of a profile's kernels they are",
+            where=str(target),
+            fix="compare the program that the trace is of, or give --on devices without --measured",
+        )
     planned, chosen = resolved(target, options)
     if is_pipeline(planned):
         raise UnsupportedError(

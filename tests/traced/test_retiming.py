@@ -52,6 +52,14 @@ def test_another_gpu(tmp_path: Path, target: str, plan: str, on: str) -> None:
     assert any(f"steps came out {WITH_SHAPES.words} a prediction" in warning for warning in again.warnings)
 
 
+@pytest.mark.parametrize("plan", ["dp=2,offload=optimizer", "pp=2,dp=2,offload=optimizer"])
+def test_state_in_the_hosts_memory_takes_the_other_hosts_link(tmp_path: Path, plan: str) -> None:
+    """Grace's is seven times as fast as PCIe; most of such a small step is that."""
+    prefix = exported(tmp_path, "llama3-tiny", plan)
+    native = predict("llama3-tiny", on="gb200-nvl72", plan=plan, settings=SETTINGS)
+    assert step(predict(prefix, on="gb200-nvl72")) == pytest.approx(step(native), rel=0.02)
+
+
 def test_another_kind_of_device_is_said(tmp_path: Path) -> None:
     again = predict(exported(tmp_path, "llama3-tiny", "dp=2"), on="tpu-v5p-pod")
     assert any("fused for a gpu, and a tpu's compiler makes others" in warning for warning in again.warnings)

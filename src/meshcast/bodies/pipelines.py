@@ -16,7 +16,7 @@ from meshcast.bodies.drawable import check_drawable_parts
 from meshcast.bodies.flattening import Detail, program_body
 from meshcast.bodies.job import JobTrace, RankClass, classes_of, facts_of
 from meshcast.bodies.job_groups import Ints, JobGroups
-from meshcast.bodies.kernels_as_pieces import collective_pieces, computing, timed, waiting
+from meshcast.bodies.kernels_as_pieces import collective_pieces, computing, host_copy, timed, waiting
 from meshcast.bodies.pieces import RECEIVING, Body, Piece, Waits
 from meshcast.bodies.replaying import replayed
 from meshcast.bodies.starting import with_longer_starts
@@ -24,6 +24,7 @@ from meshcast.chakra.job_files import STEPS_OVERLAP
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.own_attributes import FIRST_JOB_STREAM
 from meshcast.chakra.schema import NodeType
+from meshcast.hardware.host_link import host_rate
 from meshcast.pipelined.definition import Pipeline
 from meshcast.pipelined.parts import PartEstimate
 from meshcast.pipelined.step import Message, StepParts
@@ -40,7 +41,7 @@ from meshcast.pipelined.walk import (
 )
 from meshcast.simulate.pipelines import PipelineRun, Task, Work
 
-STREAMING = "waiting for the optimizer's state"
+STREAMING, LAST_OUT = "the optimizer's state, from the host and back", "its first piece in and last piece out"
 # Streams beyond the channels of programs; sends to stage d have SENDING + d. With one channel, that of programs is all.
 ONE_CHANNEL, REDUCING, SENDING = 1, FIRST_JOB_STREAM, FIRST_JOB_STREAM + 1
 
@@ -302,11 +303,20 @@ class _Stage:
         return self.body.add(piece, data, order)
 
     def _update(self, position: int) -> None:
-        """Adds the optimizer of a part, the wait for its state, and the gathering of what it has updated."""
+        """Adds the optimizer of a part, the copies of its state, and the gathering of what it has updated."""
+        begun = self.tails
         for piece in update_pieces(self.pipeline, self.step, position):
             if piece.program is not None:
                 self._program(self.step.estimates[position], piece.program)
             elif piece.collective is not None:
                 self.tails = (self._collective(piece.collective.label, piece.collective, self.tails, ()),)
             else:
-                self.tails = (self.body.add(waiting(STREAMING, piece.seconds), self.tails),)
+                self._stream(self.step.estimates[position], begun)
+
+    def _stream(self, estimate: PartEstimate, begun: Waits) -> None:
+        """Copies of the optimizer's state beside its update, and what is beside nothing (`pipelined.offload`)."""
+        size, pieces = estimate.host_bytes, self.pipeline.host_state_pieces
+        seconds = size / host_rate(estimate.programs["update"].run.device)
+        beside = self.body.add(host_copy(STREAMING, seconds, size, 1), begun)
+        alone = host_copy(LAST_OUT, seconds / pieces, -(-size // pieces), 1)
+        self.tails = (self.body.add(alone, (*self.tails, beside)),)

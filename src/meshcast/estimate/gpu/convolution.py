@@ -88,11 +88,14 @@ def _per_group(shape: Convolution) -> float:
 def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
     """One channel per group: by a kernel of cuDNN's own for the filter, or the faster of two general ways."""
     p = machine.parameters
-    # Of a gradient by the filter the result is the filter, and its window the image.
-    if shape.kernel in _OWN_KERNELS or shape.out_spatial in _OWN_KERNELS:
-        packed = 2 / element_bytes(shape.lhs_dtype)  # two multiply-adds of 2-byte numbers are one instruction
-        return _issued(kernel, shape.macs * p.depthwise_instructions / packed, machine)
     results = shape.batch * math.prod(shape.out_spatial) * shape.out_channels / max(shape.batch_groups, 1)
+    # Of a gradient by the filter the result is the filter, and its window the image.
+    if (shape.kernel if shape.batch_groups == 1 else shape.out_spatial) in _OWN_KERNELS:
+        packed = 2 / element_bytes(shape.lhs_dtype)  # two multiply-adds of 2-byte numbers are one instruction
+        # Taps that fall on padding are multiplied like others: half of them on an image no larger than the filter.
+        whole = shape.batch_groups == 1 and max(shape.lhs_dilation) == 1
+        multiplied = results * math.prod(shape.kernel) if whole else shape.macs
+        return _issued(kernel, multiplied * p.depthwise_instructions / packed, machine)
     direct = _issued(kernel, results * p.general_index + shape.macs * p.general_tap, machine)
     moved = (kernel.read_bytes + kernel.written_bytes) / element_bytes(shape.lhs_dtype)
     rate = matrix_rate(kernel, machine.device)

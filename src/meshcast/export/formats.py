@@ -114,13 +114,12 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
         run = prepare(target, options)
         check_ranks(asked, run.devices)
         traced = partial(program_trace, run)
-    job = traced(Detail(unroll=bool(request.unroll), memory=request.memory))
-    if request.unroll is None and job.folded:
-        # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
-        short = not request.dedup and job.turns() <= MOST_NODES
-        # On one channel, turns of a collective take turns with others': folded ones would hold the channel at once.
-        if short or options.channels == 1:
-            return traced(Detail(unroll=True, memory=request.memory))
+    # On one channel, turns of a collective take turns with others': folded ones would hold the channel at once.
+    unroll = options.channels == 1 if request.unroll is None else request.unroll
+    job = traced(Detail(unroll=unroll, memory=request.memory))
+    # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
+    if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
+        return traced(Detail(unroll=True, memory=request.memory))
     return job
 
 

@@ -114,10 +114,10 @@ def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Or
         kind = op.cost.kind
         if kind is OpKind.GEMM and not is_summed_in_batches(op):
             for value, order in zip(op.operands, op.cost.orders, strict=False):
-                kept = [dim for dim in order if tensors[value].shape[dim] > 1]
-                if kept != sorted(kept):
-                    ranks = {dim: rank for rank, dim in enumerate(sorted(kept))}
-                    wanted[value] = tuple([ranks[dim] for dim in kept])
+                long = _in_memory(value, order, tensors)
+                if list(long) != sorted(long):
+                    ranks = {dim: rank for rank, dim in enumerate(sorted(long))}
+                    wanted[value] = tuple([ranks[dim] for dim in long])
         elif kind is OpKind.VIEW and op.operands and len(op.results) == 1:
             source, result = op.operands[0], op.results[0]
             if result in wanted and _alike(source, result, tensors):
@@ -166,16 +166,16 @@ def with_laid_out_operands(
             continue
         operands = list(op.operands)
         for position, (value, order) in enumerate(zip(op.operands, op.cost.orders, strict=False)):
-            kept_order = _in_memory(value, order, values)
+            wanted = _in_memory(value, order, values.tensors)
             source = buffer.get(value, value)
-            if source in updated and updated[source].order == kept_order:
+            if source in updated and updated[source].order == wanted:
                 operands[position] = updated[source].result
-            elif list(kept_order) != sorted(kept_order) and source in fixed:
-                if (source, kept_order) not in turned:
+            elif list(wanted) != sorted(wanted) and source in fixed:
+                if (source, wanted) not in turned:
                     tensor = values.tensors[value]
-                    turned[source, kept_order] = values.new(tensor.shape, tensor.dtype)
-                    made.append(_transpose(op, value, turned[source, kept_order], values))
-                operands[position] = turned[source, kept_order]
+                    turned[source, wanted] = values.new(tensor.shape, tensor.dtype)
+                    made.append(_transpose(op, value, turned[source, wanted], values))
+                operands[position] = turned[source, wanted]
         made.append(replace(op, operands=tuple(operands)))
     return made
 
@@ -206,7 +206,7 @@ def _updated_otherwise(
             source = buffer.get(value, value)
             if source not in updates:
                 continue
-            order = _in_memory(value, orders[position], values) if position < len(orders) else ()
+            order = _in_memory(value, orders[position], values.tensors) if position < len(orders) else ()
             if list(order) != sorted(order) and wishes.setdefault(source, order) == order:
                 continue
             others.add(source)
@@ -224,6 +224,6 @@ def _updated_otherwise(
     return found
 
 
-def _in_memory(value: int, order: Sequence[int], values: Values) -> Order:
+def _in_memory(value: int, order: Sequence[int], tensors: Sequence[Tensor]) -> Order:
     """The order that a product wants, of the dimensions that are longer than one."""
-    return tuple([dim for dim in order if values.tensors[value].shape[dim] > 1])
+    return tuple([dim for dim in order if tensors[value].shape[dim] > 1])

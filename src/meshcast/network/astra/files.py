@@ -21,6 +21,7 @@ MemoryType = Literal[
     "NO_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION", "PER_NPU_MEMORY_EXPANSION", "MEMORY_POOL"
 ]  # fmt: skip
 SPLITS, MEMORY_RATE = "preferred-dataset-splits", "local-mem-bw"
+NETWORK_FILE, SYSTEM_FILE, MEMORY_FILE = INPUT_FILES = ("network.yml", "system.json", "remote_memory.json")
 # Read by ASTRA-sim, in some release, and not modelled: values of these are carried along as they are.
 CARRIED = frozenset({
     "L", "o", "g", "G", "local-reduction-delay", "model-shared-bus", "peak-perf", "roofline-enabled", "trace-enabled",
@@ -145,9 +146,6 @@ def read_groups(path: Path, npus: int) -> dict[int, tuple[int, ...]]:
 def groups_text(groups: Mapping[int, Sequence[int]]) -> str:
     """Communicator groups as a file."""
     return _text({str(number): list(members) for number, members in groups.items()})
-
-
-NETWORK_FILE, SYSTEM_FILE, MEMORY_FILE = INPUT_FILES = ("network.yml", "system.json", "remote_memory.json")
 
 
 def input_texts(network: AstraNetwork, system: AstraSystem, memory: RemoteMemory) -> dict[str, tuple[str, str]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from meshcast.child import Child, ChildCrashedError, ChildFailedError
+from meshcast.child import Child, ChildCrashedError, ChildFailedError, child_environment
+from meshcast.simulators.environment import Environment
+from meshcast.validate.programs import in_processes
 
 SERVED = """
 import os, sys
@@ -63,3 +68,52 @@ def test_words_instead_of_an_answer_are_a_crash(child: Callable[[str], Child]) -
     garbled = child("import os, time\nos.write(1, b'WARNING: hello\\n')\ntime.sleep(60)\n")
     with pytest.raises(ChildCrashedError):
         garbled.request({}, b"")
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with modules in it whose names ours import; none of them was run."""
+    folder, mark = tmp_path / "data", tmp_path / "was-run"
+    folder.mkdir()
+    for name in ("json", "runpy", "typing", "multiprocessing", "venv", "pip", "jaxlib"):
+        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write(__name__)\n")
+    monkeypatch.chdir(folder)
+    yield folder
+    assert not mark.exists(), mark.read_text()
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_a_child_does_not_import_from_the_current_folder(child: Callable[[str], Child]) -> None:
+    which = child(_served("import json, typing", "return (json.__file__ + typing.__file__).encode()"))
+    assert b"data" not in which.request({}, b"")
+
+
+@pytest.mark.parametrize("before", ["", "{folder}:", ":{folder}"])
+def test_an_empty_entry_of_the_search_path_is_not_passed_on(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", before.format(folder="/somewhere"))
+    entries = child_environment()["PYTHONPATH"].split(os.pathsep)
+    assert "" not in entries
+    assert ("/somewhere" in entries) == bool(before)
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_processes_of_a_pool_do_not_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert list(in_processes(str.upper, ["a", "b"], 2)) == ["A", "B"]
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
+def test_an_outside_simulator_does_not_either(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = data_folder / "lies_around-0.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: lies-around\nVersion: 0.0\n")
+    outside = Environment(name="nowhere", distribution="lies-around", purpose="a test", below=(4, 0))
+    monkeypatch.setenv(outside.variable, sys.executable)
+    assert outside.release() is None
+
+
+def test_the_module_form_leaves_the_current_folder(data_folder: Path) -> None:
+    """`python -m` itself looks there for what it needs before any line of ours runs; nothing that we import does."""
+    (data_folder / "runpy.py").unlink()
+    answer = subprocess.run([sys.executable, "-m", "meshcast", "--version"], capture_output=True, text=True, check=True)
+    assert answer.stdout.startswith("meshcast ")

@@ -12,11 +12,14 @@ a package's: importing a submodule would put the package in its place.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from meshcast.version import VERSION as __version__
 
+# Not `typing`'s: `python -m meshcast` runs this before it has left the current folder, which may hold a file of that name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from meshcast.capture import Program as Program
     from meshcast.capture import TorchOptions as TorchOptions
     from meshcast.capture import capture as capture_function  # noqa: F401

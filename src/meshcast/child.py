@@ -1,7 +1,8 @@
 """Child processes for native code that may abort: a request of one JSON line and bytes, an answer of the same form.
 
 The parent keeps a child for the next request and starts a new one after a crash, a fork or an interrupt. A child is a
-module that calls `serve` when it is run.
+module that calls `serve` when it is run. No Python that we start imports from the current folder: it holds the user's
+data, and a `json.py` that lies beside it is not ours to run.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from meshcast.interruption import at_end
+
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # what the flag -P is to those that one starts oneself
 
 
 class ChildCrashedError(Exception):
@@ -108,7 +111,7 @@ class Child:
             self._owner = os.getpid()
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
+                python_command(self._module),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -126,10 +129,35 @@ class Child:
         return ChildCrashedError(code, " | ".join(tail))
 
 
+def python_command(module: str, *arguments: str) -> list[str]:
+    """What runs a module of ours in a Python of its own that never imports from the current folder."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
 def child_environment() -> dict[str, str]:
-    """Our environment, with this very package importable however the parent found it."""
+    """Our environment, with this very package importable however the parent found it.
+
+    What a child starts in turn imports nothing from the current folder either. An empty entry of `PYTHONPATH`, as
+    `PYTHONPATH=$PYTHONPATH:/more` makes one, would be that folder.
+    """
     package_root = str(Path(__file__).resolve().parents[1])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))}
+    theirs = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return {**os.environ, **SAFE_PATH, "PYTHONPATH": os.pathsep.join([package_root, *theirs])}
+
+
+@contextlib.contextmanager
+def safe_starts() -> Iterator[None]:
+    """Inside, no Python that is started imports from the current folder: for those of a pool, which take no flags."""
+    before = {name: os.environ.get(name) for name in SAFE_PATH}
+    os.environ.update(SAFE_PATH)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes) -> tuple[dict[str, Any], bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -105,6 +106,6 @@ def test_one_device_needs_no_partitioner() -> None:
 
 
 def test_crash_is_reported_with_its_last_words(monkeypatch: pytest.MonkeyPatch, two_layers: str) -> None:
-    monkeypatch.setattr(xla_spmd.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(UnsupportedError, match=r"exit 1\): without a message"):
         xla_spmd.partition(two_layers, devices=8, timeout_s=60)

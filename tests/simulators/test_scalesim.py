@@ -35,7 +35,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def pretended(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python that says it has SCALE-Sim, and runs something else instead."""
     script = folder / "python"
-    script.write_text(f"#!/bin/sh\ncase $1 in -c) echo 3.0.0; exit 0;; esac\n{body}\n")
+    script.write_text(f"#!/bin/sh\ncase $2 in -c) echo 3.0.0; exit 0;; esac\n{body}\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv(SCALESIM.variable, str(script))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))

@@ -20,7 +20,7 @@ ARRAY = SystolicArray(rows=8, columns=4, dataflow="ws", ifmap=BUFFER, filter=BUF
 def pretended(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python that says it has ZigZag, and runs something else instead."""
     script = folder / "python"
-    script.write_text(f"#!/bin/sh\ncase $1 in -c) echo 3.9.1; exit 0;; esac\n{body}\n")
+    script.write_text(f"#!/bin/sh\ncase $2 in -c) echo 3.9.1; exit 0;; esac\n{body}\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv(ZIGZAG.variable, str(script))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def compare_command(
     context: typer.Context,
     targets: Annotated[
-        list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
+        list[str],
+        typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
     ],
     on: Annotated[
         str, typer.Option("--on", help="Devices or clusters of the catalogue, or TOML files, with commas between them.")

@@ -14,7 +14,8 @@ from meshcast.cli.patience import patience
 def predict_command(
     context: typer.Context,
     targets: Annotated[
-        list[str], typer.Argument(metavar="TARGET...", help="Files, module:function, or models of the zoo.")
+        list[str],
+        typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
     ],
     on: flags.On = "h100-sxm",
     devices: flags.Devices = None,

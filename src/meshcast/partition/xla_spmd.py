@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from meshcast.child import child_environment
+from meshcast.child import child_environment, python_command
 from meshcast.errors import InputError, UnsupportedError, UsageError
 
 MAX_DEVICES = 4096
@@ -50,7 +49,7 @@ def partition(program: bytes | str, *, devices: int, timeout_s: float = 300.0, w
         (folder / "program").write_bytes(data)
         with (folder / "errors").open("wb") as errors:
             child = subprocess.Popen(
-                [sys.executable, "-m", "meshcast.partition._xla_spmd_child", str(folder / "program"), str(devices)],
+                python_command("meshcast.partition._xla_spmd_child", str(folder / "program"), str(devices)),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,

@@ -2,6 +2,7 @@
 
 SCALE-Sim 3.0.0 needs NumPy below 2, meshcast needs 2; ZigZag brings 400 MB. `meshcast doctor --install NAME` makes the
 environment in the user's cache folder, from the exact versions in `NAME.lock`; `MESHCAST_NAME_PYTHON` names another one.
+All of them run isolated (`-I`): neither the current folder nor what is set for another Python reaches them.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class Environment:
         lock = resources.files("meshcast.simulators").joinpath(f"{self.name}.lock")
         try:
             with resources.as_file(lock) as path:
-                self._made(["-m", "venv", str(self.folder)], Path(sys.executable))
-                pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+                self._made(["-I", "-m", "venv", str(self.folder)], Path(sys.executable))
+                pip = ["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
                 self._made([*pip, "-r", str(path)], self._own)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -115,7 +116,7 @@ class Environment:
 def _release(python: str, distribution: str) -> str | None:
     asked = f"from importlib.metadata import version; print(version({distribution!r}))"
     try:
-        done = subprocess.run([python, "-c", asked], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([python, "-I", "-c", asked], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

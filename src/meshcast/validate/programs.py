@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+from meshcast.child import safe_starts
 from meshcast.errors import MeshcastError
 from meshcast.estimate.energy import idle_watts
 from meshcast.fidelities import chosen_estimators
@@ -135,11 +136,13 @@ def in_processes(one: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterat
         yield from map(one, items)
         return
     # Not forked: the parent's MLIR and XLA threads would not survive it. Ctrl-C is for the parent to answer.
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
-    )
+    with safe_starts():
+        pool = ProcessPoolExecutor(
+            jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+        )
+        found = pool.map(one, items, chunksize=_CHUNK)  # asks for all of them, and so starts all processes
     try:
-        yield from pool.map(one, items, chunksize=_CHUNK)
+        yield from found
     finally:
         pool.shutdown(cancel_futures=True)
 

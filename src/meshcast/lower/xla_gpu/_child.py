@@ -23,6 +23,7 @@ from meshcast.partition.compile_options import compile_options
 
 PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 TOOLKITS = ("nvidia.cuda_nvcc", "nvidia.cu13")
+USUAL_TOOLKIT = "/usr/local/cuda"
 
 
 @functools.cache
@@ -63,8 +64,8 @@ def _options(devices: int, flags: Mapping[str, str]) -> Any:
     """One program over all devices, with what the GPU's compiler needs besides."""
     options = compile_options(devices)
     toolkit = next((found for name in TOOLKITS if (found := _folder(name)) is not None), None)
-    if toolkit is not None:  # libdevice and ptxas; a CUDA toolkit in its usual place is found without
-        options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = str(toolkit)
+    # libdevice and ptxas. Never left open: XLA would run the ptxas of a folder `cuda_sdk_lib` in the current one.
+    options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = str(toolkit or USUAL_TOOLKIT)
     options.env_option_overrides = list(flags.items())
     return options
 

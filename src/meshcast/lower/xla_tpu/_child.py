@@ -15,6 +15,8 @@ import resource
 import sys
 from typing import Any
 
+from meshcast.child import python_command, serve
+
 # What a TPU VM's metadata server would say does not matter for a compiler; a second process must not wait for the first.
 ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -34,7 +36,7 @@ def with_all_the_stack_there_is() -> None:
     limit, most = resource.getrlimit(resource.RLIMIT_STACK)
     if limit != most:
         resource.setrlimit(resource.RLIMIT_STACK, (most, most))
-        os.execv(sys.executable, [sys.executable, "-m", __spec__.name])
+        os.execv(sys.executable, python_command(__spec__.name))
 
 
 if __name__ == "__main__":
@@ -43,7 +45,6 @@ if __name__ == "__main__":
 from jaxlib import _jax, xla_client  # noqa: E402
 
 from meshcast.capture.mlir import ir, make_context  # noqa: E402
-from meshcast.child import serve  # noqa: E402
 from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin  # noqa: E402
 from meshcast.partition.compile_options import compile_options  # noqa: E402
 

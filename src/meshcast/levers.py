@@ -90,7 +90,8 @@ def _rescaled(kernels: EstimatedKernels, *, compute: float = 1.0, memory: float 
 
 
 def _with(estimate: KernelEstimate, compute: float, memory: float) -> KernelEstimate:
-    saved = max(estimate.compute_time, estimate.memory_time) - max(compute, memory)
+    carrying = estimate.core_time if estimate.core_time > estimate.compute_time else 0.0
+    saved = max(estimate.compute_time, estimate.memory_time, carrying) - max(compute, memory, carrying)
     return replace(estimate, time=max(0.0, estimate.time - saved), compute_time=compute, memory_time=memory)
 
 

@@ -31,11 +31,17 @@ class KernelEstimate:
     clocked: float = 0.0  # share of the time that follows the clock
     dynamic_energy: float = 0.0  # joules that follow it; `static_energy` do not
     static_energy: float = 0.0
+    core_time: float = 0.0  # `compute_time`, or what carrying data takes the cores where that is more
 
     @property
     def limited_by(self) -> str:
         """compute, memory or latency."""
-        return limiting(self.compute_time, self.memory_time, self.overhead)
+        return limiting(self.compute_time, self.memory_time, self.overhead, self.core_time)
+
+    @property
+    def moves_data(self) -> bool:
+        """Whether what is not overhead of the time is spent on moving data, and not on arithmetic."""
+        return limiting(self.compute_time, self.memory_time, 0.0, self.core_time) == "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +153,7 @@ def _choose(
 def _check(estimates: Estimates, count: int, name: str) -> None:
     columns: tuple[Array, ...] = (
         estimates.time, estimates.low, estimates.high, estimates.compute_time, estimates.memory_time,
-        estimates.overhead, estimates.energy,
+        estimates.overhead, estimates.energy, estimates.cores,
     )  # fmt: skip
     if any(column.shape != (count,) or not np.all(np.isfinite(column)) or np.any(column < 0) for column in columns):
         raise UnsupportedError(
@@ -164,13 +170,15 @@ def _check(estimates: Estimates, count: int, name: str) -> None:
 def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEstimate:
     slower = law.slowdown(estimate.clocked, share)
     time = estimate.time * slower
+    cores = min(time, max(estimate.compute_time, estimate.core_time) / share)
     return replace(
         estimate,
         time=time,
         low=estimate.low * slower,
         high=estimate.high * slower,
         compute_time=min(time, estimate.compute_time / share),
-        overhead=max(0.0, time - max(min(time, estimate.compute_time / share), estimate.memory_time)),
+        core_time=cores,
+        overhead=min(estimate.overhead * slower, max(0.0, time - max(cores, estimate.memory_time))),
         energy=float(law.joules(estimate.dynamic_energy, estimate.static_energy, time, share)),
     )
 
@@ -183,6 +191,7 @@ def _single(estimates: Estimates, index: int, estimator: str) -> KernelEstimate:
         high=float(estimates.high[index]),
         compute_time=float(estimates.compute_time[index]),
         memory_time=float(estimates.memory_time[index]),
+        core_time=float(estimates.cores[index]),
         overhead=float(estimates.overhead[index]),
         energy=float(estimates.energy[index]),
         origin=estimates.origin[index],

@@ -42,9 +42,11 @@ class Support:
 class Estimates:
     """Times of a batch of kernels, in seconds, one entry each.
 
-    `time` is the prediction, `[low, high]` its interval. `compute_time` and `memory_time` are what the engines and the
-    memory alone would need; `overhead` is what `time` holds beyond the larger of the two. `energy` is joules above
-    idle.
+    `time` is the prediction, `[low, high]` its interval. `compute_time` and `memory_time` are what arithmetic and the
+    memory alone would need. `core_time` is what the cores alone would need: arithmetic, or whatever carries data through
+    them where that takes longer (starting the threads that load and store, updates that take turns, slices that are
+    addressed one by one); by default it is `compute_time`. `overhead` is what of `time` does not grow with the kernel:
+    launches and latencies. The rest of `time` goes to what limits the kernel. `energy` is joules above idle.
     """
 
     time: Array
@@ -57,13 +59,24 @@ class Estimates:
     origin: tuple[Origin, ...]
     gap: float = 0.0  # seconds between the end of one kernel and the start of the next on the same stream
     draw: Draw | None = None  # what the power cap makes of them, for models that know it
+    core_time: Array | None = None
+
+    @property
+    def cores(self) -> Array:
+        """`core_time`, or what stands for it."""
+        return self.compute_time if self.core_time is None else self.core_time
 
 
-def limiting(compute: float, memory: float, overhead: float) -> str:
-    """What bounds a kernel: compute, memory or latency."""
-    if overhead > max(compute, memory):
+def limiting(compute: float, memory: float, overhead: float, cores: float = 0.0) -> str:
+    """What bounds a kernel: compute, memory or latency.
+
+    Compute is what limits where arithmetic alone would take longest. Cores that are busy longer than their arithmetic
+    carry data: then memory is what limits, as it is where the bytes take longest.
+    """
+    moving = max(memory, cores if cores > compute else 0.0)
+    if overhead > max(compute, moving):
         return "latency"
-    return "compute" if compute >= memory else "memory"
+    return "compute" if compute >= moving else "memory"
 
 
 Clocks = Literal["sustained", "burst"]

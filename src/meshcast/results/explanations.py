@@ -74,12 +74,13 @@ def _computed(run: Run, kernel: Kernel) -> Explanation:
     terms = (
         Term("what the engines need", "compute", answer.compute_time, "s"),
         Term("what the memory needs", "mem", answer.memory_time, "s"),
-        Term("what neither explains", "overhead", answer.overhead, "s"),
+        Term("what the cores need, arithmetic and carrying data", "cores", answer.core_time, "s"),
+        Term("what none of them explains", "overhead", answer.overhead, "s"),
     )
     return Explanation(
         estimator=answer.estimator,
         model=f"{estimator.fidelity}, which does not say how",
-        formula="t = max(compute, mem) + overhead",
+        formula="t = max(cores, mem) + overhead",
         terms=terms,
         time=answer.time,
         limited_by=answer.limited_by,

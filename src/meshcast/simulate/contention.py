@@ -90,8 +90,8 @@ class Rates:
             speed = 1 / memory if memory > 1 else 1.0
             return 1.0, [share * speed for share in shares]
         cores = min(MOST_CORES, sum(each.cores for each in taken))
-        arithmetic, traffic, time = compute.compute_time, compute.memory_time, compute.time
-        slower = time + max(arithmetic / (1 - cores), traffic) - max(arithmetic, traffic)
+        busy, traffic, time = max(compute.compute_time, compute.core_time), compute.memory_time, compute.time
+        slower = time + max(busy / (1 - cores), traffic) - max(busy, traffic)
         memory += min(1.0, traffic / slower)
         speed = 1 / memory if memory > 1 else 1.0
         return time / slower * speed, [share * speed for share in shares]

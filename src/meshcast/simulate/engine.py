@@ -207,8 +207,7 @@ class RankRun:
 
     def _is_memory(self, kernel: Kernel) -> bool:
         """Whether memory limits a compute kernel."""
-        estimate = self._kernels[kernel]
-        return estimate.compute_time < estimate.memory_time
+        return self._kernels[kernel].moves_data
 
     def _summed(self, spans: Sequence[Span | Repeat], slower: Sequence[float], duration: float) -> Timeline:
         nested, slowdown = Breakdown(), Slowdown()
@@ -240,10 +239,10 @@ class RankRun:
                 overhead += fixed + self._gap_after(estimate.time)
                 energy += estimate.energy
                 compute_slower += extra
-                if estimate.compute_time >= estimate.memory_time:
-                    compute += estimate.time - fixed + extra
-                else:
+                if estimate.moves_data:
                     memory += estimate.time - fixed + extra
+                else:
+                    compute += estimate.time - fixed + extra
         waiting = covered([(0.0, duration)], occupied)[1]
         copied, waiting = covered(waiting, copying)
         exposed, rest, by_group = exposed_by(waiting, sending)

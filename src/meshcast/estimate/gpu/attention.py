@@ -108,6 +108,7 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     return Work(
         time=launches * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,
         compute=compute,
+        fixed=launches * machine.launch,
         memory=moved.seconds + cleared.seconds,
         dram_bytes=moved.dram_bytes + cleared.dram_bytes,
         matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device),

@@ -112,6 +112,7 @@ def _issued(kernel: Kernel, issued: float, machine: Machine) -> Work:
     return Work(
         time=time,
         compute=compute,
+        fixed=2 * machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,

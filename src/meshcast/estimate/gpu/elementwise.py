@@ -61,6 +61,8 @@ def loop(
     return Work(
         time=time,
         compute=max(compute, started),
+        computing=compute,
+        fixed=machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
@@ -97,6 +99,8 @@ def transpose(elements: float, width: float, machine: Machine, recency: Recency 
     return Work(
         time=time,
         compute=max(started, single),
+        computing=0.0,
+        fixed=machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         formula="t = launch + |mem, start, single|_p",

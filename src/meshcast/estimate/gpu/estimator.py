@@ -97,7 +97,7 @@ class GpuAnalytical:
             formula=work.formula,
             terms=terms,
             time=float(answer.time[0]),
-            limited_by=limiting(answer.compute_time[0], answer.memory_time[0], answer.overhead[0]),
+            limited_by=limiting(answer.compute_time[0], answer.memory_time[0], answer.overhead[0], answer.cores[0]),
         )
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
@@ -110,16 +110,17 @@ class GpuAnalytical:
         light = np.maximum(bound.compute_time / machine.boost, bound.memory_time)
         time = np.maximum(column(w.time for w in works), light)
         draw = power_draw(works, time, machine)
-        compute = np.minimum(column(w.compute for w in works), time)
+        cores = np.minimum(column(w.compute for w in works), time)
         memory = np.minimum(column(w.memory for w in works), time)
         intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
         return Estimates(
             time=time,
             low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), light),
             high=time * column(max(1.0, high) for _, high in intervals),
-            compute_time=compute,
+            compute_time=np.minimum(column(w.arithmetic for w in works), time),
+            core_time=cores,
             memory_time=memory,
-            overhead=time - np.maximum(compute, memory),
+            overhead=np.minimum(column(w.overhead for w in works), time - np.maximum(cores, memory)),
             energy=draw.joules(1.0),
             origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
             gap=GRAPH_GAP * machine.gap,

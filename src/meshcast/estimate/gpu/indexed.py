@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from meshcast.estimate.gpu.elementwise import blocks, loop, loop_fusion
+from meshcast.estimate.gpu.elementwise import blocks, instructions, loop, loop_fusion
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import hit_share
 from meshcast.estimate.gpu.picks import Picks, missed_bytes, picks_of, row_bytes
@@ -70,7 +70,11 @@ def scatter(kernel: Kernel, machine: Machine) -> Work:
         ("norm of what overlaps", "p", p.overlap, ""),
     )
     formula = "t = launch + |max(atomics, start), mem|_p"
-    return Work(time=time, compute=atomics, memory=memory, dram_bytes=dram, formula=formula, terms=terms)
+    issued = instructions(kernel, machine) / machine.instruction_rate
+    return Work(
+        time=time, compute=atomics, computing=min(issued, atomics), memory=memory, dram_bytes=dram, formula=formula,
+        terms=terms,
+    )  # fmt: skip
 
 
 def _in_turns(elements: float, picks: Picks, row: float, slower: float, machine: Machine) -> float:

@@ -20,7 +20,10 @@ CLOCKED_NORM = 4
 class Work:
     """What one kernel takes: seconds in all and by engine, and what it moves and does for its energy.
 
-    `time` holds at the full clock; `clocked` is the share of it that grows when the clock falls.
+    `time` holds at the full clock; `clocked` is the share of it that grows when the clock falls. `compute` is what keeps
+    the cores busy; of it `arithmetic` is what computing alone would take, all of it unless something else is said: the
+    rest is threads that are started, updates in turns and loads waited for, to carry data. `fixed` is what launches and
+    the first and last steps take however small the kernel is; by default all beyond the longer of compute and memory.
     """
 
     time: float
@@ -29,8 +32,21 @@ class Work:
     dram_bytes: float = 0.0
     matrix_joules: float = 0.0
     instructions: float = 0.0
+    computing: float | None = None
+    fixed: float | None = None
     formula: str = ""
     terms: tuple[Term, ...] = ()  # of the formula, where the machine is asked to explain
+
+    @property
+    def arithmetic(self) -> float:
+        """Seconds of `compute` that are arithmetic."""
+        return self.compute if self.computing is None else self.computing
+
+    @property
+    def overhead(self) -> float:
+        """Seconds of `fixed` that neither compute nor memory covers."""
+        beyond = max(0.0, self.time - max(self.compute, self.memory))
+        return beyond if self.fixed is None else min(self.fixed, beyond)
 
     @property
     def clocked(self) -> float:
@@ -49,6 +65,8 @@ class Work:
             dram_bytes=self.dram_bytes + other.dram_bytes,
             matrix_joules=self.matrix_joules + other.matrix_joules,
             instructions=self.instructions + other.instructions,
+            computing=self.arithmetic + other.arithmetic,
+            fixed=self.overhead + other.overhead,
             formula=f"{self.formula}; then {other.formula}" if self.formula else other.formula,
             terms=self.terms + other.terms,
         )

@@ -58,6 +58,7 @@ def _streaming(kernel: Kernel, machine: Machine) -> Work:
     return Work(
         time=time,
         compute=compute,
+        fixed=_start(machine),
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
@@ -86,6 +87,7 @@ def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> 
     return Work(
         time=time,
         compute=base.compute,
+        fixed=_start(machine) + partial,
         memory=max(base.memory, latency),
         dram_bytes=base.dram_bytes,
         instructions=base.instructions,
@@ -114,6 +116,7 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machin
     return Work(
         time=time,
         compute=compute,
+        fixed=_start(machine),
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
@@ -131,6 +134,8 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
         return Work(
             time=time,
             compute=started,
+            computing=0.0,
+            fixed=machine.launch,
             memory=moved.seconds,
             dram_bytes=moved.dram_bytes,
             formula="t = launch + |mem, start|_p",
@@ -151,6 +156,8 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
     return Work(
         time=_start(machine) + compute + memory,
         compute=compute,
+        fixed=_start(machine),
+        computing=instructions(kernel, machine) / machine.instruction_rate,
         memory=memory,
         dram_bytes=dram,
         instructions=issued,
@@ -178,6 +185,7 @@ def _scan(kernel: Kernel, machine: Machine) -> Work:
     moved = traffic(kernel.read_bytes * passes, kernel.written_bytes * passes, machine)
     return Work(
         time=machine.launch * 4 + moved.seconds,
+        fixed=machine.launch * 4,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         formula="t = 4 launch + mem",

@@ -48,6 +48,7 @@ def _bound(issued: float, memory: float, dram: float, machine: Machine) -> Work:
     return Work(
         time=time,
         compute=compute,
+        fixed=2 * machine.launch,
         memory=memory,
         dram_bytes=dram,
         instructions=issued,

@@ -79,11 +79,11 @@ def product_time(product: Product, machine: Machine) -> Work:
     fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
     step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
     stages = np.clip(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2, MOST_STAGES)
-    step = np.maximum(step, p.load_cycles / stages)
+    waiting = np.maximum(step, p.load_cycles / stages)
     waves = np.ceil(tiles / machine.sms)
     # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
     between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
-    compute = (waves * steps * step + (waves - 1) * between) / machine.clock
+    compute = (waves * steps * waiting + (waves - 1) * between) / machine.clock
 
     shared = 0.5 if generation.clusters else 1.0
     sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
@@ -107,6 +107,8 @@ def product_time(product: Product, machine: Machine) -> Work:
     return Work(
         time=float(time[best]),
         compute=float(max(compute[best], fetch[best])),
+        computing=float((waves * steps * step + (waves - 1) * between)[best]) / machine.clock,
+        fixed=machine.launch + p.prologue_cycles / machine.clock + (machine.gap if splits[best] > 1 else 0.0),
         memory=float(moved[best] + stored[best]),
         dram_bytes=once.dram_bytes,
         formula="t = launch + prologue + |compute, fetch, mem + partial - store|_p + store + sum",
@@ -118,7 +120,7 @@ def product_time(product: Product, machine: Machine) -> Work:
                 ("tiles", "n", tiles[best], ""),
                 ("waves", "w", waves[best], ""),
                 ("steps along K", "k", steps[best], ""),
-                ("cycles of a step", "c", step[best], ""),
+                ("cycles of a step", "c", waiting[best], ""),
                 ("efficiency of the matrix engine", "e", p.tensor_share, ""),
                 ("peak", "P", product.peak, "FLOP/s"),
                 ("cycles between tiles", "b", between, ""),

@@ -59,6 +59,7 @@ class Profiled:
         answers = predict(family, np.array([where], dtype=np.float64))
         own = self.estimate([kernel], device)
         time, compute, memory = (float(c[0]) for c in (own.time, own.compute_time, own.memory_time))
+        cores = float(own.cores[0])
         return Explanation(
             estimator=self.name,
             model=f"{name}, {own.origin[0].value}",
@@ -76,7 +77,7 @@ class Profiled:
                 Term("upper end", "t exp(q s)", float(own.high[0]), "s"),
             ),
             time=time,
-            limited_by=limiting(compute, memory, time - max(compute, memory)),
+            limited_by=limiting(compute, memory, float(own.overhead[0]), cores),
         )
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
@@ -106,7 +107,7 @@ class Profiled:
         light = _light(kernels, device)
         time = np.maximum(base.time * np.exp(y), light)
         slower = time / np.maximum(base.time, 1e-12)
-        compute = np.minimum(base.compute_time * slower, time)
+        cores = np.minimum(base.cores * slower, time)
         memory = np.minimum(base.memory_time * slower, time)
         draw = replace(base.draw, time=time) if base.draw is not None else None
         return replace(
@@ -114,9 +115,10 @@ class Profiled:
             time=time,
             low=np.maximum(np.minimum(time * np.exp(-spread), time), np.minimum(light, time)),
             high=time * np.exp(spread),
-            compute_time=compute,
+            compute_time=np.minimum(base.compute_time * slower, time),
+            core_time=cores,
             memory_time=memory,
-            overhead=time - np.maximum(compute, memory),
+            overhead=np.minimum(base.overhead * slower, time - np.maximum(cores, memory)),
             energy=draw.joules(1.0) if draw is not None else base.energy,
             origin=tuple(origin),
             draw=draw,

@@ -60,7 +60,7 @@ def _in_blocks(kernel: Kernel, shape: Attention, block: int, machine: Machine) -
     pages = shape.pages * p.page_cycles / machine.device.clock_hz
     busy = arrays + p.softmax_share * (ops + functions) + grid
     fetched, fixed = max(machine.memory(traffic.hbm), pages), machine.fixed(traffic)
-    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched)
+    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched, fixed=fixed)
     if not machine.explaining:
         return work
     return replace(

@@ -77,7 +77,7 @@ class TpuAnalytical:
             formula=work.formula,
             terms=(*work.terms, Term("by the formula", "t", work.time, "s")),
             time=float(answer.time[0]),
-            limited_by=limiting(answer.compute_time[0], answer.memory_time[0], answer.overhead[0]),
+            limited_by=limiting(answer.compute_time[0], answer.memory_time[0], answer.overhead[0], answer.cores[0]),
         )
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
@@ -88,16 +88,17 @@ class TpuAnalytical:
         bound = Roofline().estimate(kernels, device)
         # Never faster than light, where arithmetic is concerned: VMEM may well be faster than the memory.
         time = np.maximum(column(w.time for w in works), bound.compute_time)
-        compute = np.minimum(column(w.compute for w in works), time)
+        cores = np.minimum(column(w.compute for w in works), time)
         memory = np.minimum(column(w.memory for w in works), time)
         intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
         return Estimates(
             time=time,
             low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), bound.compute_time),
             high=time * column(max(1.0, high) for _, high in intervals),
-            compute_time=compute,
+            compute_time=np.minimum(column(w.arithmetic for w in works), time),
+            core_time=cores,
             memory_time=memory,
-            overhead=time - np.maximum(compute, memory),
+            overhead=np.minimum(column(w.overhead for w in works), time - np.maximum(cores, memory)),
             energy=bound.energy,
             origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
         )

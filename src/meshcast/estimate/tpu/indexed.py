@@ -32,8 +32,9 @@ def _indexed(kernel: Kernel, machine: Machine, cycles: float) -> Work:
     slices = picked_slices(kernel) * cycles / machine.vector_rate
     engines = passing(kernel, traffic, machine)
     return machine.work(
-        traffic, (Term("slices, one by one", "slices", slices, "s"), *engines), windows(kernel, machine)
-    )
+        traffic, (Term("slices, one by one", "slices", slices, "s"), *engines), windows(kernel, machine),
+        computing=machine.arithmetic(kernel),
+    )  # fmt: skip
 
 
 def sort(kernel: Kernel, machine: Machine) -> Work:
@@ -46,4 +47,7 @@ def sort(kernel: Kernel, machine: Machine) -> Work:
     elements = float(geometry.length * geometry.batch * geometry.operands)
     compared = machine.vectors(machine.parameters.sort_cycles * stages, elements)
     engines = passing(kernel, traffic, machine)
-    return machine.work(traffic, (Term("compare-exchange stages", "sort", compared, "s"), *engines), 1.0)
+    return machine.work(
+        traffic, (Term("compare-exchange stages", "sort", compared, "s"), *engines), 1.0,
+        computing=max(compared, machine.arithmetic(kernel)),
+    )  # fmt: skip

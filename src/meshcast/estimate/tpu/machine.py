@@ -41,13 +41,31 @@ class Traffic:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one kernel takes: seconds in all, by the arrays and vector units, and by the memory."""
+    """What one kernel takes: seconds in all, by the arrays and vector units, and by the memory.
+
+    `computing` is what arithmetic alone keeps those units busy, all of `compute` unless something else is said: they
+    load, store, shuffle and address as well. `fixed` is what the kernel takes however small it is; all beyond the longer
+    of the two by default.
+    """
 
     time: float
     compute: float = 0.0
     memory: float = 0.0
+    computing: float | None = None
+    fixed: float | None = None
     formula: str = ""  # that gave the time, and its terms: where the machine is asked to explain
     terms: tuple[Term, ...] = ()
+
+    @property
+    def arithmetic(self) -> float:
+        """Seconds of `compute` that are arithmetic."""
+        return self.compute if self.computing is None else self.computing
+
+    @property
+    def overhead(self) -> float:
+        """Seconds of `fixed` that neither compute nor memory covers."""
+        beyond = max(0.0, self.time - max(self.compute, self.memory))
+        return beyond if self.fixed is None else min(self.fixed, beyond)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +182,7 @@ class Machine:
         terms: Iterable[Term] = (),
         *,
         turns: bool = False,
+        computing: float | None = None,
     ) -> Work:
         """A kernel's time: `t = t0 + longest + (sum - longest) / n` of its engines and the memory.
 
@@ -178,6 +197,7 @@ class Machine:
             steps: `n`, at least 1.
             terms: What these are made of.
             turns: Whether the last engine's results are copied out in turn with its work, not beside it.
+            computing: Seconds that arithmetic alone keeps the engines busy; all that the longest is, by default.
         """
         memory = self.memory(traffic.hbm)
         parts = [*(engine.value for engine in engines), memory]
@@ -189,6 +209,8 @@ class Machine:
             time=fixed + max(memory, longest + (sum(parts) - longest) / steps),
             compute=max((engine.value for engine in engines), default=0.0),
             memory=memory,
+            computing=computing,
+            fixed=fixed,
         )
         if not self.explaining:
             return work

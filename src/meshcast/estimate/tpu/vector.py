@@ -44,13 +44,14 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
         moving = 0.0 if traffic.hbm else machine.moving(traffic.written)
         if traffic.hbm_read and traffic.hbm_written:
             machine = machine.copying
-        return machine.work(traffic, (Term("copying inside VMEM", "move", moving, "s"),), steps)
-    more = 0.0
+        return machine.work(traffic, (Term("copying inside VMEM", "move", moving, "s"),), steps, computing=0.0)
+    shuffles = sums = 0.0
     if kernel.kind is KernelKind.TRANSPOSE or "turned" in kernel.flags:
-        more = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / WORD_BYTES))
+        shuffles = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / WORD_BYTES))
     if kernel.kind is KernelKind.REDUCTION and kernel.elements == 1:
-        more += p.scalar_cycles / machine.device.clock_hz
-    return machine.work(traffic, passing(kernel, traffic, machine, more), steps)
+        sums = p.scalar_cycles / machine.device.clock_hz
+    engines = passing(kernel, traffic, machine, shuffles + sums)
+    return machine.work(traffic, engines, steps, computing=machine.arithmetic(kernel) + sums)
 
 
 def call(kernel: Kernel, machine: Machine) -> Work:
@@ -63,7 +64,7 @@ def call(kernel: Kernel, machine: Machine) -> Work:
     peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
     arrays, ops, functions = kernel.matrix_flops / (p.call_share * peak), machine.ops(kernel), machine.functions(kernel)
     busy, fetched, fixed = arrays + ops + functions, machine.memory(traffic.hbm), machine.fixed(traffic)
-    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched)
+    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched, fixed=fixed)
     if not machine.explaining:
         return work
     return replace(

@@ -30,6 +30,14 @@ ContentionSetting = Literal["on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What a software stack has brought into options: its name or file, and which fields are its own."""
+
+    stack: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything a prediction depends on besides the program."""
 
@@ -66,6 +74,8 @@ class Options:
     layers: Layers = "scanned"  # likewise: whether what a loop's turns keep is copied into stacked arrays
     durations: str = "auto"  # of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
+    brought: Brought | None = None  # by a stack; `with_stack` writes it, and it is no way to ask for one
+    written: tuple[str, ...] = ()  # fields that are asked for expressly, also where they have their default's value
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
         """These options with what a software stack brings, except for the fields that are chosen already."""
@@ -80,7 +90,16 @@ class Options:
             "attention": stack.attention,
             "context_attention": stack.context_attention,
         }
-        return replace(self, **{name: value for name, value in brought.items() if name not in but})  # type: ignore[arg-type]
+        taken = {name: value for name, value in brought.items() if name not in but}
+        return replace(self, **taken, brought=Brought(stack=stack.name, fields=tuple(taken)))  # type: ignore[arg-type]
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Fields that the user has asked for: expressly, or by a value that is neither a default nor a stack's."""
+        stacks = self.brought.fields if self.brought is not None else ()
+        default = Options()
+        differ = {each.name for each in fields(self) if getattr(self, each.name) != getattr(default, each.name)}
+        return frozenset((differ - set(stacks)) | set(self.written))
 
     @property
     def own_hardware(self) -> bool:
@@ -138,4 +157,5 @@ class Options:
         for name in overrides:
             if name not in known:
                 raise UsageError(f"{where} has no setting {name!r}", where=where, fix=nearest(name, known))
-        return replace(self, **overrides)  # type: ignore[arg-type]
+        written = tuple(sorted({*self.written, *overrides}))
+        return replace(self, **{"written": written, **overrides})  # type: ignore[arg-type]

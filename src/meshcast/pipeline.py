@@ -14,6 +14,9 @@ from meshcast.bodies.one_channel import one_channel_run
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.deadlocks import check_program
+from meshcast.described import Asked, inputs_of, throughput_of
+from meshcast.described.asked import said_by
+from meshcast.device_count import device_count
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.fidelities import chosen_estimators
@@ -26,7 +29,6 @@ from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.kernel import Overflow
 from meshcast.lower.overlap import overlapped
 from meshcast.lower.xla_tpu import OutOfMemoryError
-from meshcast.mesh import Mesh
 from meshcast.models import model_named
 from meshcast.network.models import MODELS as NETWORK_MODELS
 from meshcast.options import ContentionSetting, Host
@@ -50,10 +52,10 @@ from meshcast.plans.levers import with_plan_levers
 from meshcast.plans.stacked import with_stack
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
-from meshcast.serving import predict_serving
+from meshcast.serving import SERVE, predict_serving
 from meshcast.simulate.pipelines import PipelineRun
 from meshcast.traced import DURATIONS, check_asked, find_traces, names_traces, predict_traces
-from meshcast.workload import ReadOptions, Workload, read_workload
+from meshcast.workload import ReadOptions, read_workload
 from meshcast.workload.custom_calls import registered_rules
 from meshcast.workload.posted import may_deadlock
 
@@ -75,8 +77,33 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     # Before models: a manifest of traces is a .json file as a configuration is.
     with collected_later():
         serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
-        prediction = serving or _predicted(target, chosen)
+        prediction = _described(serving or _predicted(target, chosen), target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def _described(prediction: Prediction, target: Any, options: Options) -> Prediction:
+    """A prediction with what shaped it, and of models with what it gets done."""
+    asked = None if names_traces(target) else _asked(target, options)
+    throughput = throughput_of(asked, prediction) if asked is not None else None
+    return replace(prediction, inputs=inputs_of(options, asked, prediction), throughput=throughput)
+
+
+def _asked(target: Any, options: Options) -> Asked | None:
+    """What a model is asked for; None where the target is a program already."""
+    builder = model_named(target)
+    if builder is None:
+        return None
+    mode = str(options.settings.get("mode", builder.mode))
+    # Prompts are what may attend otherwise; requests are answered by both passes.
+    used = replace(options, settings={**options.settings, "mode": "prefill"}) if mode == SERVE else options
+    planned = options.plan is not None
+    return Asked(
+        builder=builder,
+        mode=mode,
+        plan=_plan(target, used, resolve(options.on).device) if planned else None,
+        settings=options.settings if planned else resolved(target, used)[1].settings,
+        said=said_by(options.plan, options.settings),
+    )
 
 
 def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Prediction:
@@ -248,7 +275,7 @@ def prepare(target: str | Path | Program, options: Options) -> Run:
     estimators, told = chosen_estimators(options, cluster.device)
     check_settings(options)
     lowered = lowered_program(target, options, cluster.device)
-    devices, notes = _device_count(lowered.workload, options.devices)
+    devices, notes = device_count(lowered.workload, options.devices)
     cluster.for_devices(devices)  # refuses more than there are
     return Run(
         lowered=lowered,
@@ -370,26 +397,3 @@ def captured(
 def platform_of(device: Device) -> str:
     """What JAX calls the platform of a device: programs that are captured from functions are lowered for it."""
     return {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")
-
-
-def _device_count(workload: Workload, asked: int | None) -> tuple[int, tuple[str, ...]]:
-    if asked is None or asked == workload.devices:
-        return workload.devices, ()
-    if asked < 1:
-        raise UsageError(f"cannot run on {asked} devices", where="--devices", fix="ask for at least 1")
-    if workload.devices == 1:
-        return asked, (f"the program is not sharded: all {asked} devices run it alike, without communication",)
-    raise UsageError(
-        f"the program is sharded over {workload.devices} devices ({workload.mesh}), not {asked}",
-        where="--devices",
-        fix=f"change the mesh, e.g. --mesh {_rescaled_mesh(workload.mesh, asked)}",
-    )
-
-
-def _rescaled_mesh(mesh: Mesh, devices: int) -> str:
-    """A mesh of that many devices with the same axes: the first axis that can takes the change."""
-    for name, size in mesh.axes:
-        others = mesh.size // size
-        if devices % others == 0:
-            return str(Mesh.of({**mesh.sizes, name: devices // others}))
-    return str(mesh)

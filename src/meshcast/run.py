@@ -335,6 +335,7 @@ class Run:
             energy_j=energy,
             mfu=model_flops / (step * peak) if step and peak else 0.0,
             hfu=all_flops / (step * peak) if step and peak else 0.0,
+            model_flops=model_flops,
             communication_s=timeline.communication_busy,
             provenance=self._provenance(),
             levers=tuple(find_levers(self)) if self.options.levers and self.whole else (),

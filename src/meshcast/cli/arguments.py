@@ -236,6 +236,17 @@ def positive(text: str, flag: str) -> int:
     return value
 
 
+# Fields of `Options` that flags have other names for.
+_FIELDS = {
+    "dim": "dims",
+    "trip_count": "trip_counts",
+    "setting": "settings",
+    "slow": "conditions",
+    "links": "conditions",
+    "background": "conditions",
+}
+
+
 def options(
     *, on: str, stack: str | None = None, written: tuple[str, ...] = (),
     devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
@@ -248,6 +259,8 @@ def options(
     beside: list[str] | None = None, plan: str | None = None, durations: str = "auto",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags; a stack gives those that are not `written`."""
+    from dataclasses import fields
+
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
     from meshcast.hardware import parse_conditions
     from meshcast.mesh import Mesh
@@ -282,6 +295,7 @@ def options(
         beside=tuple(beside or ()),
         plan=plan,
         durations=durations,
+        written=tuple(sorted({_FIELDS.get(name, name) for name in written} & {each.name for each in fields(Options)})),
     )
     return with_stack(chosen, stack, but=written)
 

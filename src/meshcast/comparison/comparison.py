@@ -114,6 +114,7 @@ class Comparison:
         finest = self.finest(cell.ask.target, cell.ask.on)
         memory = (cell.prediction or {}).get("memory_bytes") or {}
         served = (cell.prediction or {}).get("serving") or {}
+        done = (cell.prediction or {}).get("throughput") or {}
         low, high = cell.interval_s or (None, None)
         return {
             "target": cell.ask.target,
@@ -134,6 +135,9 @@ class Comparison:
             "mfu": (cell.prediction or {}).get("mfu"),
             "ttft_s": served.get("ttft_s"),
             "tpot_s": served.get("tpot_s"),
+            "throughput_unit": done.get("unit"),
+            "throughput_per_s": done.get("per_s"),
+            "throughput_per_device_s": done.get("per_device_s"),
             "reason": cell.reason or None,
         }
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from meshcast.comparison.cell import Cell
 from meshcast.comparison.comparison import Comparison
 from meshcast.results.printer import Section, capped, columns, percent, print_sections, sections_html, sections_text
-from meshcast.units import format_time
+from meshcast.results.throughput import format_count
+from meshcast.units import format_rate, format_time
 
 SWAP_ROWS = 12
 NO_TIME = {"infeasible": "does not fit", "unsupported": "unsupported", "failed": "failed"}
@@ -36,6 +37,7 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     return [
         *(section for target in comparison.targets for section in time_sections(comparison, target)),
         *(section for target in comparison.targets for section in serving_sections(comparison, target)),
+        *(section for target in comparison.targets for section in throughput_sections(comparison, target)),
         *agreement_sections(comparison),
         *swap_sections(comparison),
         *order_sections(comparison),
@@ -85,6 +87,21 @@ def serving_sections(comparison: Comparison, target: str) -> list[Section]:
     heads = columns("on", "fidelity", ">first token", ">per output token", ">whole requests", ">tokens/s")
     note = "the step time above is that of one output token"
     return [Section(title=f"{target}: serving", columns=heads, rows=rows, note=note)] if rows else []
+
+
+def throughput_sections(comparison: Comparison, target: str) -> list[Section]:
+    """What a model gets done on each device; nothing of programs, whose batches are not known, and of what is served."""
+    rows, unit = [], ""
+    for cell in (cell for cell in comparison.cells if cell.ask.target == target and cell.prediction is not None):
+        done = (cell.prediction or {}).get("throughput")
+        if done is not None and not (cell.prediction or {}).get("serving"):
+            unit = done["unit"]
+            rate = done["model_flops_per_device_s"]
+            shown = (done["per_s"], done["per_device_s"], done["per_day"])
+            model = format_rate(rate, "FLOP/s") if rate else ""
+            rows.append((cell.ask.on, cell.ask.fidelity, *(format_count(number) for number in shown), model))
+    heads = columns("on", "fidelity", f">{unit}/s", ">per device", ">per day", ">model, per device")
+    return [Section(title=f"{target}: throughput", columns=heads, rows=rows)] if rows else []
 
 
 def _time(cell: Cell | None) -> str:

@@ -164,6 +164,7 @@ def _untimed(
         energy_j=None,
         mfu=None,
         hfu=None,
+        model_flops=None,
         kernels=round(sum(count * p.kernels for p, count in counted) / stages),
         communication_s=None,
         provenance=Provenance(analytical=1.0),
@@ -245,7 +246,7 @@ def _timed(
     busy: defaultdict[str, float] = defaultdict(float)
     by_fidelity: defaultdict[str, float] = defaultdict(float)
     breakdown = Breakdown()
-    communicating = model = hardware = 0.0
+    communicating = model = hardware = model_flops = 0.0
     for estimate, name, times in _counts(step):
         alone = estimate.predictions[name]
         assert alone.step_time_s is not None
@@ -254,6 +255,7 @@ def _timed(
         breakdown += alone.breakdown * share
         energy += share * ((alone.energy_j or 0.0) - idle_watts(cluster.device) * alone.step_time_s)
         communicating += share * (alone.communication_s or 0.0)
+        model_flops += share * (alone.model_flops or 0.0)
         model += share * (alone.mfu or 0.0) * alone.step_time_s
         hardware += share * (alone.hfu or 0.0) * alone.step_time_s
         by_fidelity[alone.fidelity] += seconds
@@ -278,6 +280,7 @@ def _timed(
         energy_j=energy,
         mfu=model / duration,
         hfu=hardware / duration,
+        model_flops=model_flops,
         communication_s=communicating + sum(m.seconds * times for m, times in _messages(step)) / count,
         provenance=Provenance(**{origin: seconds / total for origin, seconds in busy.items()}),
         top_kernels=kernel_shares(step, bottleneck),

@@ -37,5 +37,9 @@ def with_stack(
     if but is None:
         default = Options()
         but = {field.name for field in fields(Options) if getattr(options, field.name) != getattr(default, field.name)}
+        but |= set(options.written)
     plain = str(replace(plan, stack=None)) if plan is not None else None
-    return replace(options, plan=plain).with_stack(chosen, but=but)
+    stacked = replace(options, plan=plain).with_stack(chosen, but=but)
+    if isinstance(stack, Stack) or stacked.brought is None:
+        return stacked
+    return replace(stacked, brought=replace(stacked.brought, stack=str(stack or told)))  # as it can be asked for again

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from meshcast.results.communication import Communication
+from meshcast.results.inputs import Inputs
 from meshcast.results.pipelined import PipelineShare
 from meshcast.results.serving import Serving
+from meshcast.results.throughput import Throughput
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown, Timeline
 
@@ -121,6 +123,9 @@ class Prediction:
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
     pipeline: PipelineShare | None = None
     serving: Serving | None = None  # of models that answer token by token
+    model_flops: float | None = None  # matrix FLOPs of the model alone, none recomputed or repeated
+    inputs: Inputs | None = field(default=None, repr=False)
+    throughput: Throughput | None = None  # of models, whose batches are known
     ranks: tuple[RankShare, ...] = ()
     warnings: tuple[str, ...] = ()
     version: str = ""
@@ -130,6 +135,11 @@ class Prediction:
     def feasible(self) -> bool:
         """Whether it can run at all."""
         return self.infeasible is None
+
+    @property
+    def model_flops_per_device_s(self) -> float | None:
+        """FLOP/s of the model on each device; None where it is not known."""
+        return self.model_flops / self.step_time_s if self.model_flops is not None and self.step_time_s else None
 
     def to_json(self) -> dict[str, Any]:
         """The contract's object."""
@@ -164,6 +174,10 @@ class Prediction:
             "mfu": self.mfu,
             "hfu": self.hfu,
             "kernels": self.kernels,
+            "model_flops": self.model_flops,
+            "model_flops_per_device_s": self.model_flops_per_device_s,
+            "inputs": self.inputs.to_json() if self.inputs is not None else None,
+            "throughput": self.throughput.to_json() if self.throughput is not None else None,
             "levers": [asdict(lever) for lever in self.levers],
             "top_kernels": [asdict(share) for share in self.top_kernels],
             "collectives": [asdict(share) for share in self.collectives],

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from meshcast.units import format_bytes, format_flops, format_time
+from meshcast.units import format_bytes, format_flops, format_rate, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -251,10 +251,12 @@ def _where_time_goes(prediction: Prediction) -> Section:
 
 
 def _figures(prediction: Prediction) -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = prediction.throughput.rows() if prediction.throughput is not None else []
     if prediction.mfu is not None:
         differs = prediction.hfu is not None and abs(prediction.hfu - prediction.mfu) > 5e-4
         hfu = f", HFU {percent(prediction.hfu or 0.0)} with recomputation" if differs else ""
+        rate = prediction.model_flops_per_device_s if prediction.throughput is None else None
+        hfu += f"; model {format_rate(rate, 'FLOP/s')} per device" if rate else ""
         rows += [("MFU", percent(prediction.mfu) + hfu), ("", MFU_DEFINITION)]
     moved = f"{format_flops(prediction.flops)} and {format_bytes(prediction.hbm_bytes)} of memory traffic"
     rows.append(("work", f"{moved} in {prediction.kernels:,} kernels, per device"))
@@ -265,7 +267,7 @@ def _figures(prediction: Prediction) -> list[tuple[str, str]]:
         figure = f"{format_energy(prediction.energy_j)} per step and device, {power}"
         everyone = f"; {format_energy(prediction.energy_j * prediction.devices)} on all devices"
         rows.append(("energy", figure + everyone if prediction.devices > 1 else figure))
-    return rows
+    return [*rows, *(prediction.inputs.rows() if prediction.inputs is not None else ())]
 
 
 def _memory(memory: MemoryUse, capacity: int) -> list[tuple[str, str]]:
@@ -365,6 +367,7 @@ def _infeasible(prediction: Prediction, problem: Infeasible) -> list[Section]:
         ("there is", show(problem.bound)),
         ("missing", show(problem.gap)),
         *_memory(prediction.memory, prediction.capacity_bytes)[1:],
+        *(prediction.inputs.rows() if prediction.inputs is not None else ()),
     ]
     return [
         Section(title=f"{_subject(prediction)}: cannot run", rows=rows),

@@ -13,7 +13,7 @@ from meshcast.options import Options
 
 DURATIONS = ("auto", "trace", "estimated")
 # Heeded however durations come about; `channels` as 0 (the trace's own) or 1, `placement` (below) as a file.
-HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions"})
+HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions", "written"})
 # Heeded by what is worked out, and by nothing that is replayed.
 HEEDED_BY_ESTIMATES: Mapping[str, str] = {
     "fidelity": "--fidelity",
@@ -46,6 +46,7 @@ REFUSED: Mapping[str, str] = {
     "attention_library": "--stack",
     "layers": "--stack",
     "host_costs": "--stack",
+    "brought": "--stack",
 }
 
 

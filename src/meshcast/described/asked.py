@@ -1,0 +1,74 @@
+"""`Asked`: what a model is asked for once defaults, plan and stack have decided everything, by names that users know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meshcast.capture.target import setting_value
+from meshcast.models import Builder
+from meshcast.plans.plan import Plan, text_of
+from meshcast.plans.settings import DECIDED, microbatches_of
+from meshcast.serving import SERVE, request_lengths
+
+_LENGTHS = ("seq", "context")  # that a model's table of positions says where nobody does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A model of the zoo or of a configuration, in one mode.
+
+    Attributes:
+        builder: The model.
+        mode: What it does; `serve` for both passes of a request.
+        plan: How it is shared out, with everything that a stack or the device decided; None where a mesh says it.
+        settings: What `--set` says, with everything that was decided likewise.
+        said: Names of the plan's keys and of the settings that the user has written.
+    """
+
+    builder: Builder
+    mode: str
+    plan: Plan | None
+    settings: Mapping[str, str]
+    said: frozenset[str]
+
+    def values(self) -> dict[str, Any]:
+        """Keys of the plan and settings, as they were used."""
+        found: dict[str, Any] = dict(self._settings())
+        if self.plan is not None:
+            decided = (*DECIDED, "param_dtype") if self.mode == "train" else ()
+            found = {name: value for name, value in found.items() if name not in decided or name in self.settings}
+            found |= self._of_plan(self.plan)
+        return found
+
+    def _settings(self) -> Iterator[tuple[str, Any]]:
+        """Settings of the mode; of the configuration those that are set alone, as the model's name says the others."""
+        chosen = {name: setting_value(text) for name, text in self.settings.items()}
+        own = {each.name for each in dataclasses.fields(self.builder.config)}
+        known = self.builder.overrides("decode" if self.mode == SERVE else self.mode)
+        positions = getattr(self.builder.configured(**chosen), "positions", None)
+        for name, value in ({name: each for name, each in known.items() if name not in own} | chosen).items():
+            yield name, positions if value is None and name in _LENGTHS else value
+        yield "mode", self.mode
+        if self.mode == SERVE:
+            prompt, output = request_lengths(self.builder, self.settings)
+            yield from (("prompt", prompt), ("output", output), ("context", prompt + output))
+
+    def _of_plan(self, plan: Plan) -> dict[str, Any]:
+        """Every key of a plan, and the batch that it makes."""
+        keys = {each.name: getattr(plan, each.name) for each in dataclasses.fields(Plan) if each.name != "stack"}
+        keys |= {"attention": plan.attending, "layers_per_stage": text_of(plan.layers_per_stage)}
+        if self.mode != "train":  # only what shares out a program that does not train has a meaning
+            return {name: keys[name] for name in ("dp", "fsdp", "tp", "sp", "ep", "attention")}
+        number = microbatches_of(plan, self.settings)
+        keys |= {"microbatches": number, "batch": plan.mbs * plan.batch_shards * number}
+        return keys | ({"schedule": plan.pipeline_schedule} if plan.pp > 1 else {})
+
+
+def said_by(plan: str | None, settings: Mapping[str, str]) -> frozenset[str]:
+    """The names that a plan's text and settings have, as `Asked.said` has them."""
+    keys = {item.partition("=")[0].strip().replace("-", "_") for item in (plan or "").split(",") if item}
+    both = {"dp", "fsdp"} if "hsdp" in keys else set()
+    return frozenset((keys - {"hsdp", "stack"}) | both | settings.keys())

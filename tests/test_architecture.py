@@ -18,6 +18,7 @@ RANKS = {
                 "units",
                 "mesh",
                 "child",
+                "reading",
                 "cache",
                 "ranks",
                 "ranges",

@@ -11,6 +11,8 @@ import atexit
 import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,8 +21,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from meshcast.errors import MeshcastError
 from meshcast.interruption import at_end
 
+LONGEST_LINE = 300  # of what a process says when it dies
+_REASON = re.compile(r"Check failed|what\(\): |LLVM ERROR|Assertion .* failed")
+_LOG_PREFIX = re.compile(r"^[FEWI]\d{4} [\d:.]+ +\d+ ")  # of absl: a grade, the time and the process
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # what the flag -P is to those that one starts oneself
 
 
@@ -28,13 +34,22 @@ class ChildCrashedError(Exception):
     """The child died without an answer, or in the middle of one."""
 
     def __init__(self, code: int, tail: str) -> None:
-        super().__init__(f"exit {code}: {tail or 'without a message'}")
+        ended = signal.Signals(-code).name if -code in {*signal.Signals} else f"exit {code}"
+        super().__init__(f"{ended}: {tail or 'without a message'}")
         self.code = code
         self.tail = tail
 
 
 class ChildFailedError(Exception):
-    """The child answered with an error message."""
+    """The child answered with an error message.
+
+    Attributes:
+        error: The error itself, where it is the user's own outcome.
+    """
+
+    def __init__(self, message: str, error: MeshcastError | None = None) -> None:
+        super().__init__(message)
+        self.error = error
 
 
 class Child:
@@ -75,7 +90,8 @@ class Child:
             finally:
                 watchdog.cancel()
         if not answer["ok"]:
-            raise ChildFailedError(answer["message"])
+            typed = MeshcastError.from_json(answer) if "error" in answer else None
+            raise ChildFailedError(answer["message"], typed)
         return result
 
     def start(self) -> None:
@@ -124,9 +140,9 @@ class Child:
         assert self._errors is not None
         code = self._process.wait()
         self._errors.seek(0)
-        tail = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
+        words = last_words(self._errors.read().decode(errors="replace"))
         self.close()
-        return ChildCrashedError(code, " | ".join(tail))
+        return ChildCrashedError(code, words)
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -160,6 +176,13 @@ def safe_starts() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def last_words(printed: str) -> str:
+    """Why native code has ended itself: its failed check or exception, which a stack trace follows; else its last lines."""
+    lines = [_LOG_PREFIX.sub("", line.strip())[:LONGEST_LINE] for line in printed.splitlines() if line.strip()]
+    reasons = [line for line in lines if _REASON.search(line)]
+    return reasons[-1] if reasons else " | ".join(lines[-3:])
+
+
 def _exchange(process: subprocess.Popen[bytes], request: bytes) -> tuple[dict[str, Any], bytes]:
     assert process.stdin is not None
     assert process.stdout is not None
@@ -190,6 +213,8 @@ def serve(answer: Callable[[dict[str, Any], bytes], bytes]) -> None:
             result = answer(request, data)
         except Exception as error:  # everything native code reports goes back as text
             reply: dict[str, Any] = {"ok": False, "message": str(error)}
+            if isinstance(error, MeshcastError):
+                reply |= error.to_json()
             result = b""
         else:
             reply = {"ok": True, "bytes": len(result)}

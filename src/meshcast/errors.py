@@ -32,6 +32,13 @@ class MeshcastError(Exception):
         """The contract's error object."""
         return {"error": {"code": self.code, "message": self.message, "where": self.where, "fix": self.fix}}
 
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> MeshcastError:
+        """The error of such an object, as another process of ours wrote it."""
+        said = found["error"]
+        kinds = {kind.code: kind for kind in (UsageError, InputError, InfeasibleError, UnsupportedError)}
+        return kinds[said["code"]](said["message"], where=said["where"], fix=said["fix"])
+
 
 class BugError(MeshcastError):
     """A failure of ours, reported for one target so that the others are still answered."""

@@ -1,21 +1,37 @@
-"""The child process that reads bytecode before we do: a damaged file can abort jaxlib's reader or take all memory."""
+"""The child process that reads programs before we do: what is damaged can abort jaxlib's readers or take all memory."""
 
 from __future__ import annotations
 
 import resource
 from typing import Any
 
-from meshcast.capture import mlir
+from meshcast.capture import hlo_text, mlir
 from meshcast.child import serve
 
 MEMORY_LIMIT = 8 * 2**30
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:
-    """Nothing, once the module was read; an error otherwise."""
-    where = "program"
-    _ = mlir.deserialize_portable(data, where=where) if request["portable"] else mlir.parse(data, where=where)
+    """HLO text as StableHLO text; of other forms nothing, once the module was read; an error otherwise."""
+    form, where = request["form"], request["where"]
+    if form == "hlo":
+        return hlo_text.to_stablehlo(data.decode(), where=where).encode()
+    if form == "portable":
+        module = mlir.deserialize_portable(data, where=where)
+    else:
+        module = mlir.parse(data.decode() if form == "text" else data, where=where)
+    if request["names"]:
+        _read_names(module.operation)
     return b""
+
+
+def _read_names(operation: Any) -> None:
+    """Reads the name in every debug location: the bindings end the process at one that is no UTF-8."""
+    for op in mlir.operations(operation):
+        arguments = (argument for region in op.regions for block in region.blocks for argument in block.arguments)
+        for each in (op, *arguments):
+            for part in ("name_str", "filename"):
+                getattr(each.location, part, None)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ from typing import Any, BinaryIO
 
 from meshcast.capture import bytecode, mlir
 from meshcast.capture.constants import shortened
-from meshcast.capture.probe import probe_bytecode
+from meshcast.capture.probe import hlo_to_stablehlo, probe_bytecode, probe_text
 from meshcast.capture.program import Program, argument_names, from_module
 from meshcast.errors import InputError, UsageError
 from meshcast.files import GZIP_MAGIC
+from meshcast.reading import BYTECODE
 from meshcast.units import format_bytes
 
 SIZE_LIMIT_VARIABLE = "MESHCAST_MAX_MODULE_BYTES"
@@ -85,7 +86,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     if not data.strip():
         raise InputError("the file is empty", where=where)
     digest = hashlib.sha256(data).hexdigest()
-    if data[:4] == bytecode.MAGIC:
+    if data.startswith(BYTECODE):
         _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)
         portable = b"StableHLO_v" in data[:64]
         probe_bytecode(data, portable=portable, where=where)
@@ -105,7 +106,8 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
         from meshcast.capture import hlo_text
 
         local = hlo_text.is_partitioned(text)
-        text = hlo_text.to_stablehlo(text, where=where)
+        text = hlo_to_stablehlo(text, where=where)
+    probe_text(text, where=where)
     return _finish(mlir.parse(text, where=where), name=name, where=where, digest=digest, dims=dims, local=local)
 
 

@@ -3,7 +3,7 @@
 Only `jaxlib.mlir` is imported here, never `jax`: reading a file then costs a third of a second instead of two.
 
 Bytecode with bytes changed in place can abort the native reader (1 to 5 of 100 random changes) or make it ask for
-memory without end: `probe` reads it in a child process before it is read here.
+memory without end, and so can some text: `probe` reads them in a child process before they are read here.
 """
 
 from __future__ import annotations

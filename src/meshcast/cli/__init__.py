@@ -14,6 +14,9 @@ def main() -> None:
     # XLA's start-up notes ("device count: ...") are not for our users; its warnings and errors are.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
+        from meshcast.reading import start_reader
+
+        start_reader(sys.argv[1:])
         from meshcast.cli.app import run
 
         run()

@@ -41,7 +41,7 @@ def _estimated(run: Run, device: Device) -> EstimatedKernels:
             f"the program is lowered for {run.device.name}, and {why}", where="--slow",
             fix=f"name another {run.device.kind}, and use --lowering modelled",
         )  # fmt: skip
-    return estimate_kernels(run.lowered, device, run.estimators, approximate=run.options.approximate)
+    return estimate_kernels(run.lowered, device, run.estimators)
 
 
 def _seconds(run: Run, kernels: EstimatedKernels) -> float:

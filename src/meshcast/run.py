@@ -88,7 +88,7 @@ class Run:
     def full_clock(self) -> EstimatedKernels:
         """Times of the compute kernels at the full clock."""
         return estimate_kernels(
-            self.lowered, self.device, self.estimators, approximate=self.options.approximate,
+            self.lowered, self.device, self.estimators, 
             first_named=self.options.simulator is not None,
         )  # fmt: skip
 

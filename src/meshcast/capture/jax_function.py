@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meshcast.capture.annotations import bring_over_shardings
+from meshcast.capture.gpu_questions import answered
 from meshcast.capture.program import Program, from_module
 from meshcast.errors import InfeasibleError, InputError, MeshcastError, UsageError
 
@@ -45,7 +46,8 @@ def lowered_module(
     import jax
 
     jitted: Any = fn if hasattr(fn, "trace") and not options else jax.jit(fn, **dict(options or {}))
-    return jitted.trace(*args).lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
+    with answered(platform):
+        return jitted.trace(*args).lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
 
 
 def from_lowered(lowered: Any, *, name: str = "program") -> Program:

@@ -79,7 +79,7 @@ class EstimatedKernels:
 
 
 def estimate_kernels(
-    lowered: LoweredProgram, device: Device, estimators: Sequence[Estimator], *, approximate: bool = False,
+    lowered: LoweredProgram, device: Device, estimators: Sequence[Estimator], *,
     first_named: bool = False,
 ) -> EstimatedKernels:  # fmt: skip
     """Every compute kernel's time, from the first estimator of the chain that supports it.
@@ -91,18 +91,17 @@ def estimate_kernels(
         lowered: The kernels.
         device: What they run on.
         estimators: The chain, first the one to ask first.
-        approximate: Guessed kernels may be answered for.
         first_named: The first estimator was chosen by name.
 
     Raises:
-        UnsupportedError: no estimator answers for a kernel, or only by approximation and that was not allowed.
+        UnsupportedError: no estimator answers for a kernel.
     """
     kernels = (kernel for kernel, _ in lowered.schedule.walk() if kernel.collective is None)
-    return estimate_each(kernels, device, estimators, approximate=approximate, first_named=first_named)
+    return estimate_each(kernels, device, estimators, first_named=first_named)
 
 
 def estimate_each(
-    kernels: Iterable[Kernel], device: Device, estimators: Sequence[Estimator], *, approximate: bool = False,
+    kernels: Iterable[Kernel], device: Device, estimators: Sequence[Estimator], *,
     first_named: bool = False,
 ) -> EstimatedKernels:  # fmt: skip
     """The same of any compute kernels."""
@@ -110,7 +109,7 @@ def estimate_each(
     batches: dict[int, list[Kernel]] = {}
     warnings: dict[str, None] = {}
     for kernel in unique.values():
-        position, note = _choose(kernel, device, estimators, approximate or not kernel.guessed, first_named)
+        position, note = _choose(kernel, device, estimators, first_named)
         batches.setdefault(position, []).append(kernel)
         if note:
             warnings[note] = None
@@ -126,9 +125,7 @@ def estimate_each(
     return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
 
 
-def _choose(
-    kernel: Kernel, device: Device, estimators: Sequence[Estimator], approximate: bool, first_named: bool
-) -> tuple[int, str]:
+def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], first_named: bool) -> tuple[int, str]:
     """(place in the chain, warning) of who answers for a kernel."""
     fallback: tuple[int, str] | None = None
     reasons = []
@@ -137,16 +134,16 @@ def _choose(
         if support.level == "yes":
             return position, ""
         if support.level == "approximate" and fallback is None:
-            if approximate and first_named and position == 0:
+            if first_named and position == 0:
                 return position, f"{estimator.name}: {support.reason}"
             fallback = position, support.reason
         reasons.append(f"{estimator.name}: {support.reason}")
-    if fallback is not None and approximate:
+    if fallback is not None:
         return fallback
     raise UnsupportedError(
         f"no estimator answers for {kernel.name} on {device.name} ({'; '.join(reasons)})",
         where=kernel.location or kernel.name,
-        fix="choose another fidelity or device, or go on with --approximate",
+        fix="choose another fidelity or device",
     )
 
 

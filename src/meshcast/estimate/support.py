@@ -20,7 +20,7 @@ def arithmetic_support(kernel: Kernel, device: Device) -> Support:
     except UnsupportedError as error:
         return Support(level="no", reason=error.message)
     if kernel.guessed:
-        return Support(level="approximate", reason="an unknown custom call, counted by its bytes alone")
+        return Support(level="approximate", reason="a custom call whose cost is a guess")
     if rate is not None and rate.stand_in:
         return Support(level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}")
     return Support(level="yes")

@@ -27,7 +27,7 @@ def _replaced(step: Step, *, attention: AttentionLibrary, padded: bool) -> Step:
     if isinstance(step, BranchStep):
         bodies = tuple(with_libraries(body, attention=attention, padded=padded) for body in step.bodies)
         return replace(step, bodies=bodies)
-    if isinstance(step.geometry, Attention):
+    if isinstance(step.geometry, Attention) and step.geometry.library == "cudnn":  # else the call brings its own kernel
         return replace(step, geometry=replace(step.geometry, library=attention))
     if isinstance(step.geometry, Gemm) and step.geometry.padded != padded:
         return replace(step, geometry=replace(step.geometry, padded=padded))

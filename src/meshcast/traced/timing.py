@@ -79,7 +79,7 @@ def time_steps(
             "work out", where=job.name, fix="replay what was recorded: --durations trace",
         )  # fmt: skip
     estimated = estimate_each(
-        map(kernel_of, working), device, estimators, approximate=options.approximate,
+        map(kernel_of, working), device, estimators, 
         first_named=options.simulator is not None,
     )  # fmt: skip
     timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network, device=device)

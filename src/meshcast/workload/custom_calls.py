@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,13 +25,14 @@ from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import RULES
 from meshcast.workload.rules.attention import fused_attention, transformer_engine_attention
 from meshcast.workload.rules.attributes import text
-from meshcast.workload.rules.backend_config import backend_config, dictionary, parse_object
+from meshcast.workload.rules.backend_config import backend_config, dictionary, frontend_attributes, parse_object
 from meshcast.workload.rules.costs import streamed, total_bytes, view
-from meshcast.workload.rules.pallas import with_geometry
+from meshcast.workload.rules.pallas import kernel_label, with_geometry
 from meshcast.workload.rules.pallas_attention import training_attention
 from meshcast.workload.rules.rng import threefry
 from meshcast.workload.rules.solvers import SOLVERS
 from meshcast.workload.rules.sorting import top_k
+from meshcast.workload.rules.triton import TRITON, triton_cost
 from meshcast.workload.rules.vendor import cublas_gemm, cudnn_convolution, radix_sort
 
 _DECLARATION = "meshcast.cost"
@@ -173,8 +175,8 @@ def _declaration(reading: OpReading) -> Mapping[str, Any] | None:
                 fix="write it as {flops = 1.0e12 : f64, bytes = 4096 : i64}",
             )
         declared = dictionary(attributes[_DECLARATION])
-    elif "mhlo.frontend_attributes" in attributes:
-        noted = dictionary(attributes["mhlo.frontend_attributes"])
+    else:
+        noted = frontend_attributes(reading.op)
         if _DECLARATION in noted:
             declared = parse_object(str(noted[_DECLARATION]))
     if declared is not None and not (declared and _DECLARED_KEYS.issuperset(declared)):
@@ -187,13 +189,19 @@ def _declaration(reading: OpReading) -> Mapping[str, Any] | None:
 
 
 def _kernel(reading: OpReading) -> Cost:
-    """A Pallas, Mosaic or Triton kernel with the `cost_estimate` its author gave to `pallas_call`."""
-    config = backend_config(reading.op)
-    estimate = next(_estimates(config), None)
+    """A Pallas, Mosaic or Triton kernel: what its code or name tells, else the `cost_estimate` given to `pallas_call`."""
+    target = text(reading.op, "call_target_name")
+    counted = triton_cost(reading) if target == TRITON else ""
+    if isinstance(counted, Cost) and not counted.guessed:
+        return counted
+    estimate = next(_estimates(reading), None)
     if not estimate:
-        if text(reading.op, "call_target_name") == _PALLAS_TPU and (cost := training_attention(reading)) is not None:
+        if isinstance(counted, Cost):
+            return counted
+        if target == _PALLAS_TPU and (cost := training_attention(reading)) is not None:
             return cost
-        raise _unknown(reading, text(reading.op, "call_target_name"), "the kernel carries no cost_estimate")
+        why = f"the kernel {kernel_label(reading)} carries no cost_estimate" + (f", and {counted}" if counted else "")
+        raise _unknown(reading, target, why)
     # XLA writes its 64-bit numbers back as texts.
     said = {
         key: int(value) if isinstance(value, str) and value.isdecimal() else value for key, value in estimate.items()
@@ -202,12 +210,16 @@ def _kernel(reading: OpReading) -> Cost:
     if said.get("bytes_accessed"):
         declared["bytes"] = said["bytes_accessed"]
     cost = declared_cost(reading, declared)
-    return with_geometry(reading, cost) if text(reading.op, "call_target_name") == _PALLAS_TPU else cost
+    if target == _PALLAS_TPU:
+        cost = with_geometry(reading, cost)
+    # Work that its author has estimated, at an efficiency that nobody has told.
+    return cost if cost.geometry is not None else replace(cost, guessed=True)
 
 
-def _estimates(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The places where JAX puts an estimate: Mosaic TPU's JSON, Mosaic GPU's string, or the top level."""
-    for place in (config.get("custom_call_config"), config):
+def _estimates(reading: OpReading) -> Iterator[Mapping[str, Any]]:
+    """The places of an estimate: Mosaic TPU's JSON, Mosaic GPU's string, the top level, what was noted while tracing."""
+    config = backend_config(reading.op)
+    for place in (config.get("custom_call_config"), config, frontend_attributes(reading.op)):
         if isinstance(place, Mapping):
             for key in ("cost_estimate", "cost_estimate_json"):
                 found = place.get(key)
@@ -249,7 +261,7 @@ _VIEWS = (
     "X64SplitLow X64SplitHigh X64Combine meshcast.padded_view "
     "xla.sdy.* shape_assertion"
 )
-_KERNELS = f"{_PALLAS_TPU} mosaic_gpu* __gpu$xla.gpu.triton triton_kernel_call"
+_KERNELS = f"{_PALLAS_TPU} mosaic_gpu* {TRITON} triton_kernel_call"
 _CALLBACKS = "xla_*python_cpu_callback xla_*python_gpu_callback MoveToHost MoveToDevice"
 # Older exports spell CHLO's functions as custom calls.
 _SPELLED = {name.replace("chlo.", "mhlo."): rule for name, rule in RULES.items() if name.startswith("chlo.")}

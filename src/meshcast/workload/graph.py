@@ -293,7 +293,8 @@ class Cost:
     operand_bytes: tuple[int, ...] = ()
     written_bytes: int = 0
     geometry: Geometry | None = None
-    guessed: bool = False  # an unknown custom call under --approximate: bytes only
+    # A custom call that nobody has a model of: its author's estimate, its code or (--approximate) its bytes alone.
+    guessed: bool = False
     # A product: the dimension order it needs each operand in, outermost first; empty where any will do as it lies.
     # A transpose: its permutation.
     orders: tuple[tuple[int, ...], ...] = ()

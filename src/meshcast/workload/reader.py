@@ -15,7 +15,7 @@ from meshcast.workload.graph import Block, Cost, Launch, Op, OpKind, Tensor
 from meshcast.workload.launches import copy_cost, launch_of
 from meshcast.workload.local_types import LocalTypes
 from meshcast.workload.rule import OpReading
-from meshcast.workload.rules import REFUSED, RULES, SHAPE_ONLY
+from meshcast.workload.rules import COMPOSITES, REFUSED, RULES, SHAPE_ONLY
 from meshcast.workload.trip_count import trip_count
 from meshcast.workload.workload import Workload, are_alike
 
@@ -309,9 +309,9 @@ class _Reader:
         self._inline(ir.FlatSymbolRefAttr(operation.attributes["callee"]).value, operation, ops, scope)
 
     def _composite(self, operation: Any, ops: list[Op], scope: str) -> None:
-        """A composite named after an op we know (`chlo.top_k`, as jax.export writes it) costs what that op costs."""
+        """One named after an op (`chlo.top_k`, as jax.export has it) costs what that op costs; others are read through."""
         name = ir.StringAttr(operation.attributes["name"]).value
-        if name in RULES:
+        if name in COMPOSITES:
             self._plain(name, operation, ops, scope)
             return
         self._inline(ir.FlatSymbolRefAttr(operation.attributes["decomposition"]).value, operation, ops, scope)

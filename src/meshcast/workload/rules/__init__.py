@@ -20,6 +20,7 @@ from meshcast.workload.rules import (
     movement,
     normalisation,
     quantised,
+    ragged,
     reduction,
     rng,
     sorting,
@@ -27,7 +28,7 @@ from meshcast.workload.rules import (
 from meshcast.workload.rules.costs import generated
 
 _TOPICS = (
-    elementwise, movement, gemm, convolution, reduction, indexing, sorting, linalg, rng, normalisation, quantised,
+    elementwise, movement, gemm, ragged, convolution, reduction, indexing, sorting, linalg, rng, normalisation, quantised,
 )  # fmt: skip
 
 
@@ -54,6 +55,10 @@ SHAPE_ONLY: frozenset[str] = frozenset(elementwise.RULES) | {
     "stablehlo.iota",
 }
 
+# Ops that a composite of the same name costs as much as: their rules need nothing that a composite does not carry. Others
+# (`chlo.scan`, whose work is in its region) are read through the composite's decomposition.
+COMPOSITES: frozenset[str] = frozenset(name for name in RULES if name.startswith("chlo.") and name != "chlo.scan")
+
 STRUCTURAL: frozenset[str] = frozenset(
     {
         "func.call",
@@ -70,4 +75,4 @@ REFUSED: Mapping[str, str] = MappingProxyType(
     }
 )
 
-__all__ = ["REFUSED", "RULES", "SHAPE_ONLY", "STRUCTURAL"]
+__all__ = ["COMPOSITES", "REFUSED", "RULES", "SHAPE_ONLY", "STRUCTURAL"]

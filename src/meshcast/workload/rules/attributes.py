@@ -8,7 +8,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-_PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
+PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
 
 
 def integers(op: Any, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ def precision(op: Any, attribute: type[Any] = stablehlo.PrecisionAttr) -> str:
     if "precision_config" not in attributes:
         return "DEFAULT"
     asked = [attribute(item).value for item in attributes["precision_config"]]
-    return max(asked, key=_PRECISIONS.index, default="DEFAULT")
+    return max(asked, key=PRECISIONS.index, default="DEFAULT")
 
 
 def _algorithm_name(algorithm: Any) -> str:

@@ -24,6 +24,12 @@ def backend_config(op: Any) -> Mapping[str, Any]:
     return _EMPTY
 
 
+def frontend_attributes(op: Any) -> Mapping[str, Any]:
+    """What is noted on the op for frontends and for us (`jax.experimental.xla_metadata`); empty where nothing is."""
+    attributes = op.attributes
+    return dictionary(attributes["mhlo.frontend_attributes"]) if "mhlo.frontend_attributes" in attributes else _EMPTY
+
+
 def parse_object(text: str) -> Mapping[str, Any]:
     """The JSON object in `text`; empty where it is anything else (kernels keep binaries there, too)."""
     if not text.lstrip().startswith("{"):
@@ -53,7 +59,7 @@ def _value(attribute: Any) -> Any:
     if isinstance(attribute, ir.StringAttr):
         try:
             return attribute.value
-        except UnicodeDecodeError:
+        except (UnicodeDecodeError, RuntimeError):  # a binary: which of the two depends on jaxlib
             return ""
     if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr):
         return attribute.value

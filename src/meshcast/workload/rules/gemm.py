@@ -1,4 +1,4 @@
-"""Matrix products: dot, dot_general, einsum and ragged_dot, all as one batched GEMM.
+"""Matrix products: dot, dot_general and einsum, all as one batched GEMM.
 
 FLOPs = 2 B M N K (8 B M N K for complex operands: four real multiply-adds per complex one; XLA counts 2).
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from jaxlib.mlir.dialects import chlo, stablehlo
+from jaxlib.mlir.dialects import stablehlo
 
 from meshcast.errors import UnsupportedError
 from meshcast.workload.graph import DTYPE_BITS, Cost, Gemm, OpKind, Reduction, Tensor
@@ -141,25 +141,6 @@ def _dot(reading: OpReading) -> Cost:
     return gemm_cost(reading, gemm)
 
 
-def _ragged_dot(reading: OpReading) -> Cost:
-    """A grouped GEMM: the ragged dimension is shared out among the groups, so the FLOPs are those of one dense GEMM."""
-    lhs, rhs, group_sizes = reading.operands
-    dims = chlo.RaggedDotDimensionNumbers(reading.op.attributes["ragged_dot_dimension_numbers"])
-    gemm = contraction(
-        lhs,
-        rhs,
-        reading.results[0],
-        batch=dims.lhs_batching_dimensions,
-        rhs_batch=dims.rhs_batching_dimensions,
-        lhs_contracting=dims.lhs_contracting_dimensions,
-        rhs_contracting=dims.rhs_contracting_dimensions,
-        rhs_group=dims.rhs_group_dimensions,
-        precision=precision(reading.op, chlo.PrecisionAttr),
-        groups=group_sizes.shape[-1],
-    )
-    return gemm_cost(reading, gemm)
-
-
 def _einsum(reading: OpReading) -> Cost:
     """A two-operand einsum; an index of one operand alone that the result drops counts as contracted."""
     left, right, out = _einsum_indices(reading)
@@ -221,5 +202,4 @@ RULES: Mapping[str, Rule] = {
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,
     "stablehlo.unary_einsum": _unary_einsum,
-    "chlo.ragged_dot": _ragged_dot,
 }

@@ -22,7 +22,7 @@ from meshcast.models.attention_note import BLOCK, NOTE
 from meshcast.workload.graph import Attention, Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
-from meshcast.workload.rules.backend_config import dictionary, parse_object
+from meshcast.workload.rules.backend_config import backend_config, frontend_attributes, parse_object
 
 
 def with_geometry(reading: OpReading, cost: Cost) -> Cost:
@@ -37,17 +37,34 @@ def with_geometry(reading: OpReading, cost: Cost) -> Cost:
 
 def noted(reading: OpReading) -> Mapping[str, Any]:
     """What a call notes beside it of the attention that it computes (`models.attention_note`)."""
-    if "mhlo.frontend_attributes" not in reading.op.attributes:
-        return {}
-    return parse_object(str(dictionary(reading.op.attributes["mhlo.frontend_attributes"]).get(NOTE, "")))
+    return parse_object(str(frontend_attributes(reading.op).get(NOTE, "")))
 
 
 def kernel_name(reading: OpReading) -> str:
     """The kernel's name: JAX's attribute, which XLA drops; one noted beside it, which it keeps; or the instruction's."""
     said = text(reading.op, "kernel_name")
-    if not said and "mhlo.frontend_attributes" in reading.op.attributes:
-        said = str(dictionary(reading.op.attributes["mhlo.frontend_attributes"]).get("kernel_name", ""))
+    if not said:
+        said = str(frontend_attributes(reading.op).get("kernel_name", ""))
     return said or text(reading.op, "meshcast.name")
+
+
+def kernel_label(reading: OpReading) -> str:
+    """The kernel as its user knows it: its name, and the line of the `pallas_call` where the program has locations."""
+    name = kernel_name(reading) or str(backend_config(reading.op).get("name", ""))
+    scopes = str(getattr(reading.op.location, "name_str", "") or "").split("/")
+    if not name and len(scopes) > 1:  # jit(step)/NAME/pallas_call
+        name = scopes[-2]
+    line = _source_line(reading.op.location)
+    return repr(name or "without a name") + (f" ({line})" if line else "")
+
+
+def _source_line(location: Any) -> str:
+    """`file:line` of the innermost frame of a location; empty where it has none."""
+    while location is not None:
+        if getattr(location, "filename", ""):
+            return f"{location.filename}:{location.start_line}"
+        location = getattr(location, "callee", None) or getattr(location, "child_loc", None)
+    return ""
 
 
 def _attention(kernel: str, operands: tuple[Tensor, ...], dtype: str) -> Attention | None:

@@ -27,7 +27,7 @@ from meshcast.models.attention_note import CAUSAL, HEADS_FIRST, WINDOW
 from meshcast.workload.graph import Attention, Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attention import attention_cost
-from meshcast.workload.rules.backend_config import dictionary, parse_object
+from meshcast.workload.rules.backend_config import frontend_attributes, parse_object
 from meshcast.workload.rules.pallas import kernel_name, noted
 
 # Heads of keys and of values that a pair's products have, by what the name says.
@@ -110,9 +110,6 @@ def _suffix(phase: str) -> str:
 
 def _block_sizes(reading: OpReading) -> Mapping[str, int]:
     """What splash attention notes of its blocks for profilers."""
-    if "mhlo.frontend_attributes" not in reading.op.attributes:
-        return {}
-    noted = dictionary(reading.op.attributes["mhlo.frontend_attributes"])
-    metadata = parse_object(str(noted.get("kernel_metadata", "")))
+    metadata = parse_object(str(frontend_attributes(reading.op).get("kernel_metadata", "")))
     sizes = parse_object(str(metadata.get("xprof_metadata", "")))
     return {key: size for key, size in sizes.items() if isinstance(size, int)}

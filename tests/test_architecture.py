@@ -38,7 +38,19 @@ RANKS = {
             ("estimate", "network"),
             ("simulate",),
             ("results",),
-            ("levers", "options", "fidelities", "feasibility", "collectives", "shares", "mixed", "deadlocks", "stacks"),
+            (
+                "levers",
+                "options",
+                "fidelities",
+                "feasibility",
+                "collectives",
+                "shares",
+                "mixed",
+                "deadlocks",
+                "stacks",
+                "capped",
+                "trust",
+            ),
             ("run", "device_count"),
             ("pipelined", "traced"),
             ("bodies",),
@@ -76,7 +88,7 @@ def _top(module: str) -> str:
 def _imports(tree: ast.AST) -> list[str]:
     """Modules imported at run time, at any depth; imports for type checkers alone do not count.
 
-    `levers`, `shares` and `mixed` name `Run` in their signatures so: they are parts of `run`, cut out of it for length, are
+    `levers`, `shares`, `mixed`, `capped` and `trust` name `Run` in their signatures so: they are parts of `run`, cut out of it for length, are
     called by it alone, and run nothing of it on import.
     """
     found: list[str] = []

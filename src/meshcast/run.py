@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.capped import capped_energy, settled_step
 from meshcast.display import Rows, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
 from meshcast.estimate.energy import idle_watts
-from meshcast.estimate.power import settled_clock
 from meshcast.estimate.rates import matrix_rate
 from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster, Device
@@ -93,22 +93,19 @@ class Run:
         )  # fmt: skip
 
     @cached_property
-    def _full_clock_timeline(self) -> Timeline:
-        return self._paced(self.simulator.run(self.full_clock, self.network))
+    def full_clock_timeline(self) -> Timeline:
+        """The step at the full clock."""
+        return self.paced(self.simulator.run(self.full_clock, self.network))
 
     @cached_property
+    def _settled(self) -> tuple[float, Timeline]:
+        """The clock that the power cap leaves the program, and the step at that clock."""
+        return settled_step(self)
+
+    @property
     def clock_share(self) -> float:
         """The clock that the power cap leaves the program, as a share of the full one."""
-        estimated = self.full_clock
-        if estimated.law is None:
-            return 1.0
-        timeline = self._full_clock_timeline
-        counted = [(s.kernel, n) for s, n in timeline.walk() if s.kernel.collective is None]
-        draw = estimated.draw([kernel for kernel, _ in counted])
-        assert draw is not None
-        counts = np.array([n for _, n in counted], dtype=np.float64)
-        rest = max(0.0, timeline.duration - float(counts @ draw.time))
-        return settled_clock(draw, counts, self.device, self.options.clocks, rest)
+        return self._settled[0]
 
     @cached_property
     def kernels(self) -> EstimatedKernels:
@@ -183,9 +180,9 @@ class Run:
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
-        if self.clock_share == 1.0 and not self.delay:
-            return self._full_clock_timeline
-        return self._paced(self.simulator.run(self.kernels, self.network), self.delay)
+        if not self.delay:
+            return self._settled[1]
+        return self.paced(self.simulator.run(self.kernels, self.network), self.delay)
 
     @cached_property
     def speeds(self) -> npt.NDArray[np.float64] | None:
@@ -213,7 +210,7 @@ class Run:
             return alone
         return max(alone, simulate_classes(self.simulator, kernels, network, self.speeds).duration)
 
-    def _paced(self, timeline: Timeline, delay: float = 0.0) -> Timeline:
+    def paced(self, timeline: Timeline, delay: float = 0.0) -> Timeline:
         """A timeline with the pauses of launches outside of CUDA graphs, and the wait for slower devices.
 
         It lasts at least as long as the host needs, which issues the next kernels while devices wait.
@@ -314,7 +311,7 @@ class Run:
     def _timed(self, prediction: Prediction) -> Prediction:
         timeline = self.timeline
         step = timeline.duration
-        energy = timeline.energy + idle_watts(self.device) * step
+        energy = capped_energy(timeline.energy + idle_watts(self.device) * step, step, self.device, self.options.clocks)
         notes = [*self.kernels.warnings, *self._fallback_notes(), *self._arranged[1], *speeds_without_effect(self)]
         if self.options.clocks == "burst" and step and energy / step > self.device.tdp_watts:
             notes.append(

@@ -23,8 +23,8 @@ def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
     """Energy of products, at the clock it was measured at.
 
     Types that were not measured take the nearest one's per FLOP, by the ratio of the rates. A device without any takes
-    the H200's per FLOP, and `power_draw` scales them to its clock. With smaller transistors on one side and higher clocks
-    on the other this comes closer than a share of the power budget: an A100 then just keeps its clock under its cap.
+    the H200's per FLOP, and `power_draw` scales them to its clock: what larger transistors draw more is left out, so older
+    GPUs draw more than that (an A100, which has its own, 1.8 times as much).
     """
     measured = _energies(device)
     if rate.key in measured:

@@ -88,8 +88,8 @@ def _top(module: str) -> str:
 def _imports(tree: ast.AST) -> list[str]:
     """Modules imported at run time, at any depth; imports for type checkers alone do not count.
 
-    `levers`, `shares`, `mixed`, `capped` and `trust` name `Run` in their signatures so: they are parts of `run`, cut out of it for length, are
-    called by it alone, and run nothing of it on import.
+    `levers`, `shares`, `mixed`, `capped` and `trust` name `Run` in their signatures so: they are parts of `run`, cut out of
+    it for length, are called by it alone, and run nothing of it on import.
     """
     found: list[str] = []
     for node in ast.iter_child_nodes(tree):

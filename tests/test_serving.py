@@ -170,7 +170,7 @@ def test_models_without_a_context_serve_too(model: str, has_cache: bool) -> None
 
 def test_prompts_attend_by_fused_kernels_where_asked_for() -> None:
     settings = {**REQUEST, "prompt": "1024"}
-    plain = meshcast.predict(TINY, on="h100-sxm", settings=settings, lowering="modelled")
+    plain = meshcast.predict(TINY, on="h100-sxm", settings={**settings, "attention": "plain"}, lowering="modelled")
     by_plan = meshcast.predict(TINY, on="h100-sxm", plan="attention=flash", settings=settings, lowering="modelled")
     stack = meshcast.Options(on="h100-sxm", settings=settings, lowering="modelled", attention="flash")
     by_stack = meshcast.predict(TINY, stack)

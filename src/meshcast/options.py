@@ -56,7 +56,8 @@ class Options:
     trip_counts: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     plan: str | None = None  # how a model of the zoo is shared out, as `plans.Plan` reads it
-    attention: str = "plain"  # of a plan that does not say, where model and device have it: plain or flash
+    # How models attend that do not say: `auto` and `flash` fuse it where model and device can, `plain` nowhere.
+    attention: str = "auto"
     context_attention: str = "all-gather"  # likewise where sequences are split: ring or all-gather
     indices: str = "uniform"
     approximate: bool = False

@@ -46,14 +46,15 @@ from meshcast.pipelined import (
 from meshcast.pipelined.replicas import Simulate, own_channels
 from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.step import StepParts
-from meshcast.plans import Plan, check_device, model_of, plan_target, with_fused_attention
-from meshcast.plans.attending import unfused_note, with_fused_setting
+from meshcast.plans import Plan, check_device, model_of, plan_target
+from meshcast.plans.attending import unfused_note, with_attention, with_attention_set
 from meshcast.plans.levers import with_plan_levers
 from meshcast.plans.stacked import with_stack
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import SERVE, predict_serving
 from meshcast.simulate.pipelines import PipelineRun
+from meshcast.stacks import Attention
 from meshcast.traced import DURATIONS, check_asked, find_traces, names_traces, predict_traces
 from meshcast.workload import ReadOptions, read_workload
 from meshcast.workload.custom_calls import registered_rules
@@ -125,8 +126,8 @@ def _in_words_of_plans(prediction: Prediction, target: Any, options: Options) ->
     if builder is None or (options.plan is None and options.settings.get("mode", builder.mode) == "train"):
         return prediction
     device = resolve(options.on).device
-    plan = Plan() if options.plan is None else _plan(target, options, device)
-    return with_plan_levers(prediction, builder, plan, options.settings, device, platform_of(device))
+    plan = with_attention(Plan(), builder, options, device) if options.plan is None else _plan(target, options, device)
+    return with_plan_levers(prediction, builder, plan, options, device)
 
 
 def _predict_traces(target: str | Path, options: Options) -> Prediction:
@@ -143,32 +144,25 @@ def resolved(target: Any, options: Options) -> tuple[Any, Options]:
     """A target and its options with the plan carried out, which makes a program or a pipeline of them."""
     options = with_stack(options)
     if options.plan is None:
-        builder = model_named(target) if options.attention == "flash" else None
-        if builder is None:
+        builder = model_named(target)
+        if builder is None or options.settings.get("mode") == SERVE:
             return target, options
-        platform = platform_of(resolve(options.on).device)
-        return target, replace(options, settings=with_fused_setting(builder, options.settings, platform))
+        return target, replace(options, settings=with_attention_set(builder, options, resolve(options.on).device))
     if options.mesh is not None:
         raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
     device = resolve(options.on).device
     plan = _plan(target, options, device)
-    planned = plan_target(
-        target, plan, settings=options.settings, devices=options.devices, platform=platform_of(device)
-    )
+    planned = plan_target(target, plan, settings=options.settings, devices=options.devices, platform=device.platform)
     # What is saved where is no part of the program: its lowering says.
     overlap = ",".join(filter(None, (options.overlap, "offload"))) if plan.offload == "activations" else options.overlap
     return planned, replace(options, plan=None, settings={}, attention="plain", overlap=overlap)
 
 
 def _plan(target: Any, options: Options, device: Device) -> Plan:
-    """The plan that is asked for, with the attention of the stack where it leaves it open."""
+    """The plan that is asked for, with the attention that the device gives its model where it leaves it open."""
     plan = Plan.parse(str(options.plan))
     check_device(plan, device)
-    if options.attention != "flash":
-        return plan
-    return with_fused_attention(
-        plan, model_of(target), options.settings, options.context_attention, platform_of(device)
-    )
+    return with_attention(plan, model_of(target), options, device)
 
 
 def pipeline_run(target: str | Path | Pipeline, options: Options) -> PipelineRun:
@@ -257,6 +251,11 @@ def check_settings(options: Options) -> None:
         raise UsageError(f"no host setting {options.host!r}", where="--host", fix="one of " + ", ".join(get_args(Host)))
     if options.contention not in get_args(ContentionSetting):
         raise UsageError(f"no contention setting {options.contention!r}", where="--contention", fix="on or off")
+    if options.attention not in get_args(Attention):
+        raise UsageError(
+            f"no attention {options.attention!r} of models that do not say", where="attention",
+            fix="one of " + ", ".join(get_args(Attention)),
+        )  # fmt: skip
     if options.durations not in DURATIONS:
         raise UsageError(
             f"no durations {options.durations!r}", where="--durations",
@@ -268,9 +267,7 @@ def check_settings(options: Options) -> None:
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
     cluster = resolve(options.on)
-    unused = ""
-    if options.attention == "flash" and options.plan is None:
-        unused = unfused_note(model_named(target), options.settings, platform_of(cluster.device))
+    unused = unfused_note(model_named(target), options, cluster.device) if options.attention == "flash" else ""
     target, options = resolved(target, options)
     estimators, told = chosen_estimators(options, cluster.device)
     check_settings(options)
@@ -389,11 +386,6 @@ def captured(
         )
     program = load(
         target,
-        CaptureOptions(platform=platform_of(device), dims=options.dims, mesh=options.mesh, settings=options.settings),
+        CaptureOptions(platform=device.platform, dims=options.dims, mesh=options.mesh, settings=options.settings),
     )
     return program, options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
-
-
-def platform_of(device: Device) -> str:
-    """What JAX calls the platform of a device: programs that are captured from functions are lowered for it."""
-    return {"tpu": "tpu", "cpu": "cpu"}.get(device.kind, "rocm" if device.vendor.lower() == "amd" else "cuda")

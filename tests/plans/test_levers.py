@@ -31,7 +31,7 @@ def levers(
     plan: str, *, mode: str = "train", model: str = "llama3-tiny", on: str = "h100-sxm", **roles: int
 ) -> tuple[str, ...]:
     found = with_plan_levers(
-        too_large(**roles), model_of(model), Plan.parse(plan), {"mode": mode}, load_device(on), "cuda"
+        too_large(**roles), model_of(model), Plan.parse(plan), Options(settings={"mode": mode}), load_device(on)
     ).infeasible
     assert found is not None
     return found.levers

@@ -9,9 +9,11 @@ import pytest
 
 from meshcast.capture.program import Program
 from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
+from meshcast.hardware import load_device
 from meshcast.pipeline import Options, predict, prepare
 from meshcast.pipelined import Pipeline
-from meshcast.plans import Plan, model_of, plan_target, with_fused_attention
+from meshcast.plans import Plan, attention_of, model_of, plan_target
+from meshcast.plans.attending import with_attention
 
 
 @pytest.mark.parametrize(
@@ -182,20 +184,55 @@ def test_what_does_not_fit_is_infeasible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "plan", "platform", "expected"),
+    ("model", "plan", "on", "expected"),
     [
-        ("llama3-tiny", "tp=2", "cuda", "flash"),
-        ("llama3-tiny", "cp=2", "tpu", "flash-ring"),
-        ("llama3-tiny", "attention=plain", "cuda", "plain"),
-        ("llama3-tiny", "dp=2", "cpu", None),
-        ("llama3-tiny", "precision=fp32", "cuda", None),
-        ("gemma2-tiny", "dp=2", "cuda", None),
-        ("gemma2-tiny", "dp=2", "tpu", "flash"),
-        ("resnet-tiny", "dp=2", "cuda", None),
+        ("llama3-tiny", "tp=2", "h100-sxm", "flash"),
+        ("llama3-tiny", "tp=2", "mi300x", "flash"),
+        ("llama3-tiny", "tp=2,attention=auto", "h100-sxm", "flash"),
+        ("llama3-tiny", "cp=2", "tpu-v5e", "flash-ring"),
+        ("llama3-tiny", "attention=plain", "h100-sxm", "plain"),
+        ("llama3-tiny", "dp=2", "cpu-generic", "plain"),
+        ("llama3-tiny", "dp=2", "v100-sxm2-32gb", "plain"),
+        ("llama3-tiny", "precision=fp32", "h100-sxm", "plain"),
+        ("gemma-2b", "dp=2", "a100", "plain"),
+        ("gemma-2b", "dp=2", "h100-sxm", "flash"),
+        ("deepseek-v2-lite", "dp=2", "a100", "plain"),
+        ("deepseek-v2-lite", "dp=2", "h100-sxm", "flash"),
+        ("gemma2-tiny", "dp=2", "h100-sxm", "plain"),
+        ("gemma2-tiny", "dp=2", "tpu-v5e", "flash"),
+        ("resnet-tiny", "dp=2", "h100-sxm", None),
     ],
 )
-def test_a_stack_brings_its_attention_where_there_is_one(
-    model: str, plan: str, platform: str, expected: str | None
+@pytest.mark.parametrize("asked", ["auto", "flash"])
+def test_a_model_attends_as_its_device_can_where_nobody_says(
+    model: str, plan: str, on: str, expected: str | None, asked: str
 ) -> None:
-    """Capped scores and fp32 have no kernel on GPUs, convolutions no attention; what a plan says stays."""
-    assert with_fused_attention(Plan.parse(plan), model_of(model), {}, "ring", platform).attention == expected
+    """Not on GPUs before Ampere, with capped scores, in fp32, with heads of 256 or two widths before Hopper."""
+    options = Options(plan=plan, attention=asked, context_attention="ring")
+    assert with_attention(Plan.parse(plan), model_of(model), options, load_device(on)).attention == expected
+
+
+def test_what_is_said_of_attention_and_why() -> None:
+    device, builder = load_device("a100"), model_of("gemma-2b")
+    found = attention_of(builder, Options(), device)
+    assert found is not None
+    assert (found.attention, found.default) == ("plain", True)
+    assert found.why == "heads of 256, and a100-sxm-80gb has it for multiples of 8 up to 128"
+    by_hand = attention_of(
+        builder, Options(attention_library="flash-2"), device
+    )  # FlashAttention-2 has such heads there
+    assert by_hand is not None
+    assert by_hand.attention == "flash"
+    told = attention_of(builder, Options(settings={"attention": "plain"}), load_device("h100-sxm"))
+    assert told is not None
+    assert (told.attention, told.default) == ("plain", False)
+    assert attention_of(builder, Options(settings={"mode": "decode"}), device) is None
+
+
+def test_a_default_is_never_refused() -> None:
+    """Sequences that chunks do not divide, and the TPU's own compiler, have plain attention unless it is asked for."""
+    tpu, builder = load_device("tpu-v5e"), model_of("llama3-tiny")
+    assert attention_of(builder, Options(), tpu).attention == "flash"  # type: ignore[union-attr]
+    assert attention_of(builder, Options(fidelity="compiled"), tpu).attention == "plain"  # type: ignore[union-attr]
+    odd = Options(plan="cp=2", settings={"seq": "34"})
+    assert attention_of(builder, odd, load_device("h100-sxm")).attention == "all-gather"  # type: ignore[union-attr]

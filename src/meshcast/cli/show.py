@@ -11,6 +11,7 @@ from meshcast.cli.patience import patience
 
 
 def show_command(
+    context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
     on: flags.On = "h100-sxm",
     fidelity: flags.Fidelity = "auto",
@@ -66,6 +67,7 @@ def show_command(
         plan=plan,
         lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
     )  # fmt: skip
+    attended = _attended(target, options, assumed="on" not in flags.written_flags(context))
     if partitioned:
         if trip_count or kernels or json:
             raise UsageError(
@@ -89,14 +91,41 @@ def show_command(
         _explain(run, explain, json=json)
         return
     if json:
-        emit_json(_json(run, kernels=kernels))
+        emit_json(_json(run, kernels=kernels) | ({} if attended is None else {"attention": attended}))
         return
     from meshcast.results import tables
 
     if kernels:
         tables.print_kernels(run, limit=limit)
     else:
-        tables.print_workload(run.workload, limit=limit)
+        tables.print_workload(run.workload, limit=limit, besides=_in_words(attended))
+
+
+def _attended(target: str, options: Any, *, assumed: bool) -> dict[str, Any] | None:
+    """How a model attends, on which device, and whether anybody named that; None where there is nothing to choose."""
+    from meshcast.hardware import resolve
+    from meshcast.models import model_named
+    from meshcast.plans import attention_of
+    from meshcast.serving import serves
+
+    builder, device = model_named(target), resolve(options.on).device
+    found = None if builder is None or serves(target, options) else attention_of(builder, options, device)
+    if found is None:
+        return None
+    return {
+        "kind": found.attention, "default": found.default, "why": found.why or None,
+        "device": device.name, "device_assumed": assumed,
+    }  # fmt: skip
+
+
+def _in_words(attended: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if attended is None:
+        return []
+    said = attended["kind"] + (f" ({attended['why']})" if attended["why"] else "")
+    if attended["default"]:
+        said += f", the default on {attended['device']}"
+        said += ", which is assumed: --on names another device" if attended["device_assumed"] else ""
+    return [("attention", said)]
 
 
 def _show_trace(target: str, *, limit: int, json: bool) -> None:

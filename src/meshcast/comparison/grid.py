@@ -19,8 +19,9 @@ from meshcast.errors import BugError, MeshcastError, UsageError, nearest
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.fidelities import fidelity_names
 from meshcast.hardware import resolve
+from meshcast.models.words import AUTO
 from meshcast.options import Options
-from meshcast.pipeline import captured, check_settings, platform_of, predict, resolved
+from meshcast.pipeline import captured, check_settings, predict, resolved
 from meshcast.pipelined import Pipeline, is_pipeline
 from meshcast.results import Prediction
 from meshcast.serving import serves
@@ -146,7 +147,7 @@ def answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) ->
 
 def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None) -> Cell:
     try:
-        options = replace(grid.options, on=ask.on, fidelity=ask.fidelity)
+        options = _attending_alike(replace(grid.options, on=ask.on, fidelity=ask.fidelity), grid)
         if names_traces(grid.targets[ask.target]):  # before models: a manifest is a .json file as a configuration is
             options = _of_traces(options)
             key = traces_key(programs.traces(ask), resolve(ask.on), options)
@@ -158,7 +159,7 @@ def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None)
             target
         ):  # of many programs, which may lie anywhere: nothing tells whether a kept answer still holds
             return _asked(ask, target, options)
-        program = programs.get(ask)
+        program = programs.get(ask, target, options)
         key = cell_key(program, resolve(ask.on), options)
         # Sizes and settings are in the program already, which would refuse to be given them again.
         return _kept_or_asked(ask, key, program, replace(options, dims={}, settings={}), folder)
@@ -167,6 +168,12 @@ def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None)
     except Exception as error:  # a bug of ours in one cell must not lose the others
         traceback.print_exc()
         return refused_cell(ask, BugError(f"{type(error).__name__}: {error}", where=str(ask)))
+
+
+def _attending_alike(options: Options, grid: Grid) -> Options:
+    """On a TPU the compiled fidelity has plain attention by default, and so have all that it is compared with there."""
+    alike = options.attention == AUTO and resolve(options.on).device.kind == "tpu" and "compiled" in grid.fidelities
+    return replace(options, attention="plain") if alike else options
 
 
 def _of_traces(options: Options) -> Options:
@@ -207,17 +214,20 @@ class _Programs:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._found: dict[tuple[str, str], Program] = {}
+        self._found: dict[tuple[str, str, str | None], Program] = {}
         self._traces: dict[str, str] = {}
 
-    def get(self, ask: Ask) -> Program:
-        target = self._grid.targets[ask.target]
+    def get(self, ask: Ask, target: Target, options: Options) -> Program:
+        """The program of a target that is resolved for a device; devices of a platform may attend differently."""
         device = resolve(ask.on).device
+        if isinstance(target, Program):  # captured already
+            return captured(target, options, device)[0]
         # Standard input can be read once, and what it holds is lowered already.
-        platform = "any" if target == STANDARD_INPUT else platform_of(device)
-        if (ask.target, platform) not in self._found:
-            self._found[ask.target, platform] = captured(target, self._grid.options, device)[0]
-        return self._found[ask.target, platform]
+        platform = "any" if target == STANDARD_INPUT else device.platform
+        key = (ask.target, platform, options.settings.get("attention"))
+        if key not in self._found:
+            self._found[key] = captured(target, options, device)[0]
+        return self._found[key]
 
     def traces(self, ask: Ask) -> str:
         """What the files of a job's traces hold, as a hash."""

@@ -165,6 +165,11 @@ class Device:
         ]
 
     @property
+    def platform(self) -> str:
+        """What JAX calls its platform: programs that are captured from functions are lowered for it."""
+        return {"tpu": "tpu", "cpu": "cpu"}.get(self.kind, "rocm" if self.vendor.lower() == "amd" else "cuda")
+
+    @property
     def cache_reach(self) -> float:
         """Bytes that can be read again and again with half of the reads hitting the cache."""
         return self.cache_bytes * (REACH_OF_ONE_PART if self.cache_partitions == 1 else REACH_OF_TWO_PARTS)

@@ -15,7 +15,7 @@ from meshcast.models.layers import attention, causal_attention, causal_mask, sof
 from meshcast.models.saving import kept
 from meshcast.models.sharding import BATCH, Axes, Layout
 
-Kind = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+Kind = Literal["auto", "plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 KINDS = get_args(Kind)
 FUSED = ("flash", "flash-ring", "flash-all-gather")
 _HEADS: tuple[Axes, ...] = (BATCH, "context", "tensor", None)
@@ -28,7 +28,7 @@ def attend(
 ) -> jax.Array:
     """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says.
 
-    - `plain`: all scores, masked; see `layers.causal_attention`.
+    - `plain`: all scores, masked; see `layers.causal_attention`. `auto` is decided for a device before (`plans.attending`).
     - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022). Where "context" splits the
       sequence, `flash-all-gather` (the same as `flash`) and `flash-ring`, positions in the order of `positions`.
     - `all-gather`: each device gathers all keys and values for its own positions (Llama 3, section 3.3.2). It is also what

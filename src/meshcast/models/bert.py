@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.errors import UsageError
+from meshcast.models.attending import Kind, attend
 from meshcast.models.blocks import block, block_weights, through_layers
 from meshcast.models.layers import BATCH, Remat, cast, cross_entropy, embed, layer_norm, stacked
 from meshcast.models.program import Program, adamw_program, jit_options, microbatched
@@ -60,19 +61,20 @@ def encode(params: Any, data: Any, *, config: Config, layout: Layout, remat: Rem
     x = embed(params["tokens"], data["tokens"], layout) + params["positions"][:length]
     x = x + jnp.take(params["types"], data["types"], axis=0, mode="clip")
     x = layout.constrain(layer_norm(x, params["norm_scale"], params["norm_bias"], epsilon=_EPSILON), BATCH, None, None)
-    step = partial(block, layout=layout, heads=config.heads, epsilon=_EPSILON, post_norm=True)
+    attending = partial(attend, layout=layout, causal=False)
+    step = partial(block, layout=layout, heads=config.heads, attend=attending, epsilon=_EPSILON, post_norm=True)
     tree = encoder_weights(config)["layers"]
     return through_layers(step, x, params["layers"], tree, remat=remat, layout=layout)
 
 
-def _layout(config: Config, mesh: Mapping[str, int] | None, seq: int) -> Layout:
+def _layout(config: Config, mesh: Mapping[str, int] | None, seq: int, attention: Kind) -> Layout:
     if seq > config.positions:
         raise UsageError(
             f"seq={seq} is longer than the model's {config.positions} positions",
             where="--set",
             fix=f"set positions={seq} too",
         )
-    layout = Layout.of(mesh, axes=AXES)
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
     layout.require(config.heads, "tensor", "attention heads")
     return layout
 
@@ -87,6 +89,7 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     remat: Remat = "autodiff",
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
@@ -96,7 +99,7 @@ def train_step(
     """
     length = config.positions if seq is None else seq
     masked = max(1, round(0.15 * length)) if predictions is None else predictions
-    layout = _layout(config, mesh, length)
+    layout = _layout(config, mesh, length, attention)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         params = cast(params, compute_dtype)
@@ -120,11 +123,12 @@ def forward(
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,
     seq: int | None = None,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Encoding: `(params, batch) -> (activations, pooled vector)`."""
     length = config.positions if seq is None else seq
-    layout = _layout(config, mesh, length)
+    layout = _layout(config, mesh, length, attention)
 
     def forward(params: Any, batch: Any) -> tuple[jax.Array, jax.Array]:
         x = encode(params, batch, config=config, layout=layout, remat="autodiff")

@@ -34,7 +34,7 @@ def layout_of(
     mesh: Mapping[str, int] | None,
     *,
     sequence_parallel: bool = False,
-    attention: Kind = "plain",
+    attention: Kind = "auto",
     products: str = "plain",
     split_sequences: bool = False,
 ) -> Layout:
@@ -222,7 +222,7 @@ def train_step(
     zero: int = 0,
     remat: Remat = "full",
     sequence_parallel: bool = False,
-    attention: Kind = "plain",
+    attention: Kind = "auto",
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
@@ -259,7 +259,7 @@ def sections(
     seq: int = 2048,
     remat: Remat = "full",
     sequence_parallel: bool = False,
-    attention: Kind = "plain",
+    attention: Kind = "auto",
     products: str = "plain",
 ) -> Sections:
     """The model's two ends, and its layers from `first` on, for a pipeline to cut between them."""
@@ -310,11 +310,12 @@ def forward(
     batch: int = 8,
     seq: int = 2048,
     sequence_parallel: bool = False,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position, nothing kept."""
     config = _serving(config)
-    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel)
+    layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention)
 
     def forward(params: Any, batch: Any) -> jax.Array:
         x, _, _ = hidden(params, batch["tokens"], jnp.arange(seq), None, config=config, layout=layout)
@@ -334,7 +335,7 @@ def prefill(
     seq: int = 2048,
     context: int | None = None,
     sequence_parallel: bool = False,
-    attention: Kind = "plain",
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
     weight_dtype: str = "",
 ) -> Program:

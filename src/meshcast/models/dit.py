@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from meshcast.models.attending import Kind, attend
 from meshcast.models.blocks import block_weights, feed_forward, self_attention, through_layers
 from meshcast.models.diffusion import embed_time, noised, squared_error, time_weights
 from meshcast.models.frame import Fields, forward_program, layout_for_heads
-from meshcast.models.layers import BATCH, Remat, attention, cast, stacked
+from meshcast.models.layers import BATCH, Remat, cast, stacked
 from meshcast.models.program import Program, adamw_program, microbatched
 from meshcast.models.shapes.dit import Config
 from meshcast.models.sharding import Layout, Weight
@@ -66,10 +67,12 @@ def denoise(params: Any, data: Any, *, config: Config, layout: Layout, remat: Re
     labels = jnp.take(params["classes"], data["labels"], axis=0, mode="clip")
     condition = jax.nn.silu(embed_time(data["times"], params["time"]) + labels)
 
+    attending = partial(attend, layout=layout, causal=False)
+
     def body(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
         parts = jnp.split(condition @ w["modulation"] + w["modulation_bias"], 6, axis=-1)
         h = layout.constrain(modulated(x, parts[0], parts[1]), BATCH, None, None)
-        h = self_attention(h, w, layout=layout, heads=config.heads, attend=attention) + w["bo"]
+        h = self_attention(h, w, layout=layout, heads=config.heads, attend=attending) + w["bo"]
         x = layout.constrain(x + parts[2][:, None] * h, BATCH, None, None)
         h = layout.constrain(modulated(x, parts[3], parts[4]), BATCH, None, None)
         h = feed_forward(h, w, layout=layout, activation="gelu") + w["b2"]
@@ -90,11 +93,12 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     remat: Remat = "autodiff",
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step on noisy latents: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout = layout_for_heads(mesh, AXES, config.heads)
+    layout = layout_for_heads(mesh, AXES, config.heads, attention)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         noisy = noised(batch["images"], batch["noise"], batch["times"]).astype(compute_dtype)
@@ -115,10 +119,11 @@ def forward(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One denoising step: `(params, batch) -> predicted noise and variance`."""
-    layout = layout_for_heads(mesh, AXES, config.heads)
+    layout = layout_for_heads(mesh, AXES, config.heads, attention)
     score = partial(denoise, config=config, layout=layout, remat="autodiff")
     size = (batch, config.image, config.image)
     fields: Fields = {

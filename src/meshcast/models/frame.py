@@ -11,6 +11,7 @@ from jax.typing import DTypeLike
 from meshcast.models.layers import cast, cross_entropy
 from meshcast.models.program import Program, adamw_program, jit_options, microbatched
 from meshcast.models.sharding import Layout
+from meshcast.models.words import AUTO
 
 Score = Callable[[Any, Any], jax.Array]
 """`(params, batch) -> scores`, in the precision of the parameters."""
@@ -18,9 +19,11 @@ Fields = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 """Shape and dtype of every field of a batch, rows first."""
 
 
-def layout_for_heads(mesh: Mapping[str, int] | None, axes: tuple[str, ...], heads: int) -> Layout:
+def layout_for_heads(
+    mesh: Mapping[str, int] | None, axes: tuple[str, ...], heads: int, attention: str = AUTO
+) -> Layout:
     """The layout of a model whose attention heads "tensor" splits, refused where it does not divide them."""
-    layout = Layout.of(mesh, axes=axes)
+    layout = Layout.of(mesh, axes=axes, attention=attention)
     layout.require(heads, "tensor", "attention heads")
     return layout
 

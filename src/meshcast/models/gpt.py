@@ -21,15 +21,14 @@ from meshcast.models.blocks import Attend, block, block_weights, through_layers
 from meshcast.models.layers import (
     BATCH,
     Remat,
-    attention,
     cast,
-    causal_attention,
     cross_entropy,
     embed,
     layer_norm,
     one_layer,
     stacked,
 )
+from meshcast.models.layers import attention as cached_attention
 from meshcast.models.program import Program, adamw_program, jit_options, token_batch
 from meshcast.models.sections import Sections
 from meshcast.models.shapes.gpt import Config
@@ -119,7 +118,7 @@ def train_step(
     scan: bool = True,
     remat: Remat = "autodiff",
     sequence_parallel: bool = False,
-    attention: Kind = "plain",
+    attention: Kind = "auto",
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
@@ -150,7 +149,7 @@ def sections(
     seq: int | None = None,
     remat: Remat = "autodiff",
     sequence_parallel: bool = False,
-    attention: Kind = "plain",
+    attention: Kind = "auto",
     products: str = "plain",
 ) -> Sections:
     """The model's two ends, and its layers from `first` on, for a pipeline to cut between them.
@@ -197,10 +196,11 @@ def forward(
     batch: int = 8,
     seq: int | None = None,
     scan: bool = True,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
     length, tree = _length(config, seq), weights(config, layout, scan=scan)
 
     def forward(params: Any, batch: Any) -> jax.Array:
@@ -223,15 +223,15 @@ def _cached(
         place = kv_cache.Place(positions=positions, layer=index)
         updated = {}
 
-        def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
             updated.update(kv_cache.append(held, {"k": kv_cache.heads_first(k), "v": kv_cache.heads_first(v)}, place))
             if q.shape[1] > 1:
-                return causal_attention(q, k, v)
+                return attend(q, k, v, layout=layout)
             seen = kv_cache.of_layer(updated, place)
             mask = kv_cache.visible(seen["k"].shape[-2], place)
-            return attention(q, seen["k"], seen["v"], mask, heads_first=True)
+            return cached_attention(q, seen["k"], seen["v"], mask, heads_first=True)
 
-        x = _block(x, layout.gather(w, weight), config=config, layout=layout, attend=attend)
+        x = _block(x, layout.gather(w, weight), config=config, layout=layout, attend=attended)
         return (x, updated), None
 
     x = _embedded(params, tokens, jnp.take(params["positions"], positions, axis=0, mode="clip"), layout)
@@ -247,6 +247,7 @@ def prefill(
     seq: int | None = None,
     context: int | None = None,
     scan: bool = False,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place."""
@@ -256,7 +257,7 @@ def prefill(
         raise UsageError(
             f"a prompt of seq={length} does not fit context={room}", where="--set", fix=f"context={length}"
         )
-    return _serving(config, mesh, batch, room, param_dtype, prompt=length, scan=scan)
+    return _serving(config, mesh, batch, room, param_dtype, prompt=length, scan=scan, attention=attention)
 
 
 def decode_step(
@@ -281,9 +282,10 @@ def _serving(
     *,
     prompt: int | None,
     scan: bool,
+    attention: Kind = "auto",
 ) -> Program:
     """The program of a prompt, or of a single step, over a cache of `room` positions."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
     tree = weights(config, layout, scan=scan)
     entry = kv_cache.Entry(
         shape=(batch, config.heads, room, config.dim // config.heads), axes=(BATCH, "tensor", None, None)

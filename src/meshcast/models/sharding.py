@@ -18,6 +18,7 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UndividedError, UsageError
 from meshcast.models.saving import kept
+from meshcast.models.words import AUTO
 
 Axes = str | tuple[str, ...] | None
 BATCH: Axes = ("data", "fsdp", "expert")
@@ -64,7 +65,7 @@ class Layout:
             sizes: Axes and their sizes, outermost first.
             axes: Those that the model knows.
             sequence_parallel: Whether the residual stream is split by position over "tensor" too.
-            attention: A name of `attending.KINDS`.
+            attention: A name of `attending.KINDS`; `auto`, which nobody has decided for a device, is `plain`.
             products: A name of `products.KINDS`.
         """
         for name, size in (sizes or {}).items():
@@ -72,6 +73,7 @@ class Layout:
                 raise UsageError(f"this model has no mesh axis {name!r}", fix="its axes are " + ", ".join(axes))
             if size < 1:
                 raise UsageError(f"mesh axis {name!r} has size {size}", fix="every axis needs a size of at least 1")
+        attention = "plain" if attention == AUTO else attention
         if not sizes:
             return cls(attention=attention, products=products)
         kinds = (AxisType.Auto,) * len(sizes)

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from meshcast.models.attending import Kind, attend
 from meshcast.models.diffusion import embed_time, noised, squared_error, time_weights
-from meshcast.models.layers import BATCH, attention, cast, layer_norm
+from meshcast.models.layers import BATCH, cast, layer_norm
 from meshcast.models.program import Program, adamw_program, jit_options, microbatched
 from meshcast.models.shapes.unet import Config
 from meshcast.models.sharding import Layout, Weight
@@ -62,7 +63,7 @@ def _transformer_weights(config: Config, width: int) -> dict[str, Any]:
 def weights(config: Config) -> dict[str, Any]:
     """Every parameter's shape and storage."""
     first, last = config.widths[0], config.widths[-1]
-    heights = list(zip(config.widths, config.attention, strict=True))
+    heights = list(zip(config.widths, config.attended, strict=True))
 
     def block(inputs: int, outputs: int, attends: str) -> dict[str, Any]:
         found: dict[str, Any] = {"residual": _residual_weights(config, inputs, outputs)}
@@ -132,21 +133,21 @@ def residual(x: jax.Array, time: jax.Array, w: dict[str, Any], config: Config) -
     return h + (convolve(x, w["shortcut"]) if "shortcut" in w else x)
 
 
-def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: Config) -> jax.Array:
+def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: Config, layout: Layout) -> jax.Array:
     """Pixels attend to each other and to the text, then a gated feed-forward layer."""
 
-    def attend(x: jax.Array, source: jax.Array | None, w: dict[str, Any]) -> jax.Array:
+    def attended(x: jax.Array, source: jax.Array | None, w: dict[str, Any]) -> jax.Array:
         h = layer_norm(x, w["norm"]["scale"], w["norm"]["bias"])
         source = h if source is None else source
         q, k, v = (
             linear(each, w[name]).reshape(*each.shape[:2], config.heads, -1)
             for name, each in (("q", h), ("k", source), ("v", source))
         )
-        return x + linear(attention(q, k, v).reshape(x.shape), w["out"])
+        return x + linear(attend(q, k, v, layout=layout, causal=False).reshape(x.shape), w["out"])
 
     h = convolve(group_norm(x, w["norm"], config.groups, 1e-6), w["inputs"])
     h = h.reshape(x.shape[0], -1, x.shape[-1])
-    h = attend(attend(h, None, w["own"]), text, w["text"])
+    h = attended(attended(h, None, w["own"]), text, w["text"])
     value, gate = jnp.split(linear(layer_norm(h, w["ffn_norm"]["scale"], w["ffn_norm"]["bias"]), w["up"]), 2, axis=-1)
     h = h + linear(value * jax.nn.gelu(gate, approximate=False), w["down"])
     return x + convolve(h.reshape(x.shape), w["outputs"])
@@ -159,7 +160,7 @@ def denoise(params: Any, data: Any, *, config: Config, layout: Layout) -> jax.Ar
 
     def block(x: jax.Array, w: dict[str, Any]) -> jax.Array:
         x = residual(x, time, w["residual"], config)
-        x = transformer(x, text, w["transformer"], config) if "transformer" in w else x
+        x = transformer(x, text, w["transformer"], config, layout) if "transformer" in w else x
         return layout.constrain(x, BATCH, None, None, None)
 
     x = convolve(data["images"], params["stem"])
@@ -188,11 +189,12 @@ def train_step(
     batch: int = 8,
     accumulate: int = 1,
     zero: int = 0,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step on noisy latents: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         noisy = noised(batch["images"], batch["noise"], batch["times"]).astype(compute_dtype)
@@ -214,10 +216,11 @@ def forward(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One denoising step: `(params, batch) -> predicted noise`."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
 
     def forward(params: Any, batch: Any) -> jax.Array:
         return denoise(params, batch, config=config, layout=layout)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from meshcast.models.attending import Kind, attend
 from meshcast.models.blocks import block, block_weights, through_layers
 from meshcast.models.frame import forward_program, layout_for_heads, supervised_program
 from meshcast.models.layers import BATCH, Remat, layer_norm, stacked
@@ -49,7 +50,8 @@ def logits(params: Any, images: jax.Array, *, config: Config, layout: Layout, re
     x = patches(images, params["patch"], params["patch_bias"])
     token = jnp.broadcast_to(params["class_token"], (x.shape[0], 1, config.dim))
     x = layout.constrain(jnp.concatenate([token, x], axis=1) + params["positions"], BATCH, None, None)
-    step = partial(block, layout=layout, heads=config.heads, epsilon=1e-6)
+    attending = partial(attend, layout=layout, causal=False)
+    step = partial(block, layout=layout, heads=config.heads, attend=attending, epsilon=1e-6)
     x = through_layers(step, x, params["layers"], weights(config)["layers"], remat=remat, layout=layout)
     x = layer_norm(x[:, 0], params["norm_scale"], params["norm_bias"], epsilon=1e-6)
     return layout.constrain(x @ params["head"] + params["head_bias"], BATCH, None)
@@ -63,11 +65,12 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     remat: Remat = "autodiff",
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout = layout_for_heads(mesh, AXES, config.heads)
+    layout = layout_for_heads(mesh, AXES, config.heads, attention)
 
     def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["images"].astype(compute_dtype), config=config, layout=layout, remat=remat)
@@ -84,10 +87,11 @@ def forward(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
+    attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Classification: `(params, batch) -> class scores`."""
-    layout = layout_for_heads(mesh, AXES, config.heads)
+    layout = layout_for_heads(mesh, AXES, config.heads, attention)
 
     def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["images"], config=config, layout=layout, remat="autodiff")

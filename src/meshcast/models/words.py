@@ -18,5 +18,9 @@ UNMARKED: tuple[Remat, ...] = ("autodiff", "products", "selective", "full")
 """What models have that do not mark all of it."""
 Gradients = Literal["fp32", "bf16"]
 """The type that gradients are added up, kept and reduced over replicas in."""
+AUTO = "auto"
+"""How a model attends where nobody says: by the fused kernel where the device has one for it, by products elsewhere."""
+LARGEST_HEAD = 256
+"""The widest head that any GPU's fused kernel takes: cuDNN's from Hopper on, composable-kernel's."""
 FUSED_PLATFORMS = ("cuda", "rocm", "tpu")
 """Whose kernels of fused attention `fused` calls, by the names that JAX has for them."""

@@ -11,12 +11,13 @@ from meshcast.capture.program import Program
 from meshcast.capture.user_code import keep_off_accelerators
 from meshcast.errors import UnsupportedError
 from meshcast.models import Builder
+from meshcast.models.words import AUTO
 from meshcast.plans.plan import FLAG, Plan
 from meshcast.plans.settings import check
 
 # What shares out a program that does not train; the rest of a plan is about gradients, stages and what is saved.
 _SHARES = ("dp", "fsdp", "tp", "sp", "ep")
-_ATTENTIONS = (None, "plain", "flash")
+_ATTENTIONS = (None, AUTO, "plain", "flash")
 
 
 @lru_cache(maxsize=16)
@@ -54,7 +55,7 @@ def inference_program(
             fix="use attention=plain",
         )
     shared: dict[str, Any] = {"sequence_parallel": True} if plan.sp else {}
-    if plan.attention is not None and "attention" in known:  # single positions attend to the cache by products
+    if plan.attention not in (None, AUTO) and "attention" in known:  # single positions attend to the cache by products
         shared["attention"] = plan.attention
     fn, args, options = builder(plan.mesh, mode=mode, **chosen, **shared)
     return capture(fn, *args, name=builder.name, platform=platform, options=options)

@@ -15,6 +15,7 @@ from meshcast.capture.target import setting_value
 from meshcast.errors import MeshcastError
 from meshcast.hardware import Device
 from meshcast.models import Builder
+from meshcast.options import Options
 from meshcast.plans.attending import unfused
 from meshcast.plans.plan import Plan, text_of
 from meshcast.plans.settings import check, check_device, step_settings
@@ -27,7 +28,7 @@ _MUCH_IN_FLIGHT = ("gpipe", "zb-h2")  # schedules that hold what more microbatch
 
 
 def with_plan_levers(
-    prediction: Prediction, builder: Builder, plan: Plan, settings: Mapping[str, str], device: Device, platform: str
+    prediction: Prediction, builder: Builder, plan: Plan, options: Options, device: Device
 ) -> Prediction:
     """A prediction whose levers, where it does not fit, are the plan's own keys.
 
@@ -35,14 +36,13 @@ def with_plan_levers(
         prediction: Of the model under the plan.
         builder: The model.
         plan: How it is shared out.
-        settings: What `--set` says.
+        options: What it was predicted with.
         device: What it does not fit into.
-        platform: What programs are lowered for.
     """
     problem = prediction.infeasible
     if problem is None:
         return prediction
-    chosen: dict[str, Any] = {name: setting_value(text) for name, text in settings.items()}
+    chosen: dict[str, Any] = {name: setting_value(text) for name, text in options.settings.items()}
     mode = chosen.pop("mode", builder.mode)
     changes = _Changes(
         builder=builder,
@@ -50,7 +50,7 @@ def with_plan_levers(
         settings=chosen,
         device=device,
         mode=mode,
-        fused=not unfused(builder, settings, platform, precision=plan.precision),
+        fused=not unfused(builder, options.settings, device, options.attention_library, precision=plan.precision),
     )
     parts = _of_training(prediction, changes) if mode == "train" else _of_inference(prediction, changes)
     named = [

@@ -18,7 +18,7 @@ from meshcast.models.words import Gradients, Remat
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8", "mxfp8"]
-Attention = Literal["plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+Attention = Literal["auto", "plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 Offload = Literal["none", "optimizer", "activations"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
@@ -56,9 +56,9 @@ class Plan:
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: Of a pipeline.
         precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
-        attention: `plain` products or `flash` (the backend's fused kernel); where sequences are split `ring` (keys and values
-            go round) or `all-gather` of plain products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is
-            the latter then).
+        attention: `auto` (as None: what the device has for the model, `plans.attending`), `plain` products or `flash` (the
+            backend's fused kernel); where sequences are split `ring` (keys and values go round) or `all-gather` of plain
+            products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is the latter then).
         offload: `optimizer`: its state lives in the host's memory; `activations`: what the forward pass saves does until it is
             needed.
         gradients: The type that gradients are added up, kept and reduced over replicas in.
@@ -152,7 +152,7 @@ class Plan:
                 where=FLAG,
                 fix="leave one of them out, or recompute more (remat=full)",
             )
-        if self.attention not in ("plain", "flash", None) and self.cp == 1:
+        if self.attention not in ("auto", "plain", "flash", None) and self.cp == 1:
             raise InfeasibleError(
                 f"attention={self.attention} exchanges keys and values of split sequences, and cp is 1",
                 where=FLAG,
@@ -211,8 +211,9 @@ class Plan:
 
     @property
     def attending(self) -> Attention:
-        """The attention asked for, or the simplest one for the plan."""
-        return self.attention or ("all-gather" if self.cp > 1 else "plain")
+        """The attention asked for, or the simplest one for the plan: `auto` is for whoever knows the device."""
+        simplest: Attention = "all-gather" if self.cp > 1 else "plain"
+        return simplest if self.attention in (None, "auto") else self.attention
 
     @property
     def mesh(self) -> dict[str, int]:

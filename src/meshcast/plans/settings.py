@@ -102,11 +102,11 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
         UnsupportedError: Something is not modelled.
     """
     config = builder.configured(**settings)
-    _halves(plan, _length(builder, config, settings), builder.name)
+    _halves(plan, length_of(builder, config, settings), builder.name)
     for what, count, key in (
         ("attention heads", getattr(config, "heads", None), "tp"),
         ("experts", getattr(config, "experts", None), "ep"),
-        ("the sequence", _length(builder, config, settings), "cp"),
+        ("the sequence", length_of(builder, config, settings), "cp"),
     ):
         degree = plan.cp * plan.tp if plan.sp and key == "cp" else getattr(plan, key)
         said = f"cp={plan.cp} x tp={plan.tp}, which sp=1 splits it over" if degree != getattr(plan, key) else ""
@@ -141,7 +141,7 @@ def near_divisors(count: int, degree: int) -> list[int]:
     return [n for n in found if n < degree][-1:] + [n for n in found if n > degree][:1]
 
 
-def _length(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int | None:
+def length_of(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int | None:
     """Positions of a sequence: as set, as the training step has it, or as many as the model has."""
     known = builder.overrides("train")
     if "seq" not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,9 +106,10 @@ def _loops(workload: Workload) -> list[tuple[Op, int]]:
     return [(op, count) for op, count in workload.walk() if op.cost.kind is OpKind.LOOP]
 
 
-def print_workload(workload: Workload, limit: int) -> None:
-    """Prints what a workload consists of, at most `limit` rows a table."""
-    sections = [Section(title="What one device runs in a step", rows=summary_rows(workload)), _ops_section(workload)]
+def print_workload(workload: Workload, limit: int, besides: Sequence[tuple[str, str]] = ()) -> None:
+    """Prints what a workload consists of, at most `limit` rows a table, with what else is to say of it as a whole."""
+    whole = Section(title="What one device runs in a step", rows=[*summary_rows(workload), *besides])
+    sections = [whole, _ops_section(workload)]
     if loops := _loops(workload):
         rows = [(op.name, f"{op.trip_count:,}", f"{count:,}", op.location) for op, count in loops]
         sections.append(Section(title="Loops", columns=columns("loop", ">trips", ">runs", "~location"), rows=rows))

@@ -15,7 +15,7 @@ from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler
 from meshcast.workload.graph import AttentionLibrary
 
-Attention = Literal["plain", "flash"]
+Attention = Literal["auto", "plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
 Selective = Literal["selective", "alternate"]
 ContextAttention = Literal["ring", "all-gather"]
@@ -35,7 +35,8 @@ class Stack:
         scheduler: How communication may overlap (`simulate.scheduling`).
         channels: Collectives that may be under way at once; 0: one for each group.
         overlap: Rewrites that hide communication (`lower.overlap`).
-        attention: Scores in memory, or on chip.
+        attention: Scores in memory (`plain`), on chip where model and device can (`auto`), and `flash`: likewise, and a
+            warning where they cannot.
         recomputation: What its recipes recompute where they do not say.
         selective: What its recipes call selective recomputation, as a plan's `remat`.
         sequence_parallel: Whether tensor parallelism splits the rest of a layer by position, where nobody says.

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.errors import UnsupportedError
-
-LARGEST_HEAD = 256  # cuDNN's limit on Hopper, 128 before; composable-kernel's too
+from meshcast.models.words import LARGEST_HEAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,11 @@ class Config:
         require_divides(self, "heads", "dim")
 
     @property
+    def head_widths(self) -> tuple[int, ...]:
+        """Widths of the heads that attend: of queries and keys, and of values where they are others."""
+        return (self.dim // self.heads,)
+
+    @property
     def hidden(self) -> int:
         """The feed-forward width."""
         return self.ffn or 4 * self.dim

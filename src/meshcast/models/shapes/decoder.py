@@ -154,6 +154,11 @@ class Config:
         require(not self.global_every or bool(self.window), "global_every needs a window", "window=N")
 
     @property
+    def head_widths(self) -> tuple[int, ...]:
+        """Widths of the heads that attend: of queries and keys, and of values where they are others."""
+        return (self.head_dim + self.rope_dim, self.value_dim) if self.latent_rank else (self.head_dim,)
+
+    @property
     def routed_ffn(self) -> int:
         """The width of one expert."""
         return self.expert_ffn or self.ffn

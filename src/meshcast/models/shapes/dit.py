@@ -26,6 +26,11 @@ class Config:
         require_divides(self, "patch", "image")
 
     @property
+    def head_widths(self) -> tuple[int, ...]:
+        """Widths of the heads that attend: of queries and keys, and of values where they are others."""
+        return (self.dim // self.heads,)
+
+    @property
     def outputs(self) -> int:
         """The numbers predicted for every patch."""
         return self.patch * self.patch * 2 * self.channels

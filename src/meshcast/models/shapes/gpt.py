@@ -37,6 +37,11 @@ class Config:
         require_divides(self, "heads", "dim")
         require_one_of(self, "activation", ACTIVATIONS)
 
+    @property
+    def head_widths(self) -> tuple[int, ...]:
+        """Widths of the heads that attend: of queries and keys, and of values where they are others."""
+        return (self.dim // self.heads,)
+
     def part(self, first: int, layers: int) -> Config:
         """The configuration of some layers in a row, as a model of its own; all are alike."""
         return replace(self, layers=layers)

@@ -14,7 +14,7 @@ class Config:
 
     Attributes:
         widths: Channels of every resolution; each halves the one before.
-        attention: Which resolutions attend to the text: one digit each, 1 or 0.
+        attended: Which resolutions attend to the text: one digit each, 1 or 0.
         blocks: Residual blocks of a resolution on the way down; one more on the way up.
         context: Width of a text token, `words` of them.
         groups: Channels are normalised in so many groups.
@@ -22,7 +22,7 @@ class Config:
     """
 
     widths: tuple[int, ...]
-    attention: str = "1110"
+    attended: str = "1110"
     blocks: int = 2
     heads: int = 8
     context: int = 768
@@ -33,15 +33,20 @@ class Config:
 
     def __post_init__(self) -> None:
         require(
-            len(self.attention) == len(self.widths) and set(self.attention) <= {"0", "1"},
-            f"attention={self.attention!r} is not one digit, 0 or 1, for each of {len(self.widths)} resolutions",
-            'e.g. attention="1110"',
+            len(self.attended) == len(self.widths) and set(self.attended) <= {"0", "1"},
+            f"attended={self.attended!r} is not one digit, 0 or 1, for each of {len(self.widths)} resolutions",
+            'e.g. attended="1110"',
         )
         for width in self.widths:
             require(width % self.groups == 0, f"width {width} is not divisible by groups={self.groups}")
             require(width % self.heads == 0, f"width {width} is not divisible by heads={self.heads}")
         halvings = 2 ** (len(self.widths) - 1)
         require(self.image % halvings == 0, f"image={self.image} cannot be halved {len(self.widths) - 1} times")
+
+    @property
+    def head_widths(self) -> tuple[int, ...]:
+        """Widths of its heads, by resolution."""
+        return tuple(sorted({width // self.heads for width in self.widths}))
 
     @property
     def time(self) -> int:
@@ -52,7 +57,7 @@ class Config:
 SHAPES = {
     "unet-tiny": Shape(
         config=Config(
-            widths=(16, 32), attention="10", blocks=1, heads=2, context=24, words=5, groups=4, image=8, channels=4
+            widths=(16, 32), attended="10", blocks=1, heads=2, context=24, words=5, groups=4, image=8, channels=4
         ),
         summary="U-Net of diffusion with two small resolutions",
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def _of_model(asked: Asked, taken: Mapping[str, Any]) -> tuple[dict[str, Any], s
     """A model's inputs, and which the user decided; a setting whose name an option has is told as one (`set.placement`)."""
     names = {name: f"set.{name}" if name in taken else name for name in asked.values()}
     found: dict[str, Any] = {names[name]: _plain(value) for name, value in asked.values().items()}
-    found["plan"] = str(asked.plan) if asked.plan is not None else None
+    # What the device decided is told beside the plan, as it is without one.
+    plan = asked.plan if asked.plan is None or "attention" in asked.said else replace(asked.plan, attention=None)
+    found["plan"] = str(plan) if plan is not None else None
     own = {
         each.name: _plain(getattr(asked.builder.config, each.name)) for each in dataclasses.fields(asked.builder.config)
     }

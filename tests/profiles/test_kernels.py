@@ -15,6 +15,7 @@ from meshcast.workload.graph import (
     Attention,
     Collective,
     Convolution,
+    Factorisation,
     Gemm,
     Indexed,
     Reduction,
@@ -38,6 +39,7 @@ SHAPED = [
     Window(shape=(1, 8, 8, 3), window=(1, 3, 3, 1), strides=(1, 2, 2, 1)),
     SortGeometry(length=100, batch=3, operands=2, top=8),
     Attention(batch=1, heads=8, kv_heads=2, q_len=64, kv_len=64, head_dim=32, dtype="bf16", causal=True, backward=False),
+    Factorisation(routine="qr", batch=8, rows=64, columns=32),
 ]  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], fir
     for position, estimator in enumerate(estimators):
         support = estimator.supports(kernel, device)
         if support.level == "yes":
-            return position, ""
+            return position, support.reason
         if support.level == "approximate" and fallback is None:
             if first_named and position == 0:
                 return position, f"{estimator.name}: {support.reason}"

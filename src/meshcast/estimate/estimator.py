@@ -32,7 +32,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """Whether an estimator answers for a kernel on a device, and why not."""
+    """Whether an estimator answers for a kernel on a device, and why not; beside a yes, what users should be warned of."""
 
     level: Literal["yes", "approximate", "no"]
     reason: str = ""

@@ -20,7 +20,7 @@ _KINDS = {
     OpKind.SORT: KernelKind.SORT,
     OpKind.WINDOW: KernelKind.OTHER,
     OpKind.FFT: KernelKind.OTHER,
-    OpKind.LINALG: KernelKind.OTHER,
+    OpKind.LINALG: KernelKind.SOLVER,
     OpKind.HOST: KernelKind.OTHER,
     OpKind.CUSTOM: KernelKind.CUSTOM,
     OpKind.COLLECTIVE: KernelKind.COLLECTIVE,

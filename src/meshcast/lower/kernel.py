@@ -31,7 +31,8 @@ class KernelKind(StrEnum):
     GATHER = "gather"
     SCATTER = "scatter"
     SORT = "sort"
-    OTHER = "other"  # fft, linear algebra, rng, windows
+    SOLVER = "solver"  # dense factorisations and triangular solves
+    OTHER = "other"  # fft, rng, windows
     CUSTOM = "custom"
     COLLECTIVE = "collective"
 

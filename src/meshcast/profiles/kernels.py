@@ -10,6 +10,7 @@ from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.workload.graph import (
     Attention,
     Convolution,
+    Factorisation,
     Gemm,
     Geometry,
     Indexed,
@@ -20,7 +21,9 @@ from meshcast.workload.graph import (
 )
 
 # By the name they have in a file.
-GEOMETRIES: dict[str, type[Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention]] = {
+GEOMETRIES: dict[
+    str, type[Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Factorisation]
+] = {
     "gemm": Gemm,
     "convolution": Convolution,
     "reduction": Reduction,
@@ -28,6 +31,7 @@ GEOMETRIES: dict[str, type[Gemm | Convolution | Reduction | Indexed | Window | S
     "window": Window,
     "sort": SortGeometry,
     "attention": Attention,
+    "factorisation": Factorisation,
 }
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.

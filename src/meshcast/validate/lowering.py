@@ -34,6 +34,7 @@ _CLASS = {
     KernelKind.ATTENTION: "attention",
     KernelKind.REDUCTION: "reduction",
     KernelKind.SORT: "other",
+    KernelKind.SOLVER: "other",
     KernelKind.OTHER: "other",
     KernelKind.CUSTOM: "other",
     KernelKind.COLLECTIVE: "other",

@@ -17,6 +17,7 @@ from meshcast.mesh import Group
 from meshcast.models.scopes import ALIKE
 
 AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
+Routine = Literal["cholesky", "lu", "qr", "q", "svd", "svd-qr", "eigh", "eig", "triangular"]
 _ALIKE = re.compile(rf"\b{ALIKE}([1-9]\d*)\b")
 
 # Bits per element by MLIR element type name. Sub-byte types are packed: rounding to bytes is per tensor.
@@ -88,7 +89,7 @@ class OpKind(StrEnum):
     SORT = "sort"
     RNG = "rng"
     FFT = "fft"
-    LINALG = "linalg"  # cholesky, triangular_solve
+    LINALG = "linalg"  # factorisations, triangular solves
     CUSTOM = "custom"
     COLLECTIVE = "collective"
     LOOP = "loop"
@@ -240,6 +241,20 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Factorisation:
+    """A dense solver's call: `batch` matrices of `rows` x `columns`, for a triangular solve with `right` right-hand sides.
+
+    `q` forms the orthogonal factor of a QR; `svd` goes by Jacobi rotations, `svd-qr` by QR iterations.
+    """
+
+    routine: Routine
+    batch: int
+    rows: int
+    columns: int
+    right: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
     """Communication inside one group; bytes are what one device holds before and after."""
 
@@ -272,7 +287,7 @@ class Collective:
         return 2 * share if self.kind == "all_reduce" else share
 
 
-Geometry = Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Collective
+Geometry = Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Factorisation | Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ _CLASSES = {
     KernelKind.GATHER: INDEXED,
     KernelKind.SCATTER: INDEXED,
     KernelKind.SORT: SORT,
+    KernelKind.SOLVER: OTHER,
     KernelKind.OTHER: OTHER,
     KernelKind.CUSTOM: OTHER,
 }

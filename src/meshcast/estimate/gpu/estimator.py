@@ -20,6 +20,7 @@ from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.other import declared, other, transpose
 from meshcast.estimate.gpu.parameters import Calibration, shipped_calibration
 from meshcast.estimate.gpu.reduction import reduction
+from meshcast.estimate.gpu.solvers import solver, solver_caveat, solver_interval
 from meshcast.estimate.gpu.sorting import sort
 from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
@@ -36,6 +37,7 @@ _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
     KernelKind.GATHER: gather,
     KernelKind.SCATTER: scatter,
     KernelKind.SORT: sort,
+    KernelKind.SOLVER: solver,
     KernelKind.OTHER: other,
     KernelKind.CUSTOM: declared,
 }
@@ -64,7 +66,10 @@ class GpuAnalytical:
         """All kernels on GPUs; unknown calls and types that an engine lacks by approximation."""
         if device.kind != "gpu":
             return Support(level="no", reason=f"{device.name} is not a GPU")
-        return arithmetic_support(kernel, device)
+        support = arithmetic_support(kernel, device)
+        if kernel.kind is KernelKind.SOLVER and support.level == "yes":
+            return replace(support, reason=solver_caveat(device))
+        return support
 
     def work(self, kernel: Kernel, device: Device) -> Work:
         """What one kernel takes at the full clock."""
@@ -112,7 +117,10 @@ class GpuAnalytical:
         draw = power_draw(works, time, machine)
         cores = np.minimum(column(w.compute for w in works), time)
         memory = np.minimum(column(w.memory for w in works), time)
-        intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
+        intervals = [
+            solver_interval(device) if k.kind is KernelKind.SOLVER else self.calibration.interval(k.kind.value)
+            for k in kernels
+        ]
         return Estimates(
             time=time,
             low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), light),

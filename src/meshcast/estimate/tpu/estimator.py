@@ -12,6 +12,7 @@ from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
+from meshcast.estimate.tpu import solvers
 from meshcast.estimate.tpu.attention import attention
 from meshcast.estimate.tpu.indexed import gather, picked_slices, scatter, sort
 from meshcast.estimate.tpu.machine import Machine, Work
@@ -28,6 +29,7 @@ _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
     KernelKind.CUSTOM: call,
     KernelKind.SCATTER: scatter,
     KernelKind.SORT: sort,
+    KernelKind.SOLVER: solvers.solver,
 }
 
 
@@ -57,7 +59,10 @@ class TpuAnalytical:
             return Support(level="no", reason=f"{device.name} is not a TPU")
         if device.tensor_cores is None:
             return Support(level="no", reason=f"{device.name} says nothing about its systolic arrays")
-        return arithmetic_support(kernel, device)
+        support = arithmetic_support(kernel, device)
+        if kernel.kind is KernelKind.SOLVER and support.level == "yes":
+            return replace(support, reason=solvers.CAVEAT)
+        return support
 
     def work(self, kernel: Kernel, device: Device) -> Work:
         """What one kernel takes."""
@@ -90,7 +95,10 @@ class TpuAnalytical:
         time = np.maximum(column(w.time for w in works), bound.compute_time)
         cores = np.minimum(column(w.compute for w in works), time)
         memory = np.minimum(column(w.memory for w in works), time)
-        intervals = [self.calibration.interval(kernel.kind.value) for kernel in kernels]
+        intervals = [
+            solvers.INTERVAL if k.kind is KernelKind.SOLVER else self.calibration.interval(k.kind.value)
+            for k in kernels
+        ]
         return Estimates(
             time=time,
             low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), bound.compute_time),
@@ -100,5 +108,7 @@ class TpuAnalytical:
             memory_time=memory,
             overhead=np.minimum(column(w.overhead for w in works), time - np.maximum(cores, memory)),
             energy=bound.energy,
-            origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
+            origin=tuple(
+                Origin.GUESSED if k.guessed or k.kind is KernelKind.SOLVER else Origin.ANALYTICAL for k in kernels
+            ),
         )

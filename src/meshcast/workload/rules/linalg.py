@@ -1,13 +1,15 @@
-"""Matrix factorisations, triangular solves and Fourier transforms, counted on the vector units.
+"""Cholesky factorisations, triangular solves and Fourier transforms, counted on the vector units.
 
-They run in steps too small or too serial for the matrix engine's peak to say anything about them.
+They run in steps too small or too serial for the matrix engine's peak to say anything about them. Solvers carry their geometry:
+how many steps follow each other decides their time (`estimate/gpu/solvers.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from meshcast.workload.graph import Cost, OpKind
+from meshcast.workload.graph import Cost, Factorisation, OpKind, Routine, Tensor
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integers
 from meshcast.workload.rules.costs import is_complex, streamed
@@ -23,6 +25,7 @@ def cholesky(reading: OpReading) -> Cost:
         vector_flops=float(flops),
         operand_bytes=(matrix.bytes // 2,),
         written_bytes=reading.results[0].bytes // 2,
+        geometry=factorisation("cholesky", matrix),
     )
 
 
@@ -35,7 +38,14 @@ def triangular_solve(reading: OpReading) -> Cost:
         vector_flops=2.0 * matrix.shape[-1] * rhs.elements * real_factor(matrix.dtype),
         operand_bytes=(matrix.bytes // 2, *(tensor.bytes for tensor in reading.operands[1:])),
         written_bytes=sum(tensor.bytes for tensor in reading.results),
+        geometry=factorisation("triangular", matrix, right=rhs.elements * matrix.shape[-1] // max(1, matrix.elements)),
     )
+
+
+def factorisation(routine: Routine, matrix: Tensor, right: int = 0) -> Factorisation:
+    """The geometry of a solver that takes `matrix`, leading dimensions being its batch."""
+    rows, columns = matrix.shape[-2:]
+    return Factorisation(routine=routine, batch=math.prod(matrix.shape[:-2]), rows=rows, columns=columns, right=right)
 
 
 def _fft(reading: OpReading) -> Cost:

@@ -1,4 +1,4 @@
-"""Dense solver calls of LAPACK, cuSOLVER, hipSOLVER and cuBLAS, by the operation counts of the textbook.
+"""Dense solver calls of LAPACK, cuSOLVER, hipSOLVER and cuBLAS, and of XLA on TPUs, by the operation counts of the textbook.
 
 Counts are Golub & Van Loan's (Matrix Computations, 4th ed.) for an m x n matrix, per matrix of the batch.
 """
@@ -8,34 +8,68 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from meshcast.workload.graph import Cost, OpKind
+from meshcast.errors import UnsupportedError
+from meshcast.workload.graph import Cost, OpKind, Routine
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.costs import streamed
-from meshcast.workload.rules.linalg import cholesky, real_factor, triangular_solve
+from meshcast.workload.rules.linalg import cholesky, factorisation, real_factor, triangular_solve
 
 _Count = Callable[[float, float], float]
 
-_COUNTS: Mapping[str, _Count] = {
-    "getrf": lambda m, n: max(m, n) * min(m, n) ** 2 - min(m, n) ** 3 / 3,  # LU; 2/3 n^3 when square
-    "geqrf": lambda m, n: 2 * max(m, n) * min(m, n) ** 2 - 2 * min(m, n) ** 3 / 3,  # Householder QR
-    "gqr": lambda m, n: 2 * max(m, n) * min(m, n) ** 2 - 2 * min(m, n) ** 3 / 3,  # forming Q: orgqr, ungqr
-    "evd": lambda m, n: 9 * n**3,  # symmetric eigenvalues and vectors: syevd, heevd
-    "gesdd": lambda m, n: 6 * max(m, n) * min(m, n) ** 2 + 20 * min(m, n) ** 3,  # thin SVD with both factors
-    "gesvd": lambda m, n: 6 * max(m, n) * min(m, n) ** 2 + 20 * min(m, n) ** 3,
-    "trd": lambda m, n: 4 * n**3 / 3,  # tridiagonal reduction: sytrd, hetrd
+COUNTS: Mapping[Routine, _Count] = {
+    "cholesky": lambda m, n: n**3 / 3,
+    "lu": lambda m, n: max(m, n) * min(m, n) ** 2 - min(m, n) ** 3 / 3,  # 2/3 n^3 when square
+    "qr": lambda m, n: 2 * max(m, n) * min(m, n) ** 2 - 2 * min(m, n) ** 3 / 3,  # Householder
+    "q": lambda m, n: 2 * max(m, n) * min(m, n) ** 2 - 2 * min(m, n) ** 3 / 3,  # forming Q
+    "svd": lambda m, n: 6 * max(m, n) * min(m, n) ** 2 + 20 * min(m, n) ** 3,  # thin, with both factors
+    "svd-qr": lambda m, n: 6 * max(m, n) * min(m, n) ** 2 + 20 * min(m, n) ** 3,
+    "eigh": lambda m, n: 9 * n**3,  # symmetric: eigenvalues and vectors
+    "eig": lambda m, n: 25 * n**3,  # general: eigenvalues and vectors
+}
+# Parts of the libraries' names, first match first.
+_LIBRARY: Mapping[str, Routine] = {
+    "getrf": "lu",
+    "geqrf": "qr",
+    "gqr": "q",  # orgqr, ungqr
+    "gesvdj": "svd",
+    "gesdd": "svd-qr",
+    "gesvd": "svd-qr",
+    "evd": "eigh",  # syevd, heevd
+    "evj": "eigh",
+    "trd": "eigh",  # sytrd, hetrd: the tridiagonal reduction is most of it
+    "geev": "eig",
+    "gehrd": "eig",  # the Hessenberg form is where it starts
+    "gees": "eig",  # Schur's form
+}
+_XLA: Mapping[str, Routine] = {
+    "LuDecomposition": "lu",
+    "Qr": "qr",
+    "ProductOfElementaryHouseholderReflectors": "q",
+    "Eigh": "eigh",
 }
 
 
-def _solver(count: _Count) -> Rule:
+def _solver(routine: Routine) -> Rule:
     """The rule of one factorisation, from its FLOPs for a real m x n matrix."""
 
     def rule(reading: OpReading) -> Cost:
-        matrix = reading.operands[0]
+        matrix = reading.operands[0] if reading.operands else None
+        if matrix is None or len(matrix.shape) < 2:
+            raise UnsupportedError(
+                f"a solver's call ({routine}) needs a matrix, not {matrix or 'nothing'}",
+                where=reading.location or None,
+                fix="declare its cost in a `meshcast.cost` attribute",
+            )
         rows, columns = matrix.shape[-2:]
-        flops = count(rows, columns) * math.prod(matrix.shape[:-2]) * real_factor(matrix.dtype)
-        return streamed(reading, OpKind.LINALG, vector_flops=flops)
+        flops = COUNTS[routine](rows, columns) * math.prod(matrix.shape[:-2]) * real_factor(matrix.dtype)
+        return streamed(reading, OpKind.LINALG, vector_flops=flops, geometry=factorisation(routine, matrix))
 
     return rule
+
+
+def _pivots(reading: OpReading) -> Cost:
+    """Pivots of an LU factorisation as a permutation: integers, read and written."""
+    return streamed(reading, OpKind.ELEMENTWISE)
 
 
 def _patterns(routine: str) -> tuple[str, ...]:
@@ -48,5 +82,8 @@ SOLVERS: Mapping[str, Rule] = {
     **{pattern: triangular_solve for pattern in (*_patterns("trsm"), "blas_*trsm*", "cublas_*trsm*")},
     "__cublas$triangularSolve": triangular_solve,
     "__cusolver$cholesky": cholesky,
-    **{pattern: _solver(count) for routine, count in _COUNTS.items() for pattern in _patterns(routine)},
+    **{pattern: _solver(routine) for name, routine in _LIBRARY.items() for pattern in _patterns(name)},
+    **{name: _solver(routine) for name, routine in _XLA.items()},
+    **{f"{vendor}hybrid_eig*": _solver("eig") for vendor in ("cu", "hip")},
+    **{f"{vendor}_lu_pivots_to_permutation*": _pivots for vendor in ("cu", "hip")},
 }

@@ -14,7 +14,7 @@ from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.options import Options
 from meshcast.pipeline import predict
 from meshcast.simulate.host import HostCosts
-from meshcast.stacks import load_stack, stack_names
+from meshcast.stacks import choices_of, load_stack, stack_names
 
 OWN = """\
 schema = "meshcast.stack/1"
@@ -41,8 +41,55 @@ def test_shipped_stacks_load_and_say_where_their_numbers_come_from(name: str) ->
     assert all(fact.note or fact.source in stack.sources for fact in stack.facts.values())
 
 
+@pytest.mark.parametrize("name", stack_names())
+def test_every_choice_of_a_shipped_stack_has_a_source(name: str) -> None:
+    stack = load_stack(name)
+    for choice in choices_of(stack):
+        assert choice.source in (*stack.sources, "assumption", "default"), choice
+        assert choice.note or choice.source != "assumption", choice
+
+
+def test_megatron_is_this_year_s_and_the_papers_keep_theirs() -> None:
+    """Narayanan 2021 and Korthikanti 2022 had plain attention and waited for their collectives."""
+    now, then = load_stack("megatron"), load_stack("megatron-2022")
+    assert (now.attention, now.attention_library, now.zero, now.sequence_parallel) == ("flash", "cudnn", 1, True)
+    assert (now.scheduler, now.overlap) == ("latency-hiding", "async-tp,one-copy,cached-weights")
+    assert (then.attention, then.scheduler, then.overlap, then.zero) == ("plain", "program", "", 0)
+    assert dict((each.name, each.source) for each in choices_of(now))["kernels.attention"] == "example"
+
+
+def test_stacks_are_listed_and_shown_with_their_sources(tmp_path: Path) -> None:
+    listed = json.loads(CliRunner().invoke(app, ["stacks", "--json"]).stdout)
+    assert [each["name"] for each in listed["stacks"]] == list(stack_names())
+    assert "megatron-2022" in CliRunner().invoke(app, ["stacks"]).stdout
+    shown = json.loads(CliRunner().invoke(app, ["stacks", "megatron", "--json"]).stdout)
+    assert shown["choices"]["defaults.zero"] == {
+        "value": 1, "source": "example", "note": "--use-distributed-optimizer"
+    }  # fmt: skip
+    assert "Megatron-LM" in shown["sources"]["example"]["title"]
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    own = CliRunner().invoke(app, ["stacks", str(path)])
+    assert own.exit_code == 0, own.output
+    assert "rewrites" in own.stdout
+    assert isinstance(CliRunner().invoke(app, ["stacks", "megatrom"]).exception, UnsupportedError)
+
+
+def test_a_choice_may_have_a_source_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    table = 'fusion = { value = "eager", source = "assumption", note = "as measured by hand" }'
+    path.write_text(OWN.replace('fusion = "eager"', table))
+    found = {each.name: each for each in choices_of(load_stack(path))}
+    assert (found["kernels.fusion"].value, found["kernels.fusion"].note) == ("eager", "as measured by hand")
+    path.write_text(OWN.replace('fusion = "eager"', table.replace("assumption", "hearsay")))
+    with pytest.raises(InputError, match="source 'hearsay' is not under"):
+        load_stack(path)
+
+
 def test_the_stacks_that_runs_name_are_there() -> None:
-    assert {"xla", "megatron", "maxtext", "pytorch-fsdp", "pytorch-compile", "nemo"} <= set(stack_names())
+    assert {"xla", "megatron", "megatron-2022", "maxtext", "pytorch-fsdp", "pytorch-compile", "nemo"} <= set(
+        stack_names()
+    )
 
 
 def test_a_base_gives_what_a_file_leaves_out(tmp_path: Path) -> None:
@@ -158,7 +205,7 @@ def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
         found: dict[str, object] = json.loads(result.stdout)
         return found
 
-    stack = ("--stack", "megatron")
+    stack = ("--stack", "megatron-2022")
     own, program = said("--scheduler", "latency-hiding", *stack), said("--scheduler", "program", *stack)
     assert said(*stack)["step_time_s"] == program["step_time_s"]
     assert own["step_time_s"] != program["step_time_s"]

@@ -96,7 +96,7 @@ def test_what_a_row_lacks_is_named() -> None:
         ({"source": "", "stack": "nemo"}, "nemo", None),
         ({"stack": "XLA"}, "xla", None),
         ({"source": "", "stack": "torchtitan"}, "pytorch-fsdp", None),
-        ({"source": "", "other": "Megatron-DeepSpeed"}, "megatron", None),
+        ({"source": "", "other": "Megatron-DeepSpeed"}, "megatron-2022", None),
         ({"source": "", "other": "PaxML"}, "xla", None),
         ({"source": "", "notes": "DeepSpeed ZeRO-3"}, "pytorch-fsdp", "stack pytorch-fsdp, for DeepSpeed"),
         ({"source": "", "notes": "MLPerf v4.0"}, "nemo", "stack nemo, for MLPerf"),

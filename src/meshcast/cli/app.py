@@ -22,6 +22,7 @@ from meshcast.cli import (
     models,
     predict,
     show,
+    stacks,
     systolic,
     trace,
     validate,
@@ -90,6 +91,7 @@ app.command("systolic")(systolic.systolic_command)
 app.command("calibrate")(calibrate.calibrate_command)
 app.command("devices")(devices.devices_command)
 app.command("models")(models.models_command)
+app.command("stacks")(stacks.stacks_command)
 app.command("doctor")(doctor.doctor_command)
 app.add_typer(validate.app, name="validate")
 

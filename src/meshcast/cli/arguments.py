@@ -143,7 +143,7 @@ StackFlag = Annotated[
     typer.Option(
         "--stack",
         metavar="NAME|FILE",
-        help="Software stack (docs/stacks.md): xla, maxtext, megatron, nemo, pytorch-fsdp, ... or a TOML file; gives what "
+        help="Software stack (meshcast stacks): xla, maxtext, megatron, nemo, pytorch-fsdp, ... or a TOML file; gives what "
         "--scheduler, --channels and --overlap do not, what is fused, and the host's time.",
     ),
 ]

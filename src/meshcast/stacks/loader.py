@@ -15,6 +15,7 @@ from meshcast.models.words import Gradients
 from meshcast.overlaps import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
+from meshcast.stacks.choices import HOST, ChoiceReader
 from meshcast.stacks.stack import Attention, ContextAttention, Recomputation, Selective, Stack
 from meshcast.units import Dimension
 from meshcast.workload.graph import AttentionLibrary
@@ -22,7 +23,6 @@ from meshcast.workload.graph import AttentionLibrary
 SCHEMA = "meshcast.stack/1"
 _DATA = Path(__file__).parent / "data"
 _ZERO_STAGES = ("0", "1", "2", "3")
-_HOST = ("run", "argument", "output", "launch", "convolution", "graph", "graph_kernel", "iteration")
 
 
 def stack_names() -> tuple[str, ...]:
@@ -51,17 +51,14 @@ def _beside(name: str, user: Path) -> Path:
 
 
 def _read(path: Path) -> Stack:
-    reader = Reader(loader.read(path, _beside))
+    reader = ChoiceReader(loader.read(path, _beside))
     reader.text("base", default="")
     reader.choice("schema", among=(SCHEMA,))
     scheduler = reader.choice("overlap", "scheduler", among=get_args(Scheduler))
     channels = reader.whole("overlap", "channels", least=0)
     rewrites = reader.text("overlap", "rewrites", default="")
     _check_overlap(reader, scheduler, channels, rewrites)
-    reader.text("overlap", "note")
-    reader.text("kernels", "note")
-    reader.text("defaults", "note", default="")
-    host = {name: reader.optional("host", name, of=Dimension.TIME, may_be_zero=True) for name in _HOST}
+    host = {name: reader.optional("host", name, of=Dimension.TIME, may_be_zero=True) for name in HOST}
     graphs = reader.flag("host", "graphs", default=True)
     for name in ("graph", "graph_kernel"):
         if not graphs and host[name] is not None:
@@ -100,7 +97,9 @@ def _read(path: Path) -> Stack:
             **{name: seconds for name, seconds in host.items() if seconds is not None},
         ),
         notes=reader.text("notes", default=""),
+        sections=reader.section_sources(),
         facts=reader.facts,
+        said=frozenset(reader.said),
         sources=reader.sources(),
     )
     reader.finish()

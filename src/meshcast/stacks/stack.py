@@ -47,6 +47,9 @@ class Stack:
         batch_per_device: Whether its recipes give a batch for each device; others give one for each rank that shares the
             batch, which may be several devices.
         host: What issuing a step costs the host.
+        sections: Source and note of each section of the file, for choices without their own.
+        facts: Numbers, and choices with a source of their own, by dotted key.
+        said: Choices that the file or its base makes, by dotted key; the others are at their defaults.
     """
 
     name: str
@@ -69,7 +72,9 @@ class Stack:
     batch_per_device: bool
     host: HostCosts
     notes: str = ""
+    sections: Mapping[str, Fact] = field(default_factory=dict, hash=False, repr=False)
     facts: Mapping[str, Fact] = field(default_factory=dict, hash=False, repr=False)
+    said: frozenset[str] = field(default=frozenset(), repr=False)
     sources: Mapping[str, Source] = field(default_factory=dict, hash=False, repr=False)
 
     def summary_rows(self) -> Rows:

@@ -17,7 +17,8 @@ from meshcast.validate.runs.rows import RunRow
 # (pattern in the source and the row's words, stack), the more special ones first.
 _WORDS = (
     (r"megatron-bridge|nemo", "nemo"),
-    (r"2205\.05198|2104\.04473|megatron", "megatron"),
+    (r"2205\.05198|2104\.04473|megatron-(?:deepspeed|turing)", "megatron-2022"),
+    (r"megatron", "megatron"),
     (r"maxtext|tpu-recipes|gpu-recipes", "maxtext"),
     (r"torch\.compile", "pytorch-compile"),
     (r"llm-foundry|mosaicml|\bcomposer\b", "composer"),

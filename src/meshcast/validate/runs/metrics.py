@@ -101,7 +101,7 @@ def _counted_flops(row: RunRow, target: RunTarget, *, of_model: bool) -> tuple[f
     factor = _VISIBLE_PAIRS if visible else _ALL_PAIRS
     flops = model_flops(target.model, _tokens(target), factor)
     said = f"model FLOPs 6 N + {factor} L h s"
-    if not of_model and target.stack and target.stack.name == "megatron" and target.plan.get("remat") == "full":
+    if not of_model and target.stack and target.stack.name == "megatron-2022" and target.plan.get("remat") == "full":
         return flops * _RECOMPUTED, f"hardware FLOPs, 4/3 of {said}"
     return flops, said
 

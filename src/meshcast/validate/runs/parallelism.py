@@ -121,7 +121,7 @@ def _attention(stack: Stack, context: int) -> str:
     """The stack's attention, and how keys and values reach the devices that split a sequence."""
     if context == 1:
         return stack.attention
-    return f"flash-{stack.context_attention}" if stack.attention == "flash" else stack.context_attention
+    return f"flash-{stack.context_attention}" if stack.attention != "plain" else stack.context_attention
 
 
 def shared_out(layers: int, parts: int) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
+import torchax.amp
 from torch.utils import _mode_utils as mode_utils
 from torch.utils import _pytree as pytree
 from torchax.ops.mappings import TORCH_DTYPE_TO_JAX
@@ -20,14 +21,18 @@ from torchax.tensor import Environment, OperatorNotFound, Tensor, XLADispatchMod
 from torchax.view import View
 
 from meshcast.capture.pytorch.autocast import autocast_as_written
+from meshcast.capture.pytorch.autocast_policies import autocast_operands
 from meshcast.capture.pytorch.channels_last import images_last
+from meshcast.capture.pytorch.function_bodies import body_of
 from meshcast.capture.pytorch.library import named_dimensions_absent
 from meshcast.capture.pytorch.mistakes import DATA_DEPENDENT, OperandError
-from meshcast.capture.pytorch.operators import autocast_operands, register
+from meshcast.capture.pytorch.operators import register
+from meshcast.capture.pytorch.stand_ins import standing_in
 from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 
 # Without 64-bit mode JAX's integers have 32 bits; torch counts and indexes with 64.
 _NARROW = {torch.int64: torch.int32, torch.uint64: torch.uint32}
+_DRAWS = frozenset({torch.rand, torch.randn, torch.randint})
 _WIDE_FLOATS = (torch.float64, torch.complex128)
 
 
@@ -64,12 +69,20 @@ def _refused_by_torch(func: Any, args: Any, kwargs: Any) -> str | None:
     return None
 
 
+def _is_scalar(args: Any, kwargs: Any) -> bool:
+    """Whether a constructor makes one number."""
+    size = kwargs.get("size", next((each for each in reversed(args) if isinstance(each, (tuple, list))), None))
+    return size is not None and len(size) == 0
+
+
 class TracingEnvironment(Environment):  # type: ignore[misc]
     """torchax's environment, in which tensors with values that a module holds on to are constants of the program."""
 
     def __init__(self) -> None:
         super().__init__()
         self._dispatch_mode = _NamedDispatch(self)
+        self._bodies: list[Any] = []  # functions that are being taken apart
+        self._host_draws = torch.Generator().manual_seed(0)
 
     def t2j_iso(self, torchtensors: Any) -> Any:
         """The JAX arrays of torchax tensors; other tensors become constants."""
@@ -77,20 +90,40 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
 
     def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """One operator; under autocast its operands are cast as CUDA's autocast casts them."""
+        kwargs = kwargs or {}
+        if func in _DRAWS and _is_scalar(args, kwargs):
+            with mode_utils.no_dispatch(), torch._C.DisableTorchFunction():
+                return func(*args, **{**kwargs, "device": "cpu", "generator": self._host_draws})
         if self.param.autocast_dtype is not None:
             with self:
-                args, kwargs = autocast_operands(func, args, kwargs or {}, self.param.autocast_dtype)
+                args, kwargs = autocast_operands(func, args, kwargs, self.param.autocast_dtype)
         try:
-            image = images_last(func, args, kwargs or {})
+            image = images_last(func, args, kwargs)
             return super().dispatch(func, types, args, kwargs) if image is None else image
-        except (MeshcastError, OperatorNotFound, OperandError):
+        except OperatorNotFound:
+            if isinstance(func, torch._ops.OpOverload):
+                raise
+            return self._taken_apart(func, args, kwargs)
+        except (MeshcastError, OperandError):
             raise
         except Exception as error:  # JAX's words for what may be the user's mistake
             needs_values = type(error).__name__ in DATA_DEPENDENT
-            said = None if needs_values else _refused_by_torch(func, args, kwargs or {})
+            said = None if needs_values else _refused_by_torch(func, args, kwargs)
             if said is None:
                 raise
             raise OperandError(f"{getattr(func, '__name__', func)}: {said}") from error
+
+    def _taken_apart(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A function that torchax does not have as a whole, by what it calls; its operands are cast already."""
+        body = body_of(func)
+        if body is None or func in self._bodies:  # a method in Python that calls the one of C++, which has its name
+            return func(*args, **kwargs)  # as operators of ATen
+        self._bodies.append(func)
+        try:
+            with self, torch.device("jax"):
+                return body(*args, **kwargs)
+        finally:
+            self._bodies.pop()
 
     def _as_array(self, value: Any) -> Any:
         if isinstance(value, (Tensor, View)):
@@ -121,6 +154,7 @@ def tracing(environment: Any, *, autocast: Any = None) -> Iterator[None]:
         environment.override_property(autocast_dtype=autocast, prng=environment.prng_key),
         environment,
         autocast_as_written(environment),
+        standing_in(torchax.amp, autocast_policy={}),  # `autocast_policies` stands for it
         torch.device("jax"),
     ):
         yield

@@ -6,7 +6,9 @@ Imports torch and torchax: only to be imported after `library.require_torch`.
 - `batch_norm`: see `normalisation`; torchax's way takes two passes and widens what follows.
 - `cross_entropy` of class numbers: the label's logit is picked by comparison, not by a gather, whose gradient is a scatter into
   an array of all logits; over a split vocabulary it stays local up to a reduction.
+- `bincount`, `histc`: see `counts`.
 - `embedding_bag`: see `embedding_bags`; torchax's way reads the offsets' values.
+- `grouped_mm`: see `grouped_products`; torchax has none.
 - `scaled_dot_product_attention`: a fused call or plain products, see `attention`.
 """
 
@@ -18,38 +20,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
-from torchax.amp import CastPolicy, execute_policy
 from torchax.ops.ops_registry import Operator
 from torchax.tensor import OperatorNotFound, Tensor
 
+from meshcast.capture.pytorch.counts import bincount, histc
 from meshcast.capture.pytorch.embedding_bags import embedding_bag
+from meshcast.capture.pytorch.grouped_products import grouped_mm
 from meshcast.capture.pytorch.normalisation import batch_norm
 
 _MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
-
-# What CUDA's autocast runs in the lower precision, and what it keeps in fp32, by the functions that modules call.
-_LOWER = frozenset(
-    {
-        *_MATMULS, torch.bmm, torch.addmm, torch.mm, torch.einsum, torch.nn.functional.linear, torch.conv1d, torch.conv2d,
-        torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d,
-        torch.nn.functional.scaled_dot_product_attention,
-    }
-)  # fmt: skip
-_FP32 = frozenset(
-    {
-        torch.layer_norm, torch.group_norm, torch.softmax, torch.Tensor.softmax, torch.log_softmax,
-        torch.Tensor.log_softmax, torch.cumsum, torch.exp, torch.log, torch.pow, torch.rsqrt, torch.norm,
-        torch._C._nn.cross_entropy_loss, torch._C._nn.nll_loss_nd, torch._C._nn.mse_loss,
-        torch.nn.functional.cross_entropy, torch.nn.functional.mse_loss, torch.nn.functional.softmax,
-        torch.nn.functional.log_softmax, torch.nn.functional.layer_norm,
-    }
-)  # fmt: skip
-
-
-def autocast_operands(function: Any, args: Any, kwargs: Any, dtype: Any) -> tuple[Any, Any]:
-    """Operands as autocast hands them to a function."""
-    policy = CastPolicy.LOWER_PRECISION_FP if function in _LOWER else CastPolicy.FP32 if function in _FP32 else None
-    return (args, kwargs) if policy is None else execute_policy(policy, args, kwargs, dtype)
 
 
 def register(environment: Any, attention: Callable[..., Any]) -> None:
@@ -59,6 +38,9 @@ def register(environment: Any, attention: Callable[..., Any]) -> None:
     _put(environment, torch.nn.functional.batch_norm, _batch_norm, on_arrays=False)
     _put(environment, torch.nn.functional.cross_entropy, _cross_entropy, on_arrays=False)
     _put(environment, torch.nn.functional.embedding_bag, embedding_bag, on_arrays=True)
+    _put(environment, torch.ops.aten._grouped_mm, grouped_mm, on_arrays=True)
+    _put(environment, torch.ops.aten.bincount, bincount, on_arrays=True)
+    _put(environment, torch.ops.aten.histc, histc, on_arrays=True)
     _put(environment, torch.nn.functional.scaled_dot_product_attention, attention, on_arrays=True)
     _put(environment, torch.ops.aten.scaled_dot_product_attention, attention, on_arrays=True)
 

@@ -1,0 +1,117 @@
+"""A folder in which the commands of the pages run as they are written.
+
+The pages speak of the reader's own files (`step.mlir`, `train.py:step`, `path/to/config.json`) and of measurements that lie
+beside the checkout. Here each is a small one of the same kind, so that a command is run to its end, on less.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.documentation.pages import ROOT
+
+FIXTURES = ROOT / "tests" / "fixtures"
+MEASURED = ROOT / "data" / "measured"
+GROUND_TRUTH = ("mlp-tiny-batch256", "gpt2-tiny-batch8")  # of the shipped programs measured on an H200, two small ones
+
+STEP = """
+func.func public @main(%x: tensor<512x512xbf16>, %w: tensor<512x512xbf16>) -> tensor<512xbf16> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<512x512xbf16>, tensor<512x512xbf16>) -> tensor<512x512xbf16>
+  %1 = stablehlo.tanh %0 : tensor<512x512xbf16>
+  %2 = stablehlo.dot_general %1, %w, contracting_dims = [1] x [0] : (tensor<512x512xbf16>, tensor<512x512xbf16>) -> tensor<512x512xbf16>
+  %3 = stablehlo.exponential %2 : tensor<512x512xbf16>
+  %zero = stablehlo.constant dense<0.0> : tensor<bf16>
+  %4 = stablehlo.reduce(%3 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<512x512xbf16>, tensor<bf16>) -> tensor<512xbf16>
+  return %4 : tensor<512xbf16>
+}"""
+
+TRAIN = '''
+import jax
+import jax.numpy as jnp
+
+
+def step():
+    """A function and its arguments."""
+    def update(w, x):
+        return w - 1e-3 * jax.grad(lambda w: jnp.square(jnp.tanh(x @ w)).mean())(w)
+
+    return update, (jax.ShapeDtypeStruct((256, 256), jnp.float32), jax.ShapeDtypeStruct((64, 256), jnp.float32))
+'''
+
+SCALE_SIM = """
+[general]
+run_name = docs
+[architecture_presets]
+ArrayHeight: 32
+ArrayWidth: 32
+IfmapSramSzkB: 64
+FilterSramSzkB: 64
+OfmapSramSzkB: 64
+IfmapOffset: 0
+FilterOffset: 10000000
+OfmapOffset: 20000000
+Dataflow: ws
+Bandwidth: 10
+[run_presets]
+InterfaceBandwidth: USER
+"""
+LAYERS = "Layer,M,N,K,\nfirst,64,64,64,\nsecond,128,64,32,\n"
+NETWORK = "topology: [Ring]\nnpus_count: [8]\nbandwidth: [100.0]\nlatency: [500.0]\n"
+SYSTEM = {
+    "scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1, "preferred-dataset-splits": 4,
+    "all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"], "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["ring"], "collective-optimization": "localBWAware", "local-mem-bw": 1600,
+}  # fmt: skip
+
+
+def write_workspace(folder: Path) -> Path:
+    """Makes the checkout that the pages speak of below `folder`, with the measurements beside it; returns the checkout."""
+    project = folder / "project"
+    project.mkdir()
+    for name in ("examples", "benchmarks", "data"):
+        (project / name).symlink_to(ROOT / name)
+    (project / "docs").mkdir()
+    fitted = project / "src" / "meshcast" / "estimate" / "data"
+    fitted.mkdir(parents=True)  # what a fit writes goes here, not into the package
+    for name in ("step.mlir", "a.mlir", "b.mlir"):
+        (project / name).write_text(STEP)
+    (project / "train.py").write_text(TRAIN)
+    shutil.copy(ROOT / "examples" / "pytorch" / "gpt.py", project / "gpt.py")
+    for name in ("path/to", "path/to/model"):
+        (project / name).mkdir(parents=True, exist_ok=True)
+        (project / name / "config.json").write_text(_small_model())
+    for path in (ROOT / "examples" / "pipeline").glob("tiny*"):
+        shutil.copy(path, project / path.name)
+    shutil.copy(ROOT / "examples" / "pipeline" / "tiny.toml", project / "pipeline.toml")
+    (project / "scale.cfg").write_text(SCALE_SIM)
+    (project / "Resnet18.csv").write_text(LAYERS)
+    (project / "network.yml").write_text(NETWORK)
+    (project / "system.json").write_text(json.dumps(SYSTEM))
+    (project / "profile").mkdir()
+    profile = ROOT / "examples" / "measured" / "gpt2-small.xplane.pb.gz"
+    shutil.copy(profile, project / "profile" / profile.name)
+    shutil.copy(profile, project / "run.xplane.pb.gz")
+    shutil.copy(ROOT / "examples" / "measured" / "gpt2-small.hlo.gz", project / "step.hlo.gz")
+    shutil.copy(MEASURED / "h200-profile" / "h200.profile.jsonl.gz", project)
+    _ground_truth(folder / "shared" / "groundtruth")
+    return project
+
+
+def _small_model() -> str:
+    config = json.loads((FIXTURES / "huggingface" / "Llama-3.2-1B.json").read_text())
+    return json.dumps({**config, "num_hidden_layers": 2})
+
+
+def _ground_truth(folder: Path) -> None:
+    measured = folder / "h200"
+    (measured / "programs").mkdir(parents=True)
+    rows = [json.loads(line) for line in (MEASURED / "h200-zoo" / "measurements.jsonl").read_text().splitlines()]
+    with (measured / "measurements.jsonl").open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows if row["id"] in GROUND_TRUTH)
+    for name in GROUND_TRUTH:
+        shutil.copy(MEASURED / "h200-zoo" / "programs" / f"{name}.mlir.gz", measured / "programs")
+    for name in ("collectives.csv", "published_runs.csv", "tpu_ops.csv"):
+        shutil.copy(FIXTURES / name, folder / name)
+    shutil.copy(FIXTURES / "astra_sim.csv", folder / "astra_sim_reference.csv")

@@ -10,11 +10,11 @@ PERFETTO := $(abspath $(VENV))/perfetto
 .PHONY: demo test setup lint bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
-	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --mesh fsdp=8,tensor=8 --set batch=64 --set seq=4096
+	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
 
 test: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready
 	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
-	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest
+	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # Tests that need the extra "torch" (2 GB with what torch brings along), which `make test` skips where it is absent.
 test-torch: $(VENV)/.test-ready

@@ -6,10 +6,13 @@ beside the checkout. Here each is a small one of the same kind, so that a comman
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
 
+from meshcast.systolic.array import Buffer, SystolicArray
+from meshcast.systolic.files import config_text
 from tests.documentation.pages import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -17,14 +20,19 @@ MEASURED = ROOT / "data" / "measured"
 GROUND_TRUTH = ("mlp-tiny-batch256", "gpt2-tiny-batch8")  # of the shipped programs measured on an H200, two small ones
 
 STEP = """
-func.func public @main(%x: tensor<512x512xbf16>, %w: tensor<512x512xbf16>) -> tensor<512xbf16> {
-  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<512x512xbf16>, tensor<512x512xbf16>) -> tensor<512x512xbf16>
-  %1 = stablehlo.tanh %0 : tensor<512x512xbf16>
-  %2 = stablehlo.dot_general %1, %w, contracting_dims = [1] x [0] : (tensor<512x512xbf16>, tensor<512x512xbf16>) -> tensor<512x512xbf16>
-  %3 = stablehlo.exponential %2 : tensor<512x512xbf16>
-  %zero = stablehlo.constant dense<0.0> : tensor<bf16>
-  %4 = stablehlo.reduce(%3 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<512x512xbf16>, tensor<bf16>) -> tensor<512xbf16>
-  return %4 : tensor<512xbf16>
+func.func public @main(%x: tensor<512x512xf32>, %w: tensor<512x512xf32>) -> tensor<512xf32> {
+  %0 = call @layer(%x, %w) : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  %1 = call @layer(%0, %w) : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %2 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<512x512xf32>, tensor<f32>) -> tensor<512xf32>
+  return %2 : tensor<512xf32>
+}
+func.func private @layer(%x: tensor<512x512xf32>, %w: tensor<512x512xf32>) -> tensor<512x512xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  %1 = stablehlo.tanh %0 : tensor<512x512xf32>
+  return %1 : tensor<512x512xf32>
 }"""
 
 TRAIN = '''
@@ -40,23 +48,10 @@ def step():
     return update, (jax.ShapeDtypeStruct((256, 256), jnp.float32), jax.ShapeDtypeStruct((64, 256), jnp.float32))
 '''
 
-SCALE_SIM = """
-[general]
-run_name = docs
-[architecture_presets]
-ArrayHeight: 32
-ArrayWidth: 32
-IfmapSramSzkB: 64
-FilterSramSzkB: 64
-OfmapSramSzkB: 64
-IfmapOffset: 0
-FilterOffset: 10000000
-OfmapOffset: 20000000
-Dataflow: ws
-Bandwidth: 10
-[run_presets]
-InterfaceBandwidth: USER
-"""
+ARRAY = SystolicArray(
+    rows=32, columns=32, dataflow="ws", ifmap=Buffer(words=65536, bandwidth=10), filter=Buffer(words=65536, bandwidth=10),
+    ofmap=Buffer(words=65536, bandwidth=10),
+)  # fmt: skip
 LAYERS = "Layer,M,N,K,\nfirst,64,64,64,\nsecond,128,64,32,\n"
 NETWORK = "topology: [Ring]\nnpus_count: [8]\nbandwidth: [100.0]\nlatency: [500.0]\n"
 SYSTEM = {
@@ -82,18 +77,20 @@ def write_workspace(folder: Path) -> Path:
     for name in ("path/to", "path/to/model"):
         (project / name).mkdir(parents=True, exist_ok=True)
         (project / name / "config.json").write_text(_small_model())
-    for path in (ROOT / "examples" / "pipeline").glob("tiny*"):
-        shutil.copy(path, project / path.name)
+    for name in ("tiny.py", "stages.py"):
+        shutil.copy(ROOT / "examples" / "pipeline" / name, project / name)
     shutil.copy(ROOT / "examples" / "pipeline" / "tiny.toml", project / "pipeline.toml")
-    (project / "scale.cfg").write_text(SCALE_SIM)
+    (project / "scale.cfg").write_text(config_text(ARRAY))
     (project / "Resnet18.csv").write_text(LAYERS)
     (project / "network.yml").write_text(NETWORK)
     (project / "system.json").write_text(json.dumps(SYSTEM))
     (project / "profile").mkdir()
     profile = ROOT / "examples" / "measured" / "gpt2-small.xplane.pb.gz"
     shutil.copy(profile, project / "profile" / profile.name)
-    shutil.copy(profile, project / "run.xplane.pb.gz")
-    shutil.copy(ROOT / "examples" / "measured" / "gpt2-small.hlo.gz", project / "step.hlo.gz")
+    (project / "run.xplane.pb").write_bytes(gzip.decompress(profile.read_bytes()))
+    compiled = ROOT / "examples" / "measured" / "gpt2-small.hlo.gz"
+    (project / "step.hlo").write_bytes(gzip.decompress(compiled.read_bytes()))
+    shutil.copy(ROOT / "src" / "meshcast" / "estimate" / "data" / "h200.kernels.npz", project / "half.npz")
     shutil.copy(MEASURED / "h200-profile" / "h200.profile.jsonl.gz", project)
     _ground_truth(folder / "shared" / "groundtruth")
     return project

@@ -1,0 +1,137 @@
+"""Every command of README.md and docs/ runs as it is written; every flag that they name is there."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from meshcast.child import child_environment
+from meshcast.cli.app import app
+from tests.documentation.command_line import exit_code
+from tests.documentation.pages import PAGES, ROOT, Command, commands, mentions
+from tests.documentation.workspace import write_workspace
+
+# What would take minutes is run with these words added: the same command, over fewer rows.
+BOUNDS = {
+    r"calibrate --profile": "--limit 2 --minutes 0.2",
+    r"validate runs": "--limit 1",
+    r"validate programs data/measured/h200-zoo": "--limit 1",
+}
+# Not run here, with the reason. Their files and flags are still checked.
+NOT_RUN = {
+    r"^make (?!demo)": "the target's recipe is checked by `make -n`",
+    r"doctor --install": "fetches packages; tests/simulators runs what it installs",
+    r"^python benchmarks/": "minutes of measuring",
+    r"^python -m meshcast\.": "minutes of fitting; tests/calibrate and tests/estimate fit small tables",
+}
+WITH_COMMANDS = [page for page in PAGES if commands(page)]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
+def test_every_command_of_the_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The commands of a page in order, in one folder, as a reader would type them."""
+    monkeypatch.chdir(write_workspace(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for command in commands(page):
+        if command.is_synopsis or _reason(command):
+            continue
+        if command.text == "make demo":
+            continue  # test_readme.py
+        code = exit_code(_arguments(command))
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err, f"{command}\n{err}"
+        if code == 4 and "pip install 'meshcast[" in err:
+            continue  # an extra that is not installed here, named with the command that brings it
+        assert code == 0, f"{command}\nexit code {code}\n{err}"
+        assert out.strip(), f"{command} says nothing"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_flag_and_file_is_there(page: Path) -> None:
+    """Synopses, commands in running text and those that are too long to run name verbs, flags and files that exist."""
+    for command in [*commands(page), *mentions(page)]:
+        words = command.text.split()
+        if words[0] == "meshcast":
+            missing = [flag for flag in _flags(command.text) if flag not in _known_flags(command)]
+            assert not missing, f"{command}: no such flag: {missing}"
+        elif words[0] == "python" and words[1].endswith(".py"):
+            assert (ROOT / words[1]).is_file(), f"{command}: no such file"
+        elif words[:2] == ["python", "-m"]:
+            assert (ROOT / "src" / words[2].replace(".", "/")).with_suffix(".py").is_file(), (
+                f"{command}: no such module"
+            )
+
+
+def test_every_make_target_is_there() -> None:
+    targets = {
+        target
+        for page in PAGES
+        for text in [
+            *re.findall(r"`([^`]+)`", page.read_text(encoding="utf-8")),
+            *(command.text for command in commands(page)),
+        ]
+        for target in re.findall(r"^make ([a-z][a-z-]*)", text)
+    }
+    assert {"demo", "test"} <= targets
+    done = subprocess.run(
+        ["make", "--dry-run", *sorted(targets)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_page_and_file_that_is_linked_is_there() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: no {link}"
+        for name in re.findall(
+            r"`(docs/[\w-]+\.md|(?:examples|benchmarks|data)/[\w./-]+)`", page.read_text(encoding="utf-8")
+        ):
+            assert (ROOT / name).exists(), f"{page.name}: no {name}"
+
+
+def _reason(command: Command) -> str:
+    return next((reason for pattern, reason in NOT_RUN.items() if re.search(pattern, command.text)), "")
+
+
+def _arguments(command: Command) -> list[str]:
+    """The words of a command as a shell would hand them over."""
+    text = command.text
+    for pattern, bound in BOUNDS.items():
+        if re.search(pattern, text):
+            text += " " + bound
+    words = []
+    for word in shlex.split(text):
+        words += (sorted(glob.glob(word)) or [word]) if "*" in word else [word]
+    return words
+
+
+def _flags(text: str) -> list[str]:
+    return re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text)
+
+
+def _known_flags(command: Command) -> set[str]:
+    """The flags of the verb that a command begins with."""
+    found: Any = typer.main.get_command(app)
+    known = {"--help", "--version"}
+    for word in command.text.split()[1:]:
+        if not hasattr(found, "commands"):  # no group of verbs
+            break
+        assert word in found.commands, f"{command}: no such verb: {word}"
+        found = found.commands[word]
+    for parameter in found.params:
+        known |= {*parameter.opts, *parameter.secondary_opts}
+    return known

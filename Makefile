@@ -7,7 +7,7 @@ SCALESIM := $(abspath $(VENV))/scalesim
 HTA := $(abspath $(VENV))/hta
 PERFETTO := $(abspath $(VENV))/perfetto
 
-.PHONY: demo test setup lint bench cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test setup lint fuzz bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
@@ -61,6 +61,10 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
+
+# 20,000 mutated inputs over everything that is read (docs/fuzzing.md); Ctrl-C and go on.
+fuzz: $(VENV)/.test-ready
+	$(BIN)/python -m tests.fuzz
 
 bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/bench.py

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import gzip
 import io
+import json
 import os
 import secrets
 import shutil
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from meshcast.errors import InfeasibleError, InputError, MeshcastError, UsageError
 from meshcast.interruption import Hold, held, taken_away
@@ -206,6 +207,20 @@ def whole_file(path: Path, *, fix: str = ELSEWHERE) -> Iterator[IO[bytes]]:
     """
     with whole_files(path, fix=fix) as staged, staged.open(path) as out:
         yield out
+
+
+def json_value(content: str | bytes, *, where: str) -> Any:
+    """The value of a JSON document.
+
+    Raises:
+        InputError: It is none; also one that is nested too deeply, or has a number of thousands of digits.
+    """
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise InputError(f"is not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is not JSON that can be read: {error}", where=where) from None
 
 
 def unpacked(content: bytes, *, where: str, largest: int = LARGEST_UNPACKED) -> bytes:

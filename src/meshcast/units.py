@@ -67,6 +67,20 @@ _UNITS: dict[Dimension, dict[str, Decimal]] = {
     dimension: {prefix + unit: scale * size for prefix, scale in prefixes.items() for unit, size in units.items()}
     for dimension, (_, prefixes, units) in _GRAMMAR.items()
 }
+# The least that is more than nothing, and the most, in SI units: wider than any hardware by many orders, and narrow enough that
+# products of a few quantities stay finite and whole numbers stay exact.
+RANGES: dict[Dimension, tuple[float, float]] = {
+    Dimension.BYTES: (1e-3, 2.0**63),
+    Dimension.BANDWIDTH: (1e-3, 1e24),
+    Dimension.COMPUTE: (1e-3, 1e27),
+    Dimension.FREQUENCY: (1e-3, 1e18),
+    Dimension.TIME: (1e-18, 1e9),
+    Dimension.POWER: (1e-6, 1e12),
+    Dimension.ENERGY_PER_FLOP: (1e-24, 1e3),
+    Dimension.ENERGY_PER_BYTE: (1e-24, 1e3),
+    Dimension.COUNT: (1e-3, 2.0**31),
+    Dimension.SHARE: (1e-9, 1e6),
+}
 _QUANTITY = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(?P<unit>\S.*?)?\s*")
 
 
@@ -74,7 +88,7 @@ def parse(text: str, dimension: Dimension) -> float:
     """The quantity in `text` as a float in the SI unit of `dimension`.
 
     Raises:
-        InputError: `text` is no number, has no unit, or its unit measures something else.
+        InputError: `text` is no number, has no unit, its unit measures something else, or it is beyond its range.
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:
@@ -90,7 +104,11 @@ def parse(text: str, dimension: Dimension) -> float:
         if re.fullmatch(r"[kMGTP][bB](ps|/s)", unit):
             raise _refusal(text, dimension, f"{unit!r} may be bits or bytes; write {unit[0]}bit/s or {unit[0]}B/s")
         raise _refusal(text, dimension, f"{unit!r} is no unit known here")
-    return float(Decimal(match["number"]) * scale)
+    value = float(Decimal(match["number"]) * scale)
+    least, most = RANGES[dimension]
+    if value and not least <= value <= most:
+        raise _refusal(text, dimension, f"it is beyond {least:g} to {most:g} {dimension}")
+    return value
 
 
 def _refusal(text: str, dimension: Dimension, reason: str) -> InputError:

@@ -100,9 +100,9 @@ def test_a_system_without_chunks(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_objects(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not valid JSON") as raised:
+    with pytest.raises(InputError, match="is not JSON") as raised:
         read_system(written(tmp_path, '{\n"endpoint-delay" 3}'))
-    assert str(raised.value.where).endswith(":2")
+    assert str(raised.value.where).endswith(":2:18")
     with pytest.raises(InputError, match="no JSON object"):
         read_system(written(tmp_path, [1]))
     with pytest.raises(InputError, match="cannot be read"):

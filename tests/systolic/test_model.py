@@ -173,3 +173,6 @@ def test_what_cannot_be_counted_or_walked_is_refused() -> None:
         simulate([Layer.gemm(10**9, 10**9, 10**9)], array(8, 8, "ws"))
     with pytest.raises(UnsupportedError, match="would be walked for minutes"):
         simulate([Layer.gemm(32768, 32768, 32768)], array(128, 128, "ws", Buffer(words=4096, bandwidth=1)))
+    wide = Layer(ifmap_height=56, ifmap_width=56, filter_height=3, filter_width=3, channels=65536, filters=64)
+    with pytest.raises(UnsupportedError, match="addresses would be listed"):
+        simulate([wide], array(8, 16, "os", Buffer(words=4096, bandwidth=1)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.mlir import ir, operations, sdy
+from meshcast.capture.mlir import ir, operations, sdy, string_of
 from meshcast.capture.program import entry_function
 from meshcast.errors import UnsupportedError
 
@@ -132,4 +132,4 @@ def _attribute(holder: Any, name: str, default: Any) -> Any:
 def _target(operation: Any) -> str:
     if operation.name != "stablehlo.custom_call":
         return ""
-    return str(ir.StringAttr(operation.attributes["call_target_name"]).value)
+    return string_of(operation.attributes["call_target_name"])

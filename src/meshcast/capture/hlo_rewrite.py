@@ -342,7 +342,7 @@ def _said(config: str) -> str:
         return ""
     try:
         value = _pruned(json.loads(config[: closing(config, 0) + 1]))
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return ""
     return json.dumps(value, separators=(",", ":")) if value else ""
 

@@ -35,6 +35,8 @@ from meshcast.errors import InputError, UnsupportedError
 
 _ENTRY_COMPUTATION = re.compile(r"^\s*ENTRY\b", re.MULTILINE)
 _PARTITIONED_ENTRY = re.compile(r"^\s*ENTRY %?[\w.-]*_spmd\b", re.MULTILINE)
+_UNBOUNDED = re.compile(r"\b(?:pred|bf16|[fsuc]\d\w*)\[[\d<=, ]*\?[\d<=,? ]*\]")
+_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _PLACE = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
 _FRONTEND_ATTRIBUTES = re.compile(r'mhlo\.frontend_attributes = \{((?:"[^"]*"|[^{}"])*)\}')
 _ENTRY = re.compile(r'([\w.$-]+|"[^"]*") = ("[^"]*")')
@@ -71,6 +73,7 @@ def to_stablehlo(text: str, *, where: str) -> str:
         text: HLO text as XLA prints or dumps it: unoptimised, after a pass, or compiled and scheduled.
         where: The text's origin, for error messages.
     """
+    _refuse_unbounded(text, where)
     plain = rewrite(_normalised(text, where), where=where)
     module = _with_header(_respelled(_hoisted(_converted(plain, where))), text)
     _refuse_leftovers(module, where)
@@ -101,6 +104,18 @@ def _normalised(text: str, where: str) -> str:
         return str(_hlo().hlo_module_from_text(desugar(text)).to_string())
     except (RuntimeError, ValueError) as error:
         raise _parse_error(_PLACE.sub(r"\3", str(error)), where) from None
+
+
+def _refuse_unbounded(text: str, where: str) -> None:
+    """Raises UnsupportedError for a size that the text leaves open; a bound, `<=8`, is taken for the size."""
+    found = _UNBOUNDED.search(_QUOTED.sub(lambda quoted: " " * len(quoted[0]), text)) if "?" in text else None
+    if found:
+        line = text.count("\n", 0, found.start()) + 1
+        raise UnsupportedError(
+            f"the shape {found[0]} has a dimension without a size",
+            where=f"{where}:{line}",
+            fix="write its size, or a bound such as <=8",
+        )
 
 
 def _parse_error(message: str, where: str) -> InputError:

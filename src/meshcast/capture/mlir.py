@@ -20,7 +20,18 @@ from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 from meshcast.capture.diagnostics import collected, parse_error
 from meshcast.errors import InputError
 
-__all__ = ["deserialize_portable", "func", "ir", "make_context", "parse", "sdy", "stablehlo", "to_bytecode"]
+__all__ = [
+    "deserialize_portable",
+    "func",
+    "ir",
+    "make_context",
+    "parse",
+    "sdy",
+    "stablehlo",
+    "string_of",
+    "symbol_of",
+    "to_bytecode",
+]
 
 _CORRUPTED = "the file is damaged: copy it again"
 SMALL_MODULE = 2**20  # characters or bytes
@@ -90,6 +101,24 @@ def operations(operation: Any) -> Iterator[Any]:
             for inner in block.operations:
                 yield inner.operation
                 yield from operations(inner.operation)
+
+
+def string_of(attribute: Any) -> str:
+    """The text of a string attribute; bytes that are no UTF-8, which MLIR may hold, become replacement characters."""
+    return bytes(ir.StringAttr(attribute).value_bytes).decode(errors="replace")
+
+
+def symbol_of(attribute: Any) -> str:
+    """The name that a symbol reference names, as `string_of` gives it of the symbol itself.
+
+    Raises:
+        InputError: It is no UTF-8, which the bindings cannot read.
+    """
+    reference = ir.FlatSymbolRefAttr(attribute)
+    try:
+        return str(reference.value)
+    except (UnicodeDecodeError, RuntimeError):
+        raise InputError(f"the symbol {reference} is not UTF-8", fix="rename the function") from None
 
 
 def to_bytecode(module: Any) -> bytes:

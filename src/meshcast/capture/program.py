@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshcast.capture.device_ids import count_devices
-from meshcast.capture.mlir import ir, sdy, to_bytecode
+from meshcast.capture.mlir import ir, sdy, string_of, symbol_of, to_bytecode
 from meshcast.capture.roles import Role as Role
 from meshcast.capture.roles import role_of
 from meshcast.display import Rows, shown
@@ -80,12 +80,12 @@ def entry_function(module: Any, *, where: str) -> Any:
             fix="export a program with an entry function",
         )
     for function in functions:
-        if ir.StringAttr(function.attributes["sym_name"]).value == "main":
+        if string_of(function.attributes["sym_name"]) == "main":
             return function
     public = [f for f in functions if not _is_private(f)]
     if len(public) == 1:
         return public[0]
-    names = ", ".join("@" + ir.StringAttr(f.attributes["sym_name"]).value for f in functions[:5])
+    names = ", ".join("@" + string_of(f.attributes["sym_name"]) for f in functions[:5])
     raise InputError(
         f"no function named @main among {len(functions)} functions ({names})",
         where=where,
@@ -201,12 +201,12 @@ def argument_names(module: Any, *, where: str) -> tuple[str, ...]:
     if all(names):
         return tuple(names)
     functions = [op for op in module.body.operations if op.operation.name == "func.func" and len(op.regions[0].blocks)]
-    parameters = {ir.StringAttr(op.attributes["sym_name"]).value: op.regions[0].blocks[0].arguments for op in functions}
+    parameters = {string_of(op.attributes["sym_name"]): op.regions[0].blocks[0].arguments for op in functions}
     for index, value in enumerate(arguments):
         for use in value.uses if not names[index] else ():
             user = use.owner.operation
             if user.name == "func.call":
-                callee = ir.FlatSymbolRefAttr(user.attributes["callee"]).value
+                callee = symbol_of(user.attributes["callee"])
                 names[index] = names[index] or _location_name(parameters[callee][use.operand_number])
     return tuple(names)
 
@@ -220,7 +220,7 @@ def result_names(module: Any, *, where: str) -> tuple[str, ...]:
     names = []
     for index in range(count):
         marks = ir.DictAttr(main.attributes["res_attrs"][index])
-        said = ir.StringAttr(marks["jax.result_info"]).value if "jax.result_info" in marks else ""
+        said = string_of(marks["jax.result_info"]) if "jax.result_info" in marks else ""
         names.append(said if not said or said.startswith("result") else f"result{said}")  # older JAX leaves it out
     return tuple(names)
 

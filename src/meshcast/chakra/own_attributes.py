@@ -43,7 +43,10 @@ def unpacked_kernels(packed: bytes) -> list[dict[str, Any]]:
         raise ValueError(f"cannot be unpacked ({error})") from None
     if not unpacking.eof:
         raise ValueError(f"is cut off, or more than {MOST_PACKED_OUT} bytes")
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise ValueError("holds no list of objects")
     return found

@@ -231,8 +231,8 @@ def positive(text: str, flag: str) -> int:
         value = int(text)
     except ValueError:
         value = 0
-    if value < 1:
-        raise UsageError(f"{text!r} is not a positive integer", where=flag)
+    if not 1 <= value < 1 << 63:
+        raise UsageError(f"{text!r} is not a positive integer below 2^63", where=flag, fix="give a number from 1 on")
     return value
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.capture.mlir import ir, operations, parse
+from meshcast.capture.mlir import ir, operations, parse, string_of
 from meshcast.capture.program import Program, entry_function
 from meshcast.errors import UnsupportedError
 from meshcast.workload.custom_calls import is_library_target
@@ -63,7 +63,7 @@ def program_text(program: Program, *, anonymise: bool) -> str:
 def _symbol(operation: Any) -> str | None:
     if "sym_name" not in operation.attributes:
         return None
-    return str(ir.StringAttr(operation.attributes["sym_name"]).value)
+    return string_of(operation.attributes["sym_name"])
 
 
 def _anonymise(operation: Any, numbers: dict[str, int]) -> None:
@@ -83,13 +83,13 @@ def _anonymise(operation: Any, numbers: dict[str, int]) -> None:
     if operation.name == "stablehlo.constant":
         attributes["value"] = _without_values(attributes["value"], numbers)
     elif operation.name == "stablehlo.custom_call":
-        target = str(ir.StringAttr(attributes["call_target_name"]).value)
+        target = string_of(attributes["call_target_name"])
         if not is_library_target(target):
             raise UnsupportedError(
                 f"custom call {target!r} is known by its name alone", where="--anonymise", fix="use --format chakra"
             )
     elif operation.name == "stablehlo.composite":
-        name = str(ir.StringAttr(attributes["name"]).value)
+        name = string_of(attributes["name"])
         if not name.startswith("chlo."):
             attributes["name"] = ir.StringAttr.get("meshcast.composite")
 

@@ -27,6 +27,7 @@ TECHNOLOGY = "ASTRA-sim"
 SUFFIXES = (".yml", ".yaml")
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 GB = 1 << 30
+MOST_NPUS = 1 << 20  # of a dimension
 
 _TOPOLOGIES: dict[Shape, Topology] = {"Ring": "ring", "FullyConnected": "full", "Switch": "switch"}
 _KEY = re.compile(r"(?P<key>[\w-]+)\s*:\s*(?P<rest>.*)")
@@ -102,8 +103,8 @@ def read_network(path: Path) -> AstraNetwork:
             )  # fmt: skip
     shapes = _values(lists, "topology", path, _shape)
     npus = _values(lists, "npus_count", path, _whole)
-    bandwidths = _values(lists, "bandwidth", path, lambda text: _number(text, least=math.ulp(0.0)))
-    latencies = _values(lists, "latency", path, lambda text: _number(text, least=0.0))
+    bandwidths = _values(lists, "bandwidth", path, lambda text: _number(text, least=1e-9, most=1e15))
+    latencies = _values(lists, "latency", path, lambda text: _number(text, least=0.0, most=1e15))
     made = zip(shapes, npus, bandwidths, latencies, strict=True)
     return AstraNetwork(
         dimensions=tuple(Dimension(shape=s, npus=n, bandwidth=b, latency_ns=ns) for s, n, b, ns in made)
@@ -258,13 +259,13 @@ def _shape(text: str) -> Shape:
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 2:
-        raise ValueError(f"{text!r} is no number of NPUs: a dimension has 2 or more")
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 2 <= int(text) <= MOST_NPUS:
+        raise ValueError(f"{text!r} is no number of NPUs: a dimension has 2 or more, up to {MOST_NPUS}")
     return int(text)
 
 
-def _number(text: str, *, least: float) -> float:
-    value = float(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text) else math.nan
-    if not least <= value < math.inf:
-        raise ValueError(f"{text!r} is no number {'of 0 or more' if least == 0.0 else 'above 0'}")
+def _number(text: str, *, least: float, most: float) -> float:
+    value = float(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII) else math.nan
+    if not (least <= value <= most):
+        raise ValueError(f"{text!r} is no number of {least:g} to {most:g}")
     return value

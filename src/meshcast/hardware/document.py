@@ -59,7 +59,10 @@ def read(path: Path) -> Document:
         raise InputError(f"cannot read the file: {reason}", where=str(path)) from None
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also a number of thousands of digits, and arrays in arrays without end
         message = str(error)
         found = re.search(r"\(at line (\d+)", message)
         line = found[1] if found else str(text.count("\n") + 1)

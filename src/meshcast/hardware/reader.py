@@ -19,6 +19,9 @@ from meshcast.units import Dimension, parse
 UNSOURCED = ("derived", "assumption", "user")
 
 
+MOST = 1 << 31  # of what is counted, unless the schema says less
+
+
 class Reader:
     """Reads one document. Problems are collected, with placeholders for bad values; `finish` raises them together."""
 
@@ -42,11 +45,15 @@ class Reader:
         return value
 
     def choice(self, *key: str | int, among: Iterable[str], default: str | None = None) -> str:
-        """The string at `key`, which must be one of `among`; without a `default` it must be there."""
-        value, allowed = self.text(*key, default=default), tuple(among)
-        if value and value not in allowed:
+        """The string at `key`, one of `among`; without a `default` it must be there. What is refused is never returned."""
+        value, allowed = self._value(key), tuple(among)
+        if value in allowed:
+            return str(value)
+        if value is None and default is None:
+            self._problem(key, f"missing key {_dotted(key)!r}")
+        elif value is not None:
             self._problem(key, f"{_dotted(key)}: expected one of {', '.join(allowed)}, got {value!r}")
-        return value
+        return allowed[0] if default is None else default
 
     def texts(self, *key: str | int) -> tuple[str, ...]:
         """The list of strings at `key`, or nothing."""
@@ -63,15 +70,17 @@ class Reader:
             self._problem(key, f"{_dotted(key)}: expected true or false, got {value!r}")
         return default if value is None else value is True
 
-    def whole(self, *key: str | int, default: int | None = None, least: int = 1) -> int:
+    def whole(self, *key: str | int, default: int | None = None, least: int = 1, most: int = MOST) -> int:
         """The whole number at `key`, written without quotes or unit; without a `default` it must be there."""
         value = self._value(key)
         if value is None:
             if default is None:
                 self._problem(key, f"missing key {_dotted(key)!r}")
             return least if default is None else default
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            self._problem(key, f"{_dotted(key)}: expected a whole number of at least {least}, got {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            self._problem(
+                key, f"{_dotted(key)}: expected a whole number of at least {least}{_up_to(most)}, got {value!r}"
+            )
             return least
         return value
 
@@ -107,7 +116,7 @@ class Reader:
         self._record(key, value, str(of), written)
         return value
 
-    def count(self, *key: str | int, default: int | None = None) -> int:
+    def count(self, *key: str | int, default: int | None = None, most: int = MOST) -> int:
         """The whole number at `key`; without a `default` it must be there."""
         if default is None:
             value = self.quantity(*key, of=Dimension.COUNT)
@@ -116,6 +125,9 @@ class Reader:
             value = float(default) if found is None else found
         if not value.is_integer():
             self._problem(key, f"{_dotted(key)}: expected a whole number, got {value:g}")
+        if value > most:
+            self._problem(key, f"{_dotted(key)}: expected a whole number{_up_to(most)}, got {value:g}")
+            return 1  # a placeholder, as everywhere: nothing is made in so large a number before `finish`
         return int(value)
 
     def by_dtype(
@@ -135,7 +147,7 @@ class Reader:
         if written is None:
             return ()
         sides = written["value"].split("x")
-        if not all(side.isdecimal() and int(side) for side in sides):
+        if not all(re.fullmatch(r"0*[1-9]\d{0,8}", side, re.ASCII) for side in sides):
             self._problem(key, f"{_dotted(key)}: expected a shape like '16x20x28', got {written['value']!r}")
             return ()
         self._record(key, float(len(sides)), "axes", written)
@@ -146,7 +158,7 @@ class Reader:
         written = self._written(key)
         if written is None:
             return default
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(?::(\d+(?:\.\d+)?))?", written["value"])
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(?::(\d{1,9}(?:\.\d{1,9})?))?", written["value"], re.ASCII)
         over, under = (float(found[1]), float(found[2] or 1)) if found else (0.0, 0.0)
         if not over or not under:
             self._problem(key, f"{_dotted(key)}: expected a ratio like '3:1', got {written['value']!r}")
@@ -160,7 +172,7 @@ class Reader:
         if written is None:
             self._problem(key, f"missing key {_dotted(key)!r}")
             return ""
-        found = re.fullmatch(r"(\d+\.\d+)[a-z]?", written["value"])
+        found = re.fullmatch(r"(\d{1,9}\.\d{1,9})[a-z]?", written["value"], re.ASCII)
         if found is None:
             self._problem(key, f"{_dotted(key)}: expected a version like {example!r}, got {written['value']!r}")
             return ""
@@ -251,6 +263,10 @@ class Reader:
 
     def _problem(self, key: Key, message: str) -> None:
         self._problems.append((self._document.place(key), message))
+
+
+def _up_to(most: int) -> str:
+    return "" if most == MOST else f", up to {most}"
 
 
 def _dotted(key: Key, *, indices: bool = True) -> str:

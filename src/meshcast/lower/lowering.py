@@ -17,6 +17,7 @@ from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import free_values, stepped_slices
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
+from meshcast.lower.nothing import without_nothing
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
@@ -99,7 +100,7 @@ class _Lowering:
 
     def block(self, block: Block, writable: frozenset[int]) -> Schedule:
         """The schedule of one block; `writable` are its inputs that may be overwritten."""
-        live = _live_ops(block, self._free)
+        live = list(without_nothing(_live_ops(block, self._free), self._tensors))
         nested = {value for op in live if op.blocks for inner in op.blocks for value in self._free(inner)}
         kept = nested.union(block.outputs)
         readers: dict[int, list[OpKind]] = {}

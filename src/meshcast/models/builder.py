@@ -78,9 +78,19 @@ class Builder:
         return {"scan": False} if mode in ANSWERING and hasattr(self.config, "scan") else {}
 
     def configured(self, **overrides: Any) -> Any:
-        """The configuration with some of its fields overridden."""
-        fields = {field.name for field in dataclasses.fields(self.config)}
-        return dataclasses.replace(self.config, **{k: v for k, v in overrides.items() if k in fields})
+        """The configuration with some of its fields overridden; other settings are passed over.
+
+        Raises:
+            UsageError: A value is not of its field's kind.
+        """
+        fields = {field.name: field.default for field in dataclasses.fields(self.config)}
+        changed = {
+            # A size that its class has as zero is a part that may be left out.
+            name: _setting(name, value, getattr(self.config, name), least=0 if fields[name] == 0 else 1)
+            for name, value in overrides.items()
+            if name in fields
+        }
+        return dataclasses.replace(self.config, **changed)
 
     def __call__(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> Program:
         """The program over a mesh, one device by default."""

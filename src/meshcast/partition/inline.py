@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshcast.capture.mlir import ir
+from meshcast.capture.mlir import ir, string_of, symbol_of
 from meshcast.errors import InputError, UnsupportedError
 
 
 def inline_calls(module: Any, main: Any) -> None:
     """Replaces every `func.call` reachable from `main` by its callee's body; the other functions are erased."""
     functions = {
-        ir.StringAttr(op.attributes["sym_name"]).value: op.operation
+        string_of(op.attributes["sym_name"]): op.operation
         for op in module.body.operations
         if op.operation.name == "func.func"
     }
@@ -42,7 +42,7 @@ class _Inliner:
                     if inner.name == "func.call":
                         self._splice(inner)
                     elif inner.name == "stablehlo.composite":
-                        symbol = ir.FlatSymbolRefAttr(inner.attributes["decomposition"]).value
+                        symbol = symbol_of(inner.attributes["decomposition"])
                         self.decompositions.add(symbol)
                         self._flatten_function(symbol)
                     elif len(inner.regions):
@@ -64,7 +64,7 @@ class _Inliner:
 
     def _splice(self, call: Any) -> None:
         """Moves a copy of the callee's body before the call, and the call away."""
-        symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        symbol = symbol_of(call.attributes["callee"])
         self._flatten_function(symbol)
         clone = self._functions[symbol].clone(ip=ir.InsertionPoint(call))
         body = clone.regions[0].blocks[0]

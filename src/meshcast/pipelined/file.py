@@ -88,7 +88,5 @@ def _reduction(reader: Reader) -> Reduction:
     over = reader.texts("reduce", "over")
     if not over:
         reader.reject(("reduce", "over"), "reduce.over: expected the mesh axes that hold replicas, such as ['data']")
-    kind = reader.text("reduce", "kind", default="all_reduce")
-    if kind not in get_args(ReductionKind):
-        reader.reject(("reduce", "kind"), f"reduce.kind: expected one of {', '.join(get_args(ReductionKind))}")
+    kind = reader.choice("reduce", "kind", among=get_args(ReductionKind), default="all_reduce")
     return Reduction(over=over, kind=cast(ReductionKind, kind), buckets=reader.whole("reduce", "buckets", default=1))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.errors import InputError, UsageError
-from meshcast.files import unpacked, whole_file
+from meshcast.files import json_value, unpacked, whole_file
 
 SCHEMA = "meshcast.profile/1"
 Row = dict[str, Any]
@@ -90,14 +90,11 @@ def _parsed(lines: list[bytes], where: str) -> list[Any]:
         values = json.loads(b"[" + b",".join(lines) + b"]")
         if len(values) == len(lines):
             return list(values)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     found = []
     for number, line in enumerate(lines, 1):
-        try:
-            found.append(json.loads(line))
-        except ValueError as error:
-            raise InputError(f"not JSON: {error}", where=f"{where}:{number}") from error
+        found.append(json_value(line, where=f"{where}:{number}"))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -33,6 +35,7 @@ GEOMETRIES: dict[
     "attention": Attention,
     "factorisation": Factorisation,
 }
+MOST_RESULTS = 1 << 16  # of one kernel
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
 LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed", "redundant_flops"})
@@ -94,7 +97,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
     try:
         return Kernel(
             kind=KernelKind(rest.pop("kind")),
-            writes=tuple(range(rest.pop("writes", 0))),
+            writes=tuple(range(_count(rest.pop("writes", 0)))),
             updates=(0,) if rest.pop("updates", False) else (),
             flags=frozenset(rest.pop("flags", ())),
             ops=tuple(rest.pop("ops", ())),
@@ -103,9 +106,9 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
             picked=_picked(rest.pop("picked")) if "picked" in rest else None,
             recency=_recency(rest.pop("recency")) if "recency" in rest else None,
             name=rest.pop("name", ""),
-            **rest,
+            **_typed(Kernel, rest),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(
             f"a kernel that this version cannot read: {error}", fix="lower it again: meshcast calibrate --relower FILE"
         ) from error
@@ -128,7 +131,45 @@ def _geometry_from_json(value: dict[str, Any]) -> Geometry:
     if value["is"] == "indexed":
         shape, dtype = rest["table"]
         rest["table"] = Tensor(shape, dtype)
-    return GEOMETRIES[value["is"]](**rest)
+    kind = GEOMETRIES[value["is"]]
+    return kind(**_typed(kind, rest))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_RESULTS:
+        raise ValueError(f"{value!r} results")
+    return value
+
+
+def _typed(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The values, each number, flag or text of which is of its field's type, and each number finite and not below zero.
+
+    Raises:
+        ValueError: One is not.
+    """
+    for field in fields(kind):
+        wanted = _TYPES.get(str(field.type))
+        value = values.get(field.name)
+        if value is not None and wanted is not None and not wanted(value):
+            raise ValueError(f"{field.name} is {value!r}, and must be {field.type}")
+    return values
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _wholes(value: Any) -> bool:
+    return isinstance(value, tuple) and all(map(_whole, value))
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "int": _whole,
+    "float": lambda value: type(value) in (int, float) and 0 <= value < math.inf,
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "tuple[int, ...]": _wholes,
+}
 
 
 def _tuples(value: Any) -> Any:

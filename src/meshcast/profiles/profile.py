@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,24 @@ class Measurement:
         if lowered is None:
             reason = self.row.get("not_lowered", "it has not been lowered yet")
             raise InputError(f"no kernels: {reason}", where=self.id, fix="meshcast calibrate --relower FILE")
-        return tuple((kernel_from_json(kernel), count) for kernel, count in lowered)
+        return tuple((kernel, int(count)) for kernel, count in self.beside("lowered", 1))
+
+    def beside(self, name: str, least: float) -> Iterator[tuple[Kernel, float]]:
+        """The kernels of ours that the row lists under `name`, each with its number; none where it lists none.
+
+        Raises:
+            InputError: They are no pairs of a kernel and a number of at least `least`.
+        """
+        listed = self.row.get(name, ())
+        for pair in listed if isinstance(listed, list | tuple) else (listed,):
+            if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], dict)):
+                raise InputError(f"{name!r} holds {pair!r:.80}, no pair of a kernel and a number", where=self.id)
+            kernel, number = pair
+            if type(number) not in (int, float) or not least <= number < math.inf:
+                raise InputError(
+                    f"{name!r} has {number!r} beside a kernel, no number of {least:g} or more", where=self.id
+                )
+            yield kernel_from_json(kernel), number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +67,9 @@ class Profile:
             InputError: No row has any: the profile was lowered by an older version, or not at all.
         """
         found = [
-            (kernel_from_json(kernel), us * 1e-6, measurement.id)
+            (kernel, us * 1e-6, measurement.id)
             for measurement in self.measurements
-            for kernel, us in measurement.row.get("paired", ())
+            for kernel, us in measurement.beside("paired", 0.0)
         ]
         if not found:
             raise InputError(
@@ -78,9 +96,10 @@ def read_profile(path: Path) -> Profile:
     for row in rows:
         if "error" in row:
             continue
-        try:
-            seconds = float(row["busy_us"]) * 1e-6
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError("a row without a time in microseconds (busy_us)", where=f"{path}: {row['id']}") from error
-        measured.append(Measurement(id=row["id"], family=row["family"], seconds=seconds, row=row))
+        busy: Any = row.get("busy_us")
+        if type(busy) not in (int, float) or not 0 <= busy < math.inf:
+            raise InputError("a row without a time in microseconds (busy_us)", where=f"{path}: {row['id']}")
+        if not isinstance(row.get("family"), str):
+            raise InputError("a row without a family", where=f"{path}: {row['id']}")
+        measured.append(Measurement(id=row["id"], family=row["family"], seconds=busy * 1e-6, row=row))
     return Profile(header=header, measurements=tuple(measured))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.errors import InputError, UsageError, nearest
-from meshcast.files import LARGEST_TEXT, unpacked
+from meshcast.files import LARGEST_TEXT, json_value, unpacked
 
 MOSTLY_BUSY = 0.9  # of a sustained run
 _SKEW = re.compile(r"-z(\d+(?:\.\d+)?)$")
@@ -140,10 +139,7 @@ def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         if not line.strip():
             continue
         where = f"{path}:{number}"
-        try:
-            data = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"not JSON: {error}", where=where) from error
+        data = json_value(line, where=where)
         if not isinstance(data, dict):
             raise InputError("not a JSON object", where=where)
         yield data, where

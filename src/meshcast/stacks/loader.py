@@ -84,7 +84,7 @@ def _read(path: Path) -> Stack:
             Selective, reader.choice("defaults", "selective", among=get_args(Selective), default="selective")
         ),
         sequence_parallel=reader.flag("defaults", "sequence_parallel"),
-        zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0") or 0),
+        zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0")),
         gradients=cast(Gradients, reader.choice("defaults", "gradients", among=get_args(Gradients), default="fp32")),
         context_attention=cast(
             ContextAttention,

@@ -9,6 +9,9 @@ from meshcast.errors import UsageError
 
 Dataflow = Literal["ws", "os", "is"]
 DATAFLOWS: tuple[str, ...] = get_args(Dataflow)
+# Beyond any chip, and what 64-bit cycles and words can be summed over.
+MOST_SIDE = 1 << 20
+MOST_WORDS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,11 @@ class Buffer:
     bandwidth: int
 
     def __post_init__(self) -> None:
+        if max(self.words, self.bandwidth) > MOST_WORDS:
+            raise UsageError(
+                f"a scratchpad of {self.words:,} words at {self.bandwidth:,} words a cycle",
+                fix=f"give {MOST_WORDS:,} at most",
+            )
         if self.words < 2 or self.bandwidth < 1:
             raise UsageError(
                 f"a scratchpad of {self.words} words at {self.bandwidth} words a cycle cannot be double-buffered",
@@ -62,6 +70,11 @@ class SystolicArray:
     def __post_init__(self) -> None:
         if self.rows < 1 or self.columns < 1:
             raise UsageError(f"an array of {self.rows} x {self.columns} cells", fix="give at least one row and column")
+        if max(self.rows, self.columns) > MOST_SIDE:
+            raise UsageError(
+                f"an array of {self.rows:,} x {self.columns:,} cells",
+                fix=f"give {MOST_SIDE:,} rows and columns at most",
+            )
         if self.dataflow not in DATAFLOWS:
             raise UsageError(f"no dataflow {self.dataflow!r}", where="--dataflow", fix="one of " + ", ".join(DATAFLOWS))
 

@@ -16,6 +16,7 @@ CONVOLUTION_COLUMNS = (
 )  # fmt: skip
 GEMM_COLUMNS = ("M", "N", "K")
 WORDS_PER_KB = 1024  # SCALE-Sim's words are bytes
+MOST_CHANNELS = 1 << 16  # of a depthwise layer
 DEPTHWISE = "DP"  # in a layer's name: one layer a channel
 
 
@@ -81,6 +82,11 @@ def layers_of(sizes: Sequence[int], *, name: str = "") -> Iterator[Layer]:
         return
     height, width, filter_height, filter_width, channels, filters, stride = sizes
     depthwise = DEPTHWISE in name
+    if depthwise and channels > MOST_CHANNELS:
+        raise UsageError(
+            f"the depthwise layer {name!r} has {channels} channels, each a layer of its own: more than {MOST_CHANNELS}",
+            fix="give fewer channels, or a name without DP",
+        )
     for channel in range(channels if depthwise else 1):
         yield Layer(
             name=f"{name}Channel_{channel}" if depthwise else name,

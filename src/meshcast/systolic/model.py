@@ -20,6 +20,7 @@ from meshcast.systolic.scratchpads import layer_stalls
 
 MOST_WORK = 2.0**60  # multiply-adds of a layer, so that sums of cycles and words stay within 64 bits
 MOST_WALKED_CYCLES = 10**9  # some minutes of walking
+MOST_LISTED_WORDS = 1 << 26  # of windows that overlap: 2 GB of addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,8 @@ def simulate(layers: Sequence[Layer], array: SystolicArray) -> list[LayerResult]
     """Every layer on the array, as SCALE-Sim 3.0.0 reports it."""
     if not layers:
         return []
+    _check_sizes(layers)
     m, n, k = product_shapes(layers)
-    _check_sizes(layers, m, n, k)
     compute = cycles.compute_cycles(m, n, k, array)
     stalls, total, prefetch = np.zeros_like(compute), compute.copy(), _prefetch(layers, m, n, k, array)
     walked: dict[Layer, tuple[int, int, int]] = {}
@@ -75,18 +76,27 @@ def simulate(layers: Sequence[Layer], array: SystolicArray) -> list[LayerResult]
     ]  # fmt: skip
 
 
-def _check_sizes(layers: Sequence[Layer], m: Integers, n: Integers, k: Integers) -> None:
-    work = m.astype(np.float64) * n * k
-    if len(too_large := np.flatnonzero(work > MOST_WORK)):
-        layer = layers[int(too_large[0])]
-        raise UsageError(
-            f"the layer has {work[too_large[0]]:.3g} multiply-adds, more than cycles can be counted for ({MOST_WORK:.0e})",
-            where=layer.name or None,
-            fix="give a smaller layer, or split it",
-        )
+def _check_sizes(layers: Sequence[Layer]) -> None:
+    """Refuses layers, in whole numbers of any size, before they become 64-bit ones."""
+    for layer in layers:
+        work, words = layer.m * layer.n * layer.k, layer.map_elements
+        if max(work, words) > MOST_WORK:
+            raise UsageError(
+                f"the layer has {work:,} multiply-adds over a map of {words:,} words, more than cycles can be counted for "
+                f"({MOST_WORK:.0e})",
+                where=layer.name or None,
+                fix="give a smaller layer, or split it",
+            )
 
 
 def _check_walk(layer: Layer, compute: int) -> None:
+    words = layer.m * layer.k if layer.overlaps else 0
+    if words > MOST_LISTED_WORDS:
+        raise UnsupportedError(
+            f"the windows of a layer have {words:,} words, whose addresses would be listed: at most {MOST_LISTED_WORDS:,}",
+            where=layer.name or None,
+            fix="leave the bandwidth out for its compute cycles, enlarge the scratchpads, or split the layer",
+        )
     if compute > MOST_WALKED_CYCLES:
         raise UnsupportedError(
             f"stalls of a layer of {compute:,} cycles would be walked for minutes: at most {MOST_WALKED_CYCLES:,}",

@@ -53,7 +53,7 @@ def add_groups(groups: Groups, trace: Trace) -> None:
         try:
             listed = json.loads(node.inputs.values.strip().removeprefix("['").removesuffix("']"))
             said = [(str(each["pg_name"]), each["ranks"]) for each in listed]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise InputError(
                 f"{here} lists process groups in a form that is not known", where=trace.where, fix=fix
             ) from None

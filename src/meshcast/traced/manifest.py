@@ -139,7 +139,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         found = json.loads(path.read_text(), object_pairs_hook=_each_once)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"cannot be read as JSON: {error}", where=str(path), fix="check the path, or write it again"
         ) from None

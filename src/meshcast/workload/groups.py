@@ -66,7 +66,9 @@ def replica_group(attribute: Any, mesh: Mesh) -> Group:
     """The group of a StableHLO collective's `replica_groups`, dense or by mesh axes (`replica_group_mesh_axes`)."""
     if isinstance(attribute, (ir.DenseIntElementsAttr, ir.DenseElementsAttr)):
         groups = np.asarray(ir.DenseElementsAttr(attribute))
-        if groups.size == 0:
+        if not (
+            groups >= 0
+        ).any():  # an empty list, or nothing but what fills up shorter groups: all devices are one group
             return Group(dims=((mesh.size, 1),), axes=tuple(name for name, _ in mesh.axes), devices=mesh.size)
         return _group_of_rows(np.ascontiguousarray(np.atleast_2d(groups), dtype=np.int64), mesh)
     axes: list[str | SubAxis] = []

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.capture.mlir import ir, stablehlo
+from meshcast.capture.mlir import ir, stablehlo, string_of, symbol_of
 from meshcast.capture.program import Program, entry_function
 from meshcast.errors import UsageError
 from meshcast.mesh import OUTSIDE, group_numbers
@@ -145,7 +145,7 @@ class _Reader:
         self._program = program
         self._ranks = ranks or program.devices
         self._functions = {
-            ir.StringAttr(op.attributes["sym_name"]).value: op
+            string_of(op.attributes["sym_name"]): op
             for op in program.module.body.operations
             if op.operation.name == "func.func"
         }
@@ -186,7 +186,7 @@ class _Reader:
         return []
 
     def _call(self, operation: Any, known: dict[Any, Ints], mask: Mask) -> None:
-        callee = self._functions[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+        callee = self._functions[symbol_of(operation.attributes["callee"])]
         block = callee.operation.regions[0].blocks[0]
         given = zip(block.arguments, operation.operands, strict=True)
         inside = {argument: known[value] for argument, value in given if value in known}

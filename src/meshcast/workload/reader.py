@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshcast.capture.mlir import ir, sdy
+from meshcast.capture.mlir import ir, sdy, string_of, symbol_of
 from meshcast.capture.program import Program, entry_function
 from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload.collectives import SDY_COLLECTIVES, STABLEHLO_COLLECTIVES, CollectiveReader
@@ -92,7 +92,7 @@ class _Reader:
         main = entry_function(program.module, where=program.source)
         for op in program.module.body.operations:
             if op.operation.name == "func.func":
-                self._functions[ir.StringAttr(op.attributes["sym_name"]).value] = op
+                self._functions[string_of(op.attributes["sym_name"])] = op
         block = main.operation.regions[0].blocks[0]
         marks = main.attributes.get("arg_attrs")
         inputs = []
@@ -268,7 +268,7 @@ class _Reader:
             op=operation,
             location=self._where(location, scope),
         )
-        target = ir.StringAttr(operation.attributes["call_target_name"]).value
+        target = string_of(operation.attributes["call_target_name"])
         try:
             cost = custom_call_cost(reading)
         except UnsupportedError:
@@ -306,15 +306,15 @@ class _Reader:
     # Structure.
 
     def _call(self, operation: Any, ops: list[Op], scope: str) -> None:
-        self._inline(ir.FlatSymbolRefAttr(operation.attributes["callee"]).value, operation, ops, scope)
+        self._inline(symbol_of(operation.attributes["callee"]), operation, ops, scope)
 
     def _composite(self, operation: Any, ops: list[Op], scope: str) -> None:
         """One named after an op (`chlo.top_k`, as jax.export has it) costs what that op costs; others are read through."""
-        name = ir.StringAttr(operation.attributes["name"]).value
+        name = string_of(operation.attributes["name"])
         if name in COMPOSITES:
             self._plain(name, operation, ops, scope)
             return
-        self._inline(ir.FlatSymbolRefAttr(operation.attributes["decomposition"]).value, operation, ops, scope)
+        self._inline(symbol_of(operation.attributes["decomposition"]), operation, ops, scope)
 
     def _inline(self, symbol: str, operation: Any, ops: list[Op], scope: str) -> None:
         block = self._functions[symbol].operation.regions[0].blocks[0]

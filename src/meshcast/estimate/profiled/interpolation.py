@@ -54,6 +54,25 @@ class Family:
         return len(self.y)
 
 
+def checked(family: Family) -> Family:
+    """The family, whose rows are as many places of finite features as there are ratios and variances.
+
+    Raises:
+        ValueError: They are not, or a setting is no positive number.
+    """
+    rows = len(family.y)
+    if not rows or family.places.ndim != 2 or not len(family.places) == rows == len(family.doubt):
+        raise ValueError(f"{rows} ratios at {len(family.places)} places with {len(family.doubt)} variances")
+    if not all(np.isfinite(column).all() for column in (family.places, family.y, family.doubt)):
+        raise ValueError("a row with a number that is not finite")
+    for name in ("length", "noise", "signal", "quantile"):
+        if not 0 < float(getattr(family, name)) < np.inf:
+            raise ValueError(f"{name} is {getattr(family, name)!r}")
+    if (family.doubt <= 0).any() or not np.isfinite(float(family.mean)):
+        raise ValueError("a variance that is not positive, or a mean that is not finite")
+    return family
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """For each query: `y`, its deviation, and the distance to the nearest measured kernel."""

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import io
 import json
-import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -18,7 +17,7 @@ import numpy as np
 
 from meshcast.errors import InputError
 from meshcast.estimate.profiled.features import ALONE, place
-from meshcast.estimate.profiled.interpolation import Family, fit
+from meshcast.estimate.profiled.interpolation import Family, checked, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
@@ -98,23 +97,30 @@ def load(data: bytes, where: str) -> Interpolator:
             if header.get("schema") != SCHEMA:
                 raise InputError(f"not measured kernels: its schema is {header.get('schema')!r}", where=where)
             families = {
-                name: Family(
-                    places=arrays[f"x{index}"].astype(np.float64),
-                    y=arrays[f"y{index}"].astype(np.float64),
-                    doubt=arrays[f"d{index}"].astype(np.float64),
-                    **numbers,
+                name: checked(
+                    Family(
+                        places=arrays[f"x{index}"].astype(np.float64),
+                        y=arrays[f"y{index}"].astype(np.float64),
+                        doubt=arrays[f"d{index}"].astype(np.float64),
+                        **numbers,
+                    )
                 )
                 for index, (name, numbers) in enumerate(header["families"].items())
             }
-    except (KeyError, ValueError, OSError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"not measured kernels: {error}", where=where) from error
-    return Interpolator(
-        device=header["device"],
-        families=families,
-        reference=header["reference"],
-        sources=tuple(header["sources"]),
-        fixed_s=float(header.get("fixed_s", 0.0)),
-    )
+            return Interpolator(
+                device=header["device"],
+                families=families,
+                reference=header["reference"],
+                sources=tuple(header["sources"]),
+                fixed_s=float(header.get("fixed_s", 0.0)),
+            )
+    except InputError:
+        raise
+    except (
+        Exception
+    ) as error:  # of damaged bytes numpy, zipfile and zlib raise a dozen types, none of them theirs alone
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(f"not measured kernels: {said}", where=where, fix="copy or collect the file again") from error
 
 
 def reference_digest(device: Device) -> str:

@@ -7,11 +7,11 @@ would change the program and is not modelled is refused.
 from __future__ import annotations
 
 import difflib
-import json
 from pathlib import Path
 from typing import Any
 
 from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.files import json_value
 from meshcast.models.builder import Builder
 from meshcast.models.families import FAMILIES
 from meshcast.models.huggingface.fields import Fields
@@ -37,11 +37,10 @@ def read_builder(path: Path) -> Builder:
     """
     where = str(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=where) from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"is not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}") from None
+    values = json_value(text, where=where)
     name = path.parent.resolve().name if path.name == CONFIG_FILE else path.stem
     return builder_of(values, name=name, where=where)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from meshcast.errors import InputError, UsageError, nearest
+from meshcast.files import json_value
 from meshcast.hardware.astra import AstraNetwork, network_text
 from meshcast.network.astra.config import KINDS, AstraSystem, implementation
 
@@ -179,11 +180,10 @@ def _text(data: Mapping[str, Any]) -> str:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"not valid JSON: {error.msg}", where=f"{path}:{error.lineno}") from None
+    data = json_value(text, where=str(path))
     if not isinstance(data, dict):
         raise InputError("is no JSON object", where=str(path), fix='write { "key": value, ... }')
     return cast("dict[str, Any]", data)

@@ -19,7 +19,8 @@ from meshcast.network.fabric.wiring import Routing
 from meshcast.units import Dimension
 
 FABRIC_SCHEMA = "meshcast.fabric/1"
-_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+MOST_NODES = 1 << 20  # of one kind: each has a name of its own
+_RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,16 +54,16 @@ def read_fabric(path: Path, cluster: Cluster | None = None, conditions: Conditio
     file = Reader(document.read(path))
     file.choice("schema", among=(FABRIC_SCHEMA,))
     name = file.text("name")
-    devices = file.count("devices")
+    devices = file.count("devices", most=MOST_NODES)
     parts = Parts(devices=devices)
     names: dict[str, Ints] = {str(number): np.array([number]) for number in range(devices)}
     for index in range(file.length("nodes")):
         _add_nodes(file, parts, names, index)
-    links = [_links(file, names, index) for index in range(file.length("links"))]
+    links = [_links(file, names, devices, index) for index in range(file.length("links"))]
     speed: dict[int, float] = {}
     for index in range(file.length("speeds")):
         share = file.ratio("speeds", index, "share", default=1.0)
-        for node in _nodes(file, names, ("speeds", index, "devices")):
+        for node in _nodes(file, names, devices, ("speeds", index, "devices")):
             if node >= devices:
                 file.reject(("speeds", index, "devices"), f"{parts.node_names[node]} is no device")
             speed[int(node)] = share
@@ -100,7 +101,7 @@ def read_fabric(path: Path, cluster: Cluster | None = None, conditions: Conditio
 def _add_nodes(file: Reader, parts: Parts, names: dict[str, Ints], index: int) -> None:
     key = ("nodes", index)
     name, kind = file.text(*key, "name"), file.text(*key, "kind", default="switch")
-    count = file.count(*key, "count", default=1)
+    count = file.count(*key, "count", default=1, most=MOST_NODES)
     if name in names or not name or _RANGE.fullmatch(name) or name.isdecimal():
         file.reject((*key, "name"), f"{name!r} cannot name a node: a name of its own, and no number")
         return
@@ -109,12 +110,14 @@ def _add_nodes(file: Reader, parts: Parts, names: dict[str, Ints], index: int) -
     names.update({f"{name}.{number}": added[number : number + 1] for number in range(count)})
 
 
-def _nodes(file: Reader, names: dict[str, Ints], key: tuple[str | int, ...]) -> Ints:
+def _nodes(file: Reader, names: dict[str, Ints], devices: int, key: tuple[str | int, ...]) -> Ints:
     """The nodes that a list names: devices by number or "0..7", nodes by name, one of several by "leaf.2"."""
     found: list[Ints] = []
     for text in file.texts(*key):
         if spanned := _RANGE.fullmatch(text):
-            numbers: Iterable[str] = map(str, range(int(spanned[1]), int(spanned[2]) + 1))
+            first, last = int(spanned[1]), int(spanned[2])
+            # Only the first name beyond the last device is looked up: it is enough to be told of.
+            numbers: Iterable[str] = map(str, range(first, min(last, max(first, devices)) + 1))
         else:
             numbers = (text,)
         for one in numbers:
@@ -125,9 +128,9 @@ def _nodes(file: Reader, names: dict[str, Ints], key: tuple[str | int, ...]) -> 
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _links(file: Reader, names: dict[str, Ints], index: int) -> _Links:
+def _links(file: Reader, names: dict[str, Ints], devices: int, index: int) -> _Links:
     key = ("links", index)
-    low, high = _nodes(file, names, (*key, "from")), _nodes(file, names, (*key, "to"))
+    low, high = _nodes(file, names, devices, (*key, "from")), _nodes(file, names, devices, (*key, "to"))
     if not len(low) or not len(high):
         file.reject(key, "a table of links has nodes in 'from' and in 'to'")
     source, target = np.repeat(low, len(high)), np.tile(high, len(low))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+
+from meshcast.capture.mlir import string_of
 
 PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
 
@@ -32,7 +33,7 @@ def flag(op: Any, name: str) -> bool:
 def text(op: Any, name: str) -> str:
     """A string attribute; empty where the op leaves it out."""
     attributes = op.attributes
-    return str(ir.StringAttr(attributes[name]).value) if name in attributes else ""
+    return string_of(attributes[name]) if name in attributes else ""
 
 
 def padding(op: Any, rank: int) -> tuple[tuple[int, int], ...]:

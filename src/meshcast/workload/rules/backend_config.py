@@ -36,7 +36,7 @@ def parse_object(text: str) -> Mapping[str, Any]:
         return _EMPTY
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _EMPTY
     return found if isinstance(found, dict) else _EMPTY
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from meshcast.capture.mlir import symbol_of
 from meshcast.errors import UnsupportedError
 from meshcast.workload.graph import Tensor
 from meshcast.workload.rule import OpReading, Rule
@@ -85,7 +86,7 @@ def _callee(call: Any) -> Any:
     module = call
     while module.name != "builtin.module":
         module = module.parent.operation
-    name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+    name = symbol_of(call.attributes["callee"])
     return ir.SymbolTable(module)[name].operation.regions[0].blocks[0]
 
 

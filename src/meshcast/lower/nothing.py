@@ -1,0 +1,34 @@
+"""Arrays without elements: nothing is launched for them, and what is summed over them is a fill.
+
+XLA replaces an op whose result has no elements by a constant (zero_sized_hlo_elimination), and a product, convolution,
+reduction or window over no elements by a broadcast of zero or of the initial value (algebraic_simplifier: HandleDot,
+HandleConvolution, HandleReduce, HandleReduceWindow). PyTorch's kernels return before they launch where there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from meshcast.workload.graph import Attention, Op, OpKind, Tensor
+
+# Over no elements these give the value that they start from.
+_SUMMED = frozenset({OpKind.GEMM, OpKind.CONVOLUTION, OpKind.REDUCE, OpKind.WINDOW})
+_EFFECTS = frozenset({OpKind.COLLECTIVE, OpKind.HOST})
+
+
+def without_nothing(ops: Sequence[Op], tensors: Sequence[Tensor]) -> Iterator[Op]:
+    """The ops less those that make nothing but arrays without elements; those that sum over none as fills of their results."""
+    for op in ops:
+        if op.results and not op.blocks and not any(tensors[value].elements for value in op.results):
+            if op.cost.kind in _EFFECTS:  # every rank still comes to it
+                yield op
+        elif _sums(op) and not all(tensors[value].elements for value in op.operands):
+            cost = replace(op.cost, kind=OpKind.ELEMENTWISE, geometry=None, matrix_flops=0.0, vector_flops=0.0)
+            yield replace(op, cost=cost)
+        else:
+            yield op
+
+
+def _sums(op: Op) -> bool:
+    return op.cost.kind in _SUMMED or isinstance(op.cost.geometry, Attention)

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo
 
+from meshcast.capture.mlir import string_of
 from meshcast.errors import UnsupportedError
 from meshcast.workload.graph import Cost
 from meshcast.workload.rule import OpReading, Rule
@@ -87,7 +87,7 @@ def _said(reading: OpReading) -> tuple[_Dimensions, str]:
     if _NUMBERS not in noted or len(noted[_NUMBERS]) != len(_Dimensions.__slots__):
         raise _unreadable(reading, f"no {_NUMBERS} among its attributes")
     found = _Dimensions(*(np.asarray(numbers).tolist() for numbers in noted[_NUMBERS]))
-    asked = [ir.StringAttr(item).value for item in noted["precision_config"]] if "precision_config" in noted else []
+    asked = [string_of(item) for item in noted["precision_config"]] if "precision_config" in noted else []
     return _checked(found, reading), max(asked, key=_rank, default="DEFAULT")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from meshcast.capture.mlir import string_of
 from meshcast.child import Child, ChildCrashedError, ChildFailedError
 from meshcast.workload.graph import Attention, Cost, OpKind
 from meshcast.workload.rule import OpReading
@@ -83,7 +84,7 @@ def _counted(reading: OpReading, work: Mapping[str, float]) -> Cost:
 
 def _known(reading: OpReading, config: Mapping[str, Any], work: Mapping[str, float]) -> Cost | None:
     """JAX's own attention kernels, as attention."""
-    name = ir.StringAttr(config["name"]).value if isinstance(config.get("name"), ir.StringAttr) else ""
+    name = string_of(config["name"]) if isinstance(config.get("name"), ir.StringAttr) else ""
     arrays = reading.operands[:3]
     if name not in _ATTENTION or len(arrays) < 3 or any(len(tensor.shape) != 4 for tensor in arrays):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from meshcast.errors import UsageError, nearest
@@ -26,6 +27,13 @@ FALLBACKS = {
 def fidelity_names() -> tuple[str, ...]:
     """Every fidelity that can be asked for by its own name."""
     return tuple(estimator_names())
+
+
+def common_fidelity(devices: Sequence[Device]) -> str:
+    """The best fidelity of `auto` that all of some devices have: kernels measured on every one of them, or a model of all."""
+    if all(measured_kernels(device) is not None for device in devices):
+        return "profiled"
+    return "analytical" if all(device.kind in ("gpu", "tpu") for device in devices) else "roofline"
 
 
 def check_fidelity(name: str) -> None:

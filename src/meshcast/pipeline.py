@@ -56,6 +56,7 @@ from meshcast.serving import SERVE, predict_serving
 from meshcast.simulate.pipelines import PipelineRun
 from meshcast.stacks import Attention
 from meshcast.traced import DURATIONS, check_asked, find_traces, names_traces, predict_traces
+from meshcast.trust import with_trust
 from meshcast.workload import ReadOptions, read_workload
 from meshcast.workload.custom_calls import registered_rules
 from meshcast.workload.posted import may_deadlock
@@ -75,10 +76,10 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     stack = overrides.pop("stack", None)
     chosen = (options or Options()).changed(overrides, where="predict")
     chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
-    # Before models: a manifest of traces is a .json file as a configuration is.
-    with collected_later():
+    with collected_later():  # traces before models: a manifest of traces is a .json file as a configuration is
         serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
-        prediction = _described(serving or _predicted(target, chosen), target, chosen)
+        found = with_trust(serving or _predicted(target, chosen), resolve(chosen.on), chosen)
+        prediction = _described(found, target, chosen)
     return replace(prediction, seconds=time.perf_counter() - started)
 
 

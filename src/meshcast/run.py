@@ -39,6 +39,7 @@ from meshcast.simulate.contention import Contention
 from meshcast.simulate.engine import KernelTimes, Simulator
 from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
 from meshcast.simulate.network import KernelNetwork, OnNetwork, collective_of_kernel
+from meshcast.trust import with_trust
 from meshcast.units import format_bytes, format_time
 from meshcast.version import VERSION
 from meshcast.workload import Workload
@@ -289,6 +290,8 @@ class Run:
             version=VERSION,
         )
         answer = prediction if infeasible else self._timed(prediction)
+        if self.whole:
+            answer = with_trust(answer, self.cluster, self.options)
         return replace(answer, seconds=time.perf_counter() - started)
 
     @property

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 from meshcast.capture.files import program_name
@@ -17,7 +18,7 @@ from meshcast.comparison.folder import RunFolder
 from meshcast.comparison.keys import cell_key, traces_content, traces_key
 from meshcast.errors import BugError, MeshcastError, UsageError, nearest
 from meshcast.estimate import estimator_names, load_estimator
-from meshcast.fidelities import fidelity_names
+from meshcast.fidelities import common_fidelity, fidelity_names
 from meshcast.hardware import resolve
 from meshcast.models.words import AUTO
 from meshcast.options import Options
@@ -38,7 +39,7 @@ def silent(_: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Grid:
     """What is compared: every target on every device in every fidelity."""
 
@@ -47,6 +48,12 @@ class Grid:
     fidelities: tuple[str, ...]
     named: frozenset[str]
     options: Options
+
+    @cached_property
+    def auto(self) -> str:
+        """What `auto` stands for: of several devices the best that all have, so that none is timed by a finer one alone."""
+        devices = [resolve(name).device for name in self.on]
+        return "auto" if len(devices) == 1 or self.options.profile is not None else common_fidelity(devices)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
@@ -152,6 +159,7 @@ def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None)
             options = _of_traces(options)
             key = traces_key(programs.traces(ask), resolve(ask.on), options)
             return _kept_or_asked(ask, key, grid.targets[ask.target], options, folder)
+        options = replace(options, fidelity=grid.auto if ask.fidelity == "auto" else ask.fidelity)
         if serves(grid.targets[ask.target], options):  # two programs, each of which a plan would share out
             return _asked(ask, grid.targets[ask.target], options)
         target, options = resolved(grid.targets[ask.target], options)

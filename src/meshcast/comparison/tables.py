@@ -55,7 +55,8 @@ def time_sections(comparison: Comparison, target: str) -> list[Section]:
     heads = [f">{fidelity}" for fidelity in comparison.fidelities]
     answered = [c for c in comparison.cells if c.ask.target == target and c.status == "answered"]
     notes = sorted({f"{c.ask.fidelity} is mostly {c.answered_by}" for c in answered if not c.own})
-    note = f"{STAND_IN} stood in for: " + ", ".join(notes) if notes else ""
+    stood_in = [f"{STAND_IN} stood in for: " + ", ".join(notes)] if notes else []
+    note = "; ".join([*stood_in, *_auto_note(answered)])
     title = f"{target}: step time"
     if len(heads) > BESIDE:
         times = [(on, *map(_time, cells)) for on, cells in table.items()]
@@ -70,6 +71,16 @@ def time_sections(comparison: Comparison, target: str) -> list[Section]:
         for on, cells in table.items()
     ]
     return [Section(title=title, columns=columns("on", *both), rows=rows, note=note)]
+
+
+def _auto_note(answered: Iterable[Cell]) -> list[str]:
+    """What `auto` was on several devices: the same on all, or which one had what."""
+    by = {cell.ask.on: str(cell.answered_by) for cell in answered if cell.ask.fidelity == "auto"}
+    if len(by) < 2:
+        return []
+    if len(set(by.values())) == 1:
+        return [f"auto is {next(iter(by.values()))}, the best that all of these devices have"]
+    return ["times of a mix of fidelities: " + ", ".join(f"{on} {fidelity}" for on, fidelity in by.items())]
 
 
 def serving_sections(comparison: Comparison, target: str) -> list[Section]:

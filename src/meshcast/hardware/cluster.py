@@ -43,6 +43,7 @@ class NetworkLevel:
         staging_bandwidth: bytes/s through a socket's memory in one direction, where devices of a PCIe host cannot
             reach each other directly and everything is copied through it; 0 where they can.
         link: What software gets out of such links; the textbook's alpha and beta where nothing is known of it.
+        assumed: What was taken for granted about it that may be otherwise, for warnings; empty where nothing was.
     """
 
     name: str
@@ -64,6 +65,7 @@ class NetworkLevel:
     sockets: int = 1
     socket_bandwidth: float = 0.0
     staging_bandwidth: float = 0.0
+    assumed: str = ""
 
     @property
     def bandwidth(self) -> float:

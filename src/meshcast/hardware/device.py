@@ -8,6 +8,7 @@ from typing import Literal
 
 from meshcast.display import Rows, shown
 from meshcast.errors import UnsupportedError, nearest
+from meshcast.hardware.checked import DATA_SHEET, Checked
 from meshcast.units import format_bytes, format_rate
 
 Kind = Literal["gpu", "tpu", "cpu"]
@@ -115,6 +116,7 @@ class Device:
         core: What compiling for a CUDA GPU takes; None where it is not given.
         tensor_cores: A TPU's systolic arrays and vector units; None where they are not given.
         communication: Cores that collectives hold; None where engines of their own move the data, or nothing is known.
+        checked: How its predictions were checked; a file of one's own counts as a data sheet.
         bases: Names of the devices that its file starts from, the nearest first.
         default_cluster: The catalogue's cluster of many such devices; None where there is none.
         facts: Every number of the file by dotted key ("matrix.bf16"), with its source.
@@ -146,6 +148,7 @@ class Device:
     core: Core | None = None
     tensor_cores: TensorCores | None = None
     communication: CommunicationCores | None = None
+    checked: Checked = DATA_SHEET
     bases: tuple[str, ...] = field(default=(), repr=False)
     default_cluster: str | None = None
     notes: str = ""

@@ -53,6 +53,7 @@ def read_level(file: Reader, index: int, find_link: Callable[[str], LinkTechnolo
         sockets=file.count(*key, "sockets", default=1),
         socket_bandwidth=file.optional(*key, "socket_bandwidth", of=Dimension.BANDWIDTH) or 0.0,
         staging_bandwidth=file.optional(*key, "staging_bandwidth", of=Dimension.BANDWIDTH) or 0.0,
+        assumed=file.text(*key, "assumed", default=""),
     )
     _check_keys(file, level, key)
     held = prod(level.dims) * (inside if level.topology == "torus" else 1)

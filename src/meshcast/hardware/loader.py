@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast, get_args
 
 from meshcast.errors import InputError
 from meshcast.hardware import document
+from meshcast.hardware.checked import DATA_SHEET, Checked, How
 from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import DTYPES, CommunicationCores, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
@@ -31,7 +32,7 @@ class LoadLink(Protocol):
 
 
 # What names a file is its own, never its base's.
-_OWN = ("schema", "name", "title", "aliases", "base")
+_OWN = ("schema", "name", "title", "aliases", "base", "checked")
 
 
 def read(path: Path, find: Callable[[str, Path], Path]) -> Document:
@@ -101,6 +102,7 @@ def device(doc: Document) -> Device:
         core=_core(file) if file.names("core") else None,
         tensor_cores=_tensor_cores(file) if file.names("tensor_cores") else None,
         communication=_communication(file) if file.names("communication") else None,
+        checked=_checked(file),
         bases=tuple(str(below.data.get("name")) for below in _below(doc)),
         # An empty name is how a file that has a base says that it has no cluster.
         default_cluster=file.text("default_cluster", default="") or None,
@@ -119,6 +121,14 @@ def _below(doc: Document) -> Iterator[Document]:
     while (base := doc.base) is not None:
         yield base
         doc = base
+
+
+def _checked(file: Reader) -> Checked:
+    """The table `[checked]`; without one nothing was checked."""
+    if not file.names("checked"):
+        return DATA_SHEET
+    how = cast(How, file.choice("checked", "how", among=get_args(How)))
+    return Checked(how=how, against=file.text("checked", "against"), clusters=file.flag("checked", "clusters"))
 
 
 def _core(file: Reader) -> Core:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.hardware import astra, document, link_loader, loader
+from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, single
 from meshcast.hardware.device import Device
 from meshcast.hardware.link import LinkTechnology
@@ -184,7 +185,9 @@ def _read_link(path: Path) -> LinkTechnology:
 
 
 def _read_device(path: Path) -> Device:
-    return loader.device(loader.read(path, functools.partial(_beside, "devices")))
+    device = loader.device(loader.read(path, functools.partial(_beside, "devices")))
+    # What a file of one's own says of checks is nothing that this project knows of.
+    return device if path.parent == _CATALOGUE / "devices" else replace(device, checked=DATA_SHEET)
 
 
 def _read_cluster(path: Path) -> Cluster:

@@ -10,6 +10,7 @@ from meshcast.results.inputs import Inputs
 from meshcast.results.pipelined import PipelineShare
 from meshcast.results.serving import Serving
 from meshcast.results.throughput import Throughput
+from meshcast.results.trust import Trust
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown, Timeline
 
@@ -126,6 +127,7 @@ class Prediction:
     model_flops: float | None = None  # matrix FLOPs of the model alone, none recomputed or repeated
     inputs: Inputs | None = field(default=None, repr=False)
     throughput: Throughput | None = None  # of models, whose batches are known
+    trust: Trust | None = None  # of whole steps
     ranks: tuple[RankShare, ...] = ()
     warnings: tuple[str, ...] = ()
     version: str = ""
@@ -186,6 +188,7 @@ class Prediction:
             **({"pipeline": self.pipeline.to_json()} if self.pipeline else {}),
             **({"serving": self.serving.to_json()} if self.serving else {}),
             "provenance": asdict(self.provenance),
+            "trust": self.trust.to_json() if self.trust is not None else None,
             "warnings": list(self.warnings),
             "tool": {"version": self.version, "seconds": self.seconds},
         }

@@ -267,6 +267,8 @@ def _figures(prediction: Prediction) -> list[tuple[str, str]]:
         figure = f"{format_energy(prediction.energy_j)} per step and device, {power}"
         everyone = f"; {format_energy(prediction.energy_j * prediction.devices)} on all devices"
         rows.append(("energy", figure + everyone if prediction.devices > 1 else figure))
+    if prediction.trust is not None:
+        rows += prediction.trust.rows()
     return [*rows, *(prediction.inputs.rows() if prediction.inputs is not None else ())]
 
 

@@ -41,8 +41,13 @@ class RunResult:
         """The same as step times in seconds, which all metrics mean: groups may mix metrics."""
         if self.metric is None or self.row.predicted is None or self.row.measured is None:
             return self.row
-        times = (self.metric.seconds(self.row.measured), self.metric.seconds(self.row.predicted))
-        return Row(id=self.row.id, group=self.row.group, measured=times[0], predicted=times[1])
+        seconds = self.metric.seconds
+        ends = (self.row.low, self.row.high)
+        low, high = sorted(seconds(end) for end in ends if end is not None) if None not in ends else ends
+        return Row(
+            id=self.row.id, group=self.row.group, measured=seconds(self.row.measured),
+            predicted=seconds(self.row.predicted), low=low, high=high,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """The contract's line of a row, and what was made of it."""
@@ -109,8 +114,11 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = Fals
         return result(row=failed(why=reason), metric=metric, memory=memory)
     assert prediction.step_time_s is not None
     assert target.on is not None
+    ends = prediction.interval_s or (prediction.step_time_s, prediction.step_time_s)
+    low, high = sorted(map(metric.of, ends))  # of rates the longer time is the lower end
     row = Row(
-        id=measured.id, group=group, measured=measured.value, predicted=metric.of(prediction.step_time_s)
+        id=measured.id, group=group, measured=measured.value, predicted=metric.of(prediction.step_time_s), low=low,
+        high=high,
     )  # fmt: skip
     return result(row=row, metric=metric, memory=memory, over_memory=memory > target.on.device.memory_bytes)
 

@@ -1,0 +1,43 @@
+"""`Trust`: how the predictions of a device were checked, and how much wider its interval is for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from meshcast.hardware.checked import WORDS, How
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """How a prediction's device was checked.
+
+    Attributes:
+        checked: How.
+        against: Against what; empty where against nothing.
+        widened: What the interval's lower end was divided by and its upper end multiplied by.
+        energy: Where joules per FLOP come from.
+    """
+
+    checked: How
+    against: str
+    widened: tuple[float, float]
+    energy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `trust` of a prediction."""
+        return {
+            "checked": self.checked,
+            "words": WORDS[self.checked],
+            "against": self.against or None,
+            "widened": list(self.widened),
+            "energy": self.energy,
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """For people: one line."""
+        low, high = self.widened
+        said = WORDS[self.checked] + (f" ({self.against})" if self.against else "")
+        if max(low, high) > 1:
+            said += f"; interval widened by {low - 1:.0%} below and {high - 1:.0%} above for that"
+        return [("trust", said)]

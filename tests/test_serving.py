@@ -7,8 +7,10 @@ import pytest
 import meshcast
 from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 from meshcast.hardware import resolve
+from meshcast.models import hint, zoo
 from meshcast.results.serving import Serving
 from meshcast.serving import request_lengths
+from meshcast.serving.chunks import Pass, passes_over, with_whole_cache
 
 TINY = "llama3-tiny"
 REQUEST = {"mode": "serve", "batch": "4", "prompt": "64", "output": "16"}
@@ -212,3 +214,60 @@ def test_served_models_are_compared_by_what_users_notice() -> None:
     assert "first token" in str(found)
     with pytest.raises(UsageError, match="two programs"):
         meshcast.prepare(TINY, meshcast.Options(on="h200", settings=REQUEST))
+
+
+def test_passes_over_prompts_by_hand() -> None:
+    """Whole prompts as long as they fit a chunk, the rest in a pass of its own; of long ones the two ends, weighed."""
+    assert passes_over(10, 2048, 8192, 1, resumes=True) == [
+        Pass(times=2, batch=4, tokens=2048),
+        Pass(times=1, batch=2, tokens=2048),
+    ]
+    assert passes_over(16, 2048, 8192, 8, resumes=True) == [Pass(times=1, batch=16, tokens=2048)]
+    assert passes_over(2, 20_000, 8192, 1, resumes=True) == [
+        Pass(times=2.0, batch=1, tokens=8192),
+        Pass(times=2.0, batch=1, tokens=8192, past=8192),
+        Pass(times=2, batch=1, tokens=3616, past=16384),
+    ]
+    assert passes_over(3, 20_000, 8192, 1, resumes=False) == [Pass(times=3, batch=1, tokens=20_000)]
+
+
+def test_prompts_are_read_in_chunks() -> None:
+    """Time adds up over passes, activations are those of one pass, and all caches are there throughout."""
+
+    def asked(mode: str, **settings: str) -> meshcast.Prediction:
+        told = {"mode": mode, "layers": "2", **settings}
+        return meshcast.predict(TINY, on="h100-sxm", settings=told, lowering="modelled", levers=False)
+
+    request = {"batch": "8", "prompt": "64", "output": "64"}
+    at_once, chunked = (asked("serve", **request, prefill_chunk=size) for size in ("512", "64"))
+    alone = asked("prefill", batch="1", seq="64", context="128")
+    assert at_once.serving is not None
+    assert chunked.serving is not None
+    assert (at_once.serving.passes, chunked.serving.passes) == (1, 8)
+    assert chunked.serving.ttft_s == pytest.approx(8 * (alone.step_time_s or 0))
+    assert chunked.serving.tpot_s == at_once.serving.tpot_s
+    assert chunked.memory.by_role["cache"] == at_once.memory.by_role["cache"] == 8 * alone.memory.by_role["cache"]
+    assert chunked.memory.temporaries < at_once.memory.temporaries
+    long = asked("serve", batch="1", prompt="256", output="64", prefill_chunk="64").serving
+    ends = [asked("prefill", batch="1", seq="64", context="320", past=past).step_time_s or 0 for past in ("0", "192")]
+    assert long is not None
+    assert long.passes == 4
+    assert long.ttft_s == pytest.approx(2 * sum(ends))
+
+
+def test_caches_that_leave_no_room_for_a_pass_are_told() -> None:
+    """The pass over some prompts fits alone, and not beside the caches of all of them."""
+    alone = meshcast.predict(TINY, on="h100-sxm", settings={"mode": "prefill", "batch": "1", "seq": "64"}, levers=False)
+    beside = with_whole_cache(alone, alone.capacity_bytes)
+    assert beside.infeasible is not None
+    assert (beside.feasible, beside.step_time_s) == (False, None)
+    assert with_whole_cache(alone, 0).feasible
+
+
+def test_serving_is_among_the_modes() -> None:
+    assert zoo()["llama3-tiny"].all_modes == ("train", "forward", "prefill", "decode", "serve")
+    assert zoo()["bert-tiny"].all_modes == ("train", "forward")
+    with pytest.raises(UsageError, match="has no mode 'serving'") as caught:
+        meshcast.predict(TINY, settings={"mode": "serving"})
+    assert "its modes are train, forward, prefill, decode, serve" in str(caught.value)
+    assert "--set mode=serve" in hint("llama3-tiny-serve")

@@ -174,3 +174,30 @@ def test_a_prompt_longer_than_its_cache_is_refused() -> None:
         build("llama3-tiny-prefill", seq=64, context=32)
     with pytest.raises(UsageError, match="2048 is longer than the model's 1024 positions"):
         build("gpt2-small-decode", context=2048)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "parts"),
+    [
+        ("llama3-tiny", {"layers": 1}, (3, 2, 4)),
+        ("gemma2-tiny", {}, (5, 10, 3)),  # windows of eight: a cache that a chunk goes round, and one longer than it
+        ("deepseek-tiny", {**ROOM, "layers": 2}, (2, 3)),
+        ("gpt2-tiny", {"layers": 1}, (2, 3)),
+        ("llama3-tiny", {**BIASED, "norm": "layer", "alibi": True, "kv_heads": 8}, (3, 2)),
+    ],
+)
+def test_a_prompt_in_chunks_is_the_prompt(name: str, settings: dict[str, Any], parts: tuple[int, ...]) -> None:
+    """Chunks attend to what the cache has of those before them: the same token follows, and the same cache is left."""
+    length = sum(parts)
+    settings = {"batch": 2, "context": length + 1, **WIDE, **settings}
+    prefill, args, _ = build(f"{name}-prefill", seq=length, **settings)
+    params, cache, data = concrete(args, ["params", "cache", "batch"])
+    whole, expected = jax.jit(prefill, compiler_options=QUICK)(params, cache, data)
+    past = 0
+    for part in parts:
+        prefill, _, _ = build(f"{name}-prefill", seq=part, past=past, **settings)
+        tokens = data["tokens"][:, past : past + part]
+        cache, following = jax.jit(prefill, compiler_options=QUICK)(params, cache, {"tokens": tokens})
+        past += part
+    np.testing.assert_array_equal(following, expected)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), cache, whole)

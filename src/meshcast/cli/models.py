@@ -62,7 +62,7 @@ def _described(builder: Builder) -> dict[str, Any]:
         "summary": builder.summary,
         "parameters": builder.parameters(),
         "mode": builder.mode,
-        "modes": list(builder.modes),
+        "modes": list(builder.all_modes),
         "settings": builder.overrides(),
         "notes": list(builder.notes),
     }
@@ -75,11 +75,11 @@ def _print_models(builders: dict[str, Builder], counts: dict[str, int]) -> None:
     table = Table("model", "parameters", "what it is", "modes", box=None, pad_edge=False)
     table.columns[1].justify = "right"
     for name, builder in builders.items():
-        table.add_row(name, f"{counts[name]:,}", builder.summary, " ".join(builder.modes))
+        table.add_row(name, f"{counts[name]:,}", builder.summary, " ".join(builder.all_modes))
     console = Console()
     console.print(table)
     console.print(
-        "A model's name is its training step, NAME-forward and so on its other modes; "
+        "A model's name is its training step, NAME-forward and so on its other modes, --set mode=serve whole requests; "
         "`meshcast models NAME` shows what --set may change."
     )
 
@@ -95,6 +95,6 @@ def _print_settings(builder: Builder) -> None:
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         table.add_row(name, text.lower() if isinstance(value, bool) else "by the model" if value is None else text)
     console.print(table)
-    console.print("modes: " + ", ".join(builder.modes))
+    console.print("modes: " + ", ".join(builder.all_modes))
     for note in builder.notes:
         console.print(f"note: {note}")

@@ -11,7 +11,8 @@ from meshcast.capture.target import setting_value
 from meshcast.models import Builder
 from meshcast.plans.plan import Plan, text_of
 from meshcast.plans.settings import DECIDED, microbatches_of
-from meshcast.serving import SERVE, request_lengths
+from meshcast.serving import SERVE, chunk_of, request_lengths
+from meshcast.serving.chunks import SETTING
 
 _LENGTHS = ("seq", "context")  # that a model's table of positions says where nobody does
 
@@ -55,6 +56,7 @@ class Asked:
         if self.mode == SERVE:
             prompt, output = request_lengths(self.builder, self.settings)
             yield from (("prompt", prompt), ("output", output), ("context", prompt + output))
+            yield SETTING, chunk_of(self.settings)
 
     def _of_plan(self, plan: Plan) -> dict[str, Any]:
         """Every key of a plan, and the batch that it makes."""

@@ -89,6 +89,8 @@ def hint(name: str) -> str:
     """What may be meant by a name that is not in the zoo: the modes that a model has, or the nearest name."""
     model, _, mode = name.rpartition("-")
     known = models()
+    if mode == "serve" and mode in getattr(known.get(model), "all_modes", ()):
+        return f"two programs serve a model: name it {model}, with --set mode=serve"
     if mode in MODES and model in known:
-        return f"{model} has no mode {mode!r}; its modes are {', '.join(known[model].modes)}"
+        return f"{model} has no mode {mode!r}; its modes are {', '.join(known[model].all_modes)}"
     return nearest(name, zoo())

@@ -26,7 +26,7 @@ _FAR = -1e30
 def attend(
     q: jax.Array, k: jax.Array, v: jax.Array, *, layout: Layout, causal: bool = True, window: int = 0, cap: float = 0.0
 ) -> jax.Array:
-    """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says.
+    """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says; a chunk of a prompt has more keys than queries.
 
     - `plain`: all scores, masked; see `layers.causal_attention`. `auto` is decided for a device before (`plans.attending`).
     - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022). Where "context" splits the
@@ -73,7 +73,7 @@ def _fused(
     q: jax.Array, k: jax.Array, v: jax.Array, *, layout: Layout, causal: bool, window: int, cap: float
 ) -> jax.Array:
     shards = layout.size("context")
-    window = window if window < q.shape[1] else 0
+    window = window if window < k.shape[1] else 0
     how = Asked(scale=q.shape[-1] ** -0.5, causal=causal, window=window, cap=cap)
     if shards == 1:
         kernel: Any = partial(fused, how=how)

@@ -42,9 +42,14 @@ class Builder:
     notes: tuple[str, ...] = ()
     presets: tuple[tuple[str, Any], ...] = ()  # defaults of its own, in modes that have such a setting
 
+    @property
+    def all_modes(self) -> tuple[str, ...]:
+        """What `--set mode` takes: those of one program each, and `serve` where there are a prompt's pass and a step."""
+        return (*self.modes, "serve") if set(ANSWERING) <= set(self.modes) else self.modes
+
     def _function(self, mode: str) -> Callable[..., Program]:
         """What builds the program; this is what imports jax."""
-        if mode == "serve" and {"prefill", "decode"} <= set(self.modes):
+        if mode == "serve" and mode in self.all_modes:
             raise UsageError(
                 "mode serve is two programs, and one is asked for here",
                 where="--set",
@@ -52,7 +57,7 @@ class Builder:
             )
         if mode not in self.modes:
             raise UsageError(
-                f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.modes)
+                f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.all_modes)
             )
         module = importlib.import_module(f"meshcast.models.{self.module}")
         found: Callable[..., Program] = getattr(module, MODES[mode][0])

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from meshcast.errors import UsageError
 from meshcast.models import grouped_query, kv_cache, latent_attention
 from meshcast.models.attending import Kind, positions
 from meshcast.models.experts import dense, gated_weights, routed, routed_weights
@@ -123,11 +122,11 @@ def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: Config, 
 
 def hidden(
     params: dict[str, Any], tokens: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
-    *, config: Config, layout: Layout, remat: Remat = "autodiff",
+    *, config: Config, layout: Layout, remat: Remat = "autodiff", past: int = 0,
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """Activations (B, S, dim) after the last layer, the cache with their keys, and the balance losses of its stacks."""
     x = embedded(params, tokens, config, layout)
-    return through_stacks(params, x, positions, cache, config=config, layout=layout, remat=remat)
+    return through_stacks(params, x, positions, cache, config=config, layout=layout, remat=remat, past=past)
 
 
 def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: Layout) -> jax.Array:
@@ -139,7 +138,7 @@ def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: 
 
 def through_stacks(
     params: dict[str, Any], x: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
-    *, config: Config, layout: Layout, remat: Remat = "autodiff",
+    *, config: Config, layout: Layout, remat: Remat = "autodiff", past: int = 0,
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """The layers of every stack: activations after them, the cache, and the balance losses."""
     kept: dict[str, Any] | None = None if cache is None else {}
@@ -147,7 +146,7 @@ def through_stacks(
     for stack in config.stacks():
         x, held, loss = _through(
             x, params[stack.name], cache and cache[stack.name], positions,
-            stack=stack, config=config, layout=layout, remat=remat,
+            stack=stack, config=config, layout=layout, remat=remat, past=past,
         )  # fmt: skip
         losses += [] if loss is None else [loss]
         if kept is not None:
@@ -157,12 +156,12 @@ def through_stacks(
 
 def _through(
     x: jax.Array, values: Any, cache: Any, positions: jax.Array,
-    *, stack: Stack, config: Config, layout: Layout, remat: Remat,
+    *, stack: Stack, config: Config, layout: Layout, remat: Remat, past: int,
 ) -> tuple[jax.Array, Any, jax.Array | None]:  # fmt: skip
     """One stack: its scan carries the activations and the stack's whole cache, so that it is updated in place."""
     # What a layer does not depend on is left out: parts of a pipeline have their layers in common.
     each = replace(config, layers=1, dense_layers=0)
-    layers = _layers(stack.windows, stack.routed, each, layout, remat)
+    layers = _layers(stack.windows, stack.routed, each, layout, remat, past)
     caches = [None] * len(stack.windows) if cache is None else _each(cache)
     if not config.scan:
         alone = jax.tree.map(lambda value: value.reshape(value.shape[1:]), _each(values))
@@ -176,7 +175,7 @@ def _through(
 
 @lru_cache(maxsize=64)
 def _layers(
-    windows: tuple[int, ...], is_routed: bool, config: Config, layout: Layout, remat: Remat
+    windows: tuple[int, ...], is_routed: bool, config: Config, layout: Layout, remat: Remat, past: int
 ) -> Callable[..., tuple[Any, list[jax.Array]]]:
     """One turn of a stack's scan: a layer for each window. Equal questions have the very same answer."""
     tree = _layer_weights(config, Stack(name="", count=1, windows=windows, routed=is_routed))
@@ -184,7 +183,7 @@ def _layers(
     def body(carry: Any, xs: Any, positions: jax.Array) -> tuple[Any, list[jax.Array]]:
         x, caches = carry
         index, layers = xs
-        place = kv_cache.Place(positions=positions, layer=0 if index is None else index)
+        place = kv_cache.Place(positions=positions, layer=0 if index is None else index, past=past)
         losses = []
         caches = list(caches)
         for slot, (w, window) in enumerate(zip(layers, windows, strict=True)):
@@ -334,6 +333,7 @@ def prefill(
     batch: int = 8,
     seq: int = 2048,
     context: int | None = None,
+    past: int = 0,
     sequence_parallel: bool = False,
     attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
@@ -341,16 +341,17 @@ def prefill(
 ) -> Program:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place.
 
-    The cache has room for `context` positions, the prompt's length by default.
+    The cache has room for `context` positions, the prompt's length by default. With `past` the tokens are a chunk of the
+    prompt, behind so many that the cache has already.
     """
-    length = seq if context is None else context
-    if length < seq:
-        raise UsageError(f"a prompt of seq={seq} does not fit context={length}", where="--set", fix=f"context={seq}")
+    length = past + seq if context is None else context
+    kv_cache.check_room(seq, length, past)
     config = _serving(config)
     layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention)
 
     def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
-        x, cache, _ = hidden(params, batch["tokens"], jnp.arange(seq), cache, config=config, layout=layout)
+        at = past + jnp.arange(seq)
+        x, cache, _ = hidden(params, batch["tokens"], at, cache, config=config, layout=layout, past=past)
         return cache, _sampled(x[:, -1:], params, config, layout)
 
     cache = cache_structs(config, layout, batch, length, param_dtype)

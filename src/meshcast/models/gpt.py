@@ -212,7 +212,15 @@ def forward(
 
 
 def _cached(
-    params: Any, cache: Any, tokens: jax.Array, positions: jax.Array, *, config: Config, layout: Layout, tree: Any
+    params: Any,
+    cache: Any,
+    tokens: jax.Array,
+    positions: jax.Array,
+    past: int = 0,
+    *,
+    config: Config,
+    layout: Layout,
+    tree: Any,
 ) -> tuple[Any, jax.Array]:
     """The cache with new positions, and the likeliest token after the last of them."""
     unrolled = isinstance(tree["layers"], list)
@@ -220,11 +228,15 @@ def _cached(
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
         (x, held), (index, w) = carry, xs
-        place = kv_cache.Place(positions=positions, layer=index)
+        place = kv_cache.Place(positions=positions, layer=index, past=past)
         updated = {}
 
         def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-            updated.update(kv_cache.append(held, {"k": kv_cache.heads_first(k), "v": kv_cache.heads_first(v)}, place))
+            new = {"k": kv_cache.heads_first(k), "v": kv_cache.heads_first(v)}
+            updated.update(kv_cache.append(held, new, place))
+            if past:
+                earlier = kv_cache.before(held, place)
+                k, v = (kv_cache.heads_first(jnp.concatenate([earlier[n], new[n]], axis=-2)) for n in ("k", "v"))
             if q.shape[1] > 1:
                 return attend(q, k, v, layout=layout)
             seen = kv_cache.of_layer(updated, place)
@@ -246,18 +258,19 @@ def prefill(
     batch: int = 8,
     seq: int | None = None,
     context: int | None = None,
+    past: int = 0,
     scan: bool = False,
     attention: Kind = "auto",
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
-    """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place."""
+    """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place.
+
+    With `past` they are a chunk of it, behind so many that the cache has already.
+    """
     length = _length(config, seq)
-    room = _length(config, context) if context is not None else length
-    if room < length:
-        raise UsageError(
-            f"a prompt of seq={length} does not fit context={room}", where="--set", fix=f"context={length}"
-        )
-    return _serving(config, mesh, batch, room, param_dtype, prompt=length, scan=scan, attention=attention)
+    room = _length(config, context) if context is not None else _length(config, past + length)
+    kv_cache.check_room(length, room, past)
+    return _serving(config, mesh, batch, room, param_dtype, prompt=length, past=past, scan=scan, attention=attention)
 
 
 def decode_step(
@@ -282,6 +295,7 @@ def _serving(
     *,
     prompt: int | None,
     scan: bool,
+    past: int = 0,
     attention: Kind = "auto",
 ) -> Program:
     """The program of a prompt, or of a single step, over a cache of `room` positions."""
@@ -294,7 +308,7 @@ def _serving(
     step = partial(_cached, config=config, layout=layout, tree=tree)
 
     def prefill(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
-        return step(params, cache, batch["tokens"], jnp.arange(batch["tokens"].shape[1]))
+        return step(params, cache, batch["tokens"], past + jnp.arange(batch["tokens"].shape[1]), past)
 
     def decode_step(params: Any, cache: Any, batch: Any) -> tuple[Any, jax.Array]:
         return step(params, cache, batch["tokens"][:, None], batch["position"][None])

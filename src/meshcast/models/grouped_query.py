@@ -127,11 +127,16 @@ def self_attention(
 ) -> tuple[jax.Array, kv_cache.Cache | None]:
     """The attention half of a layer on normalised activations, a partial sum over "tensor", and the cache after it.
 
-    One new position attends to the cache, several attend to themselves: a prompt is the whole of what there is.
+    One new position attends to the cache, several attend to themselves and, where they are a chunk of a prompt, to what the
+    cache has of those before.
     """
     q, k, v = project(h, w, place.positions, config=config, layout=layout, theta=config.theta(window))
     if cache is not None:
-        cache = kv_cache.append(cache, {"k": kv_cache.heads_first(k), "v": kv_cache.heads_first(v)}, place)
+        new = {"k": kv_cache.heads_first(k), "v": kv_cache.heads_first(v)}
+        earlier = kv_cache.before(cache, place) if place.past else {}
+        cache = kv_cache.append(cache, new, place)
+        if earlier:
+            k, v = (kv_cache.heads_first(jnp.concatenate([earlier[n], new[n]], axis=-2)) for n in ("k", "v"))
     if cache is not None and h.shape[1] == 1:
         seen = kv_cache.of_layer(cache, place)
         room = seen["k"].shape[-2]

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from meshcast.errors import UsageError
 from meshcast.models.sharding import Axes, Layout
 
 Cache = dict[str, jax.Array]
@@ -67,25 +68,48 @@ def through_layers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a pass stands: the positions it computes, in which layer of a stack."""
+    """Where a pass stands: the positions it computes, in which layer of a stack, and how many the cache has already.
+
+    Several positions behind others are a chunk of a prompt, and `past` of them are known when the program is made.
+    """
 
     positions: jax.Array
     layer: jax.Array | int = 0
+    past: int = 0
 
 
 def append(cache: Cache, new: Cache, place: Place) -> Cache:
     """The cache with the values (B, ..., S, width) of new positions in one layer; of a prompt too long for it, the last."""
 
-    def written(held: jax.Array, values: jax.Array) -> jax.Array:
-        room, length = held.shape[-2], values.shape[-2]
-        start = place.positions[0] % room if length == 1 else jnp.int32(0)
-        if length > room:
-            # Position p lies at p % room, as single steps will write it.
-            values = jnp.roll(values[..., -room:, :], length % room, axis=-2)
+    def put(held: jax.Array, values: jax.Array, start: jax.Array) -> jax.Array:
         where = (place.layer, *(0,) * (values.ndim - 2), start, 0)
         return jax.lax.dynamic_update_slice(held, values[None].astype(held.dtype), where)
 
+    def written(held: jax.Array, values: jax.Array) -> jax.Array:
+        # Position p lies at p % room.
+        room, length = held.shape[-2], values.shape[-2]
+        if length == 1:
+            return put(held, values, place.positions[0] % room)
+        if length > room:
+            return put(held, jnp.roll(values[..., -room:, :], (place.past + length) % room, axis=-2), jnp.int32(0))
+        start = place.past % room
+        end = room - start  # what is past the end goes on at the beginning
+        held = put(held, values[..., :end, :], jnp.int32(start))
+        return put(held, values[..., end:, :], jnp.int32(0)) if length > end else held
+
     return {name: written(held, new[name]) for name, held in cache.items()}
+
+
+def check_room(length: int, room: int, past: int) -> None:
+    """Refuses a prompt, or a chunk behind `past` positions of it, that is longer than its cache.
+
+    Raises:
+        UsageError: It is.
+    """
+    if past + length <= room:
+        return
+    what = f"a chunk of seq={length} behind past={past}" if past else f"a prompt of seq={length}"
+    raise UsageError(f"{what} does not fit context={room}", where="--set", fix=f"context={past + length}")
 
 
 def heads_first(values: jax.Array) -> jax.Array:
@@ -98,6 +122,16 @@ def of_layer(cache: Cache, place: Place) -> Cache:
     if isinstance(place.layer, int):  # the only layer of its arrays
         return {name: held.reshape(held.shape[1:]) for name, held in cache.items()}
     return {name: jax.lax.dynamic_index_in_dim(held, place.layer, keepdims=False) for name, held in cache.items()}
+
+
+def before(cache: Cache, place: Place) -> Cache:
+    """What one layer has kept of the positions before a chunk, in their order, (B, ..., T, width); of a window the last."""
+
+    def ordered(held: jax.Array) -> jax.Array:
+        room = held.shape[-2]
+        return held[..., : place.past, :] if place.past <= room else jnp.roll(held, -(place.past % room), axis=-2)
+
+    return {name: ordered(held) for name, held in of_layer(cache, place).items()}
 
 
 def visible(length: int, place: Place) -> jax.Array:

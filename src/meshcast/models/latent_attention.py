@@ -74,7 +74,11 @@ def self_attention(
     latent = rms_norm(down[..., : config.latent_rank], w["kv_norm"])
     rotated = rotary(down[..., None, config.latent_rank :], place.positions, theta=theta)[:, :, 0]
     if cache is not None:
-        cache = kv_cache.append(cache, {"latent": latent, "rotated": rotated}, place)
+        new = {"latent": latent, "rotated": rotated}
+        earlier = kv_cache.before(cache, place) if place.past else {}
+        cache = kv_cache.append(cache, new, place)
+        if earlier:  # of a chunk the keys and values before it are expanded again
+            latent, rotated = (jnp.concatenate([earlier[n], new[n]], axis=-2) for n in ("latent", "rotated"))
     if cache is not None and h.shape[1] == 1:
         y = _absorbed(plain, turned, w, kv_cache.of_layer(cache, place), place)
     else:

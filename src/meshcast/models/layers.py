@@ -103,9 +103,12 @@ def _softmax_backward(dtype: Any, weights: jax.Array, gradient: jax.Array) -> tu
 softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
-def causal_mask(length: int, window: int = 0) -> jax.Array:
-    """Whether position t (last axis) is visible from position s: not later, and within the window where there is one."""
-    s, t = jnp.arange(length)[:, None], jnp.arange(length)[None, :]
+def causal_mask(length: int, window: int = 0, past: int = 0) -> jax.Array:
+    """Whether position t (last axis) is visible from position s: not later, and within the window where there is one.
+
+    The s are the last `length` of all positions, behind `past` others.
+    """
+    s, t = jnp.arange(past, past + length)[:, None], jnp.arange(past + length)[None, :]
     return (s >= t) & (s < t + window) if window else s >= t
 
 
@@ -113,12 +116,14 @@ def causal_attention(
     q: jax.Array, k: jax.Array, v: jax.Array,
     *, window: int = 0, cap: float = 0.0, bias: jax.Array | None = None, sinks: jax.Array | None = None,
 ) -> jax.Array:  # fmt: skip
-    """Attention to earlier positions, of the last `window` ones where there is a window.
+    """Attention to earlier positions, of the last `window` ones where there is a window; keys may be more than queries.
 
     Where the window divides a longer sequence, blocks of it see themselves and their predecessor: S * 2W scores
     instead of S * S. Otherwise scores are computed for all pairs and masked; so they are where they have a bias.
     """
     batch, length = q.shape[:2]
+    if past := k.shape[1] - length:
+        return attention(q, k, v, causal_mask(length, window, past), cap=cap, bias=bias, sinks=sinks)
     if not window or length <= window:
         return attention(q, k, v, causal_mask(length), cap=cap, bias=bias, sinks=sinks)
     if length % window or length < 3 * window or bias is not None:

@@ -8,8 +8,9 @@ from typing import Any
 
 # Defaults that people are told, of those that are there: what they would change first. JSON has all of them.
 _TOLD = (
-    "mode", "batch", "seq", "target", "context", "prompt", "output", "chunk", "mbs", "microbatches", "attention", "remat",
-    "precision", "compute_dtype", "param_dtype", "zero", "stack", "clocks", "scheduler", "overlap", "indices", "contention",
+    "mode", "batch", "seq", "target", "context", "prompt", "output", "prefill_chunk", "chunk", "mbs", "microbatches",
+    "attention", "remat", "precision", "compute_dtype", "param_dtype", "zero", "stack", "clocks", "scheduler", "overlap",
+    "indices", "contention",
 )  # fmt: skip
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
 _LONG = ("host_costs",)  # a table of its own: JSON has it

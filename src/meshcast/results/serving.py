@@ -20,6 +20,8 @@ class Serving:
             where one step was predicted alone.
         ttft_s: Time to first token: the pass over the prompts.
         tpot_s: Time per output token after the first: a decoding step over a full cache.
+        passes: That the prompts are read in; None where one pass was predicted alone.
+        chunk_tokens: Tokens of a pass at most, for each share of the batch; likewise.
     """
 
     batch: int
@@ -28,6 +30,8 @@ class Serving:
     output_tokens: int | None = None
     ttft_s: float | None = None
     tpot_s: float | None = None
+    passes: int | None = None
+    chunk_tokens: int | None = None
 
     @property
     def request_s(self) -> float | None:
@@ -60,6 +64,8 @@ class Serving:
             "tokens_per_s": self.tokens_per_s,
             "prompt_tokens_per_s": self.prompt_tokens_per_s,
             "cache_bytes": self.cache_bytes,
+            "prefill_passes": self.passes,
+            "prefill_chunk_tokens": self.chunk_tokens,
         }
 
     def rows(self) -> list[tuple[str, str]]:
@@ -67,6 +73,8 @@ class Serving:
         rows = []
         if self.ttft_s is not None and self.prompt_tokens_per_s is not None:
             read = f"{self.batch} x {self.prompt_tokens:,} tokens, {self.prompt_tokens_per_s:,.0f} tokens/s"
+            if self.passes is not None and self.passes > 1:
+                read += f", in {self.passes} passes of up to {self.chunk_tokens:,}"
             rows.append(("time to first token", f"{format_time(self.ttft_s)} ({read})"))
         if self.tpot_s:
             step = f"{self.batch} at a time, {self.batch / self.tpot_s:,.0f} tokens/s"

@@ -1,4 +1,4 @@
-"""Models that answer: a prompt's pass, a decoding step, or with `--set mode=serve` both, as users notice them.
+"""The two passes of requests, put together.
 
 A request is a prompt of `prompt` tokens and an answer of `output`. The cache has room for all of them from the start, as
 the program has it, so every decoding step reads a full one: the time per output token is that of the last step. Layers
@@ -19,10 +19,11 @@ from meshcast.options import Options
 from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
+from meshcast.serving.chunks import SETTING, Pass, batch_shards, chunk_of, passes_over, time_of, with_whole_cache
 
 SERVE = "serve"
 PROMPT, OUTPUT = 1024, 128
-_OWN = ("mode", "prompt", "output")
+_OWN = ("mode", "prompt", "output", SETTING)
 _LENGTHS = ("seq", "context", "target")
 Predict = Callable[[Options], Prediction]
 
@@ -78,7 +79,7 @@ def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], predictio
 
 def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if not {"prefill", "decode"} <= set(builder.modes):
-        has = ", ".join(builder.modes)
+        has = ", ".join(builder.all_modes)
         raise UsageError(f"{builder.name} does not answer token by token", where="--set", fix=f"its modes are {has}")
     if clash := next((name for name in _LENGTHS if name in options.settings), None):
         raise UsageError(
@@ -86,15 +87,20 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         )
     prompt, output = request_lengths(builder, options.settings)
     common = {name: text for name, text in options.settings.items() if name not in _OWN}
-    first, step = (
-        predict(
-            replace(
-                _of_pass(options, mode),
-                settings={**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)},
-            )
-        )
-        for mode in ("prefill", "decode")
-    )
+
+    def asked(mode: str, **changed: int) -> Prediction:
+        settings = {**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}
+        settings |= {name: str(value) for name, value in changed.items()}
+        return predict(replace(_of_pass(options, mode), settings=settings))
+
+    step = asked("decode")
+    batch = whole_setting(common, "batch") or builder.overrides("decode")["batch"]
+    known = builder.overrides("prefill")
+    chunk = chunk_of(options.settings)
+    passes = passes_over(batch, prompt, chunk, batch_shards(options), resumes="past" in known)
+    cache = step.memory.by_role.get("cache", 0)
+    read = [with_whole_cache(asked("prefill", **_changed(each, prompt, known)), cache) for each in passes]
+    first = max(read, key=lambda each: (each.infeasible is not None, each.memory.peak))
     larger = max(first, step, key=lambda each: each.memory.peak)
     answer = replace(
         step,
@@ -105,16 +111,23 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if first.step_time_s is None or step.step_time_s is None:
         which = first if first.infeasible is not None else step
         return replace(which, name=answer.name, warnings=answer.warnings)
-    batch = setting_value(common["batch"]) if "batch" in common else builder.overrides("decode")["batch"]
     noticed = Serving(
         batch=batch,
-        cache_bytes=step.memory.by_role.get("cache", 0),
+        cache_bytes=cache,
         prompt_tokens=prompt,
         output_tokens=output,
-        ttft_s=first.step_time_s,
+        ttft_s=time_of(passes, read),
         tpot_s=step.step_time_s,
+        passes=round(sum(each.times for each in passes)),
+        chunk_tokens=chunk,
     )
     return replace(answer, serving=noticed)
+
+
+def _changed(each: Pass, prompt: int, known: Mapping[str, Any]) -> dict[str, int]:
+    """The settings of a pass that are not those of all prompts at once."""
+    whole = {"batch": each.batch}
+    return whole if each.tokens == prompt or "past" not in known else whole | {"seq": each.tokens, "past": each.past}
 
 
 def request_lengths(builder: Builder, settings: Mapping[str, str]) -> tuple[int, int]:

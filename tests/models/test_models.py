@@ -15,6 +15,7 @@ import pytest
 from meshcast.errors import InfeasibleError, UsageError
 from meshcast.models import build, models, num_parameters, zoo
 from meshcast.models.layers import attention, causal_attention
+from meshcast.pipeline import predict
 from tests.models.arrays import QUICK, concrete
 
 # Sums over the published weights: a checkpoint's index (decoders, T5, Mamba, BERT with its pooler), torchvision's tables
@@ -252,6 +253,39 @@ def test_microbatches_of_tables_sum_to_the_batch() -> None:
     whole = jax.jit(fn, compiler_options=QUICK)(params, opt_state, batch)
     summed = jax.jit(split, compiler_options=QUICK)(params, opt_state, parts)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), whole, summed)
+
+
+def test_tables_that_devices_do_not_divide_are_spread_unevenly() -> None:
+    """Nine tables on four devices: the fullest has three, and the step is its own; rows are padded likewise."""
+    _, (params, _, data), _ = build("dlrm-tiny", {"data": 4}, batch=16, tables=9)
+    assert params["tables"].shape == (12, 512, 16)
+    assert data["indices"].shape == (16, 9, 4)  # samples name rows of the tables that there are
+    _, (params, _, _), _ = build("dlrm-tiny", {"data": 4}, batch=16, rows=510, placement="row")
+    assert params["tables"].shape == (8, 512, 16)
+    _, (params, _, _), _ = build("dlrm-tiny", {"data": 4}, batch=16)
+    assert params["tables"].shape == (8, 512, 16)
+    model = zoo()["dlrm-tiny"]
+    (said,) = model.remarks({"data": 4}, tables=9)
+    assert said == "9 tables on 4 devices: the fullest has 3, and the step and its memory are its own"
+    assert "8 devices have none" in model.remarks({"data": 16})[0]
+    assert "padded to 512, 128 on each" in model.remarks({"data": 4}, rows=510, placement="row")[0]
+    assert model.remarks({"data": 4}) == model.remarks() == ()
+    assert model.parameters() == 8 * 512 * 16 + sum(  # dense layers; nothing is added to what is published
+        a * b + b for a, b in ((13, 32), (32, 16), (16 + 36, 32), (32, 1))
+    )
+
+
+def test_the_fullest_device_bounds_the_step() -> None:
+    uneven, even = (
+        predict("dlrm-tiny", on="dgx-h100", mesh={"data": 4}, settings={"tables": tables, "batch": "64"}, levers=False)
+        for tables in ("9", "12")
+    )
+    assert any("the fullest has 3" in each for each in uneven.warnings)
+    assert not any("fullest" in each for each in even.warnings)
+    table = 512 * 16 * 4
+    dense = 4 * sum(a * b + b for a, b in ((13, 32), (32, 16), (16 + 45, 32), (32, 1)))
+    assert uneven.memory.by_role["parameter"] == 3 * table + dense
+    assert uneven.communication_bytes <= even.communication_bytes  # all-to-alls are as large, dense gradients smaller
 
 
 def test_microbatches_have_statistics_of_their_own() -> None:

@@ -110,7 +110,7 @@ def _from_builder(builder: models.Builder, options: CaptureOptions) -> Program:
         said = ", ".join(f"{key}={value}" for key, value in options.settings.items())
         raise UsageError(f"{builder.name} cannot be built with {said}: {error}", where="--set") from error
     program = capture(fn, *args, name=builder.name, platform=options.platform, options=jit_options)
-    return _without_dims(replace(program, notes=builder.notes), options, where=builder.name)
+    return _without_dims(replace(program, notes=builder.remarks(options.mesh, **settings)), options, where=builder.name)
 
 
 def setting_value(text: str) -> Any:

@@ -114,6 +114,15 @@ class Builder:
         keywords = {name: value for name, value in settings.items() if name not in fields and name != "mode"}
         return function(self.configured(**settings), mesh=mesh, **keywords)
 
+    def remarks(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> tuple[str, ...]:
+        """What is to say of a program besides: of the model, and of how this mesh shares it out."""
+        module = importlib.import_module(f"meshcast.models.{self.module}")
+        if not hasattr(module, "remarks"):
+            return self.notes
+        known = inspect.signature(module.remarks).parameters
+        settings = {name: value for name, value in overrides.items() if name in known}
+        return (*self.notes, *module.remarks(self.configured(**overrides), mesh, **settings))
+
     def _unknown(self, name: str, mode: str, accepted: Mapping[str, Any]) -> UsageError:
         """What is said of a setting that a mode does not have: which modes do, or the nearest name."""
         others = [other for other in self.modes if other != mode and name in self.overrides(other)]

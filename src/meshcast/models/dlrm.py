@@ -3,6 +3,9 @@
 Placement "table" gives each device whole tables: indices go to the tables and pooled vectors come back, both by
 all-to-all. Placement "row" gives each device a range of every table's rows: indices are gathered, partial sums are
 reduce-scattered. Either way the tables are updated by the rows touched, never by a dense gradient.
+
+Tables, or rows, that the devices do not divide are spread unevenly: the program has the slots of the fullest device on all
+of them, whose lookups, traffic and memory bound the step, and the slots that nobody has are filled up.
 """
 
 from __future__ import annotations
@@ -26,8 +29,35 @@ AXES = ("data",)
 Placement = Literal["table", "row"]
 
 
-def weights(config: Config, placement: Placement = "table") -> dict[str, Any]:
-    """Every parameter's shape and storage; dense layers are replicated."""
+def slots(config: Config, placement: Placement, devices: int) -> tuple[int, int]:
+    """Tables, and rows of a table, with those that fill up every device to what the fullest has."""
+
+    def filled(count: int) -> int:
+        return -(-count // devices) * devices
+
+    return (filled(config.tables), config.rows) if placement == "table" else (config.tables, filled(config.rows))
+
+
+def remarks(config: Config, mesh: Mapping[str, int] | None, placement: Placement = "table") -> tuple[str, ...]:
+    """What a prediction says of tables that the devices do not divide."""
+    devices = (mesh or {}).get("data", 1)
+    tables, rows = slots(config, placement, devices)
+    if tables > config.tables:
+        idle = max(0, devices - config.tables)
+        share = f", and {idle} devices have none (placement=row would use them)" if idle else ""
+        return (
+            f"{config.tables} tables on {devices} devices: the fullest has {tables // devices}, and the step and its memory "
+            f"are its own{share}",
+        )
+    if rows > config.rows:
+        return (
+            f"{config.rows:,} rows of a table on {devices} devices: padded to {rows:,}, {rows // devices:,} on each",
+        )
+    return ()
+
+
+def weights(config: Config, placement: Placement = "table", devices: int = 1) -> dict[str, Any]:
+    """Every parameter's shape and storage; dense layers are replicated, tables filled up for so many devices."""
     features = config.tables + 1
     widths = {
         "bottom": (config.dense, *config.bottom),
@@ -38,7 +68,7 @@ def weights(config: Config, placement: Placement = "table") -> dict[str, Any]:
         for name, sizes in widths.items()
     }
     stored = {"table": ("data", None, None), "row": (None, "data", None)}[placement]
-    return {"dense": dense, "tables": Weight((config.tables, config.rows, config.dim), stored)}
+    return {"dense": dense, "tables": Weight((*slots(config, placement, devices), config.dim), stored)}
 
 
 def mlp(x: jax.Array, layers: list[dict[str, jax.Array]], *, last: Callable[[jax.Array], jax.Array]) -> jax.Array:
@@ -114,13 +144,19 @@ def train_step(
     by_row = placement == "row" and layout.size("data") > 1
     at_tables, at_home = (None, "data", None), ("data", None, None)
     samples, ranges = layout.spec("data"), layout.spec(None, "data")
+    held, _ = slots(config, placement, layout.size("data"))
+
+    def filled(x: jax.Array) -> jax.Array:
+        """Something of every table (B, T, ...), with that of the slots which no table has."""
+        return jnp.pad(x, ((0, 0), (0, held - config.tables), (0, 0))) if held > config.tables else x
 
     def lookup(tables: jax.Array, indices: jax.Array) -> jax.Array:
         if by_row:
             specs = (ranges, samples)
             return jax.shard_map(pool_by_row, mesh=layout.mesh, in_specs=specs, out_specs=samples)(tables, indices)
         pooled = layout.constrain(pool(tables, indices), *at_tables)
-        return layout.constrain(pooled, *at_home)
+        pooled = layout.constrain(pooled, *at_home)
+        return pooled[:, : config.tables] if held > config.tables else pooled
 
     def update(tables: jax.Array, indices: jax.Array, step: jax.Array) -> jax.Array:
         if by_row:
@@ -128,7 +164,7 @@ def train_step(
                 add_rows_by_row, mesh=layout.mesh, in_specs=(ranges, samples, samples), out_specs=ranges
             )
             return add(tables, indices, step)
-        return add_rows(tables, indices, layout.constrain(step, *at_tables))
+        return add_rows(tables, indices, layout.constrain(filled(step), *at_tables))
 
     def loss(dense: Any, pooled: jax.Array, batch: Any) -> jax.Array:
         bottom = mlp(batch["dense"], dense["bottom"], last=jax.nn.relu)
@@ -136,7 +172,7 @@ def train_step(
         return jnp.mean(jax.nn.softplus(click) - batch["labels"] * click)
 
     def named_rows(batch: Any) -> jax.Array:
-        return batch["indices"] if by_row else layout.constrain(batch["indices"], *at_tables)
+        return batch["indices"] if by_row else layout.constrain(filled(batch["indices"]), *at_tables)
 
     def gradients(params: Any, batch: Any) -> tuple[Any, jax.Array]:
         """The loss and the dense layers' gradients, and those of the pooled rows."""
@@ -167,7 +203,7 @@ def train_step(
         dense, opt_state = sgd(params["dense"], grads, opt_state, learning_rate=learning_rate)
         return {"dense": dense, "tables": tables}, opt_state, value
 
-    params = layout.params(weights(config, placement), param_dtype)
+    params = layout.params(weights(config, placement, layout.size("data")), param_dtype)
     data = microbatched(
         layout,
         accumulate,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 from meshcast.chakra import Trace
 from meshcast.traced.attributes import MOST_BYTES, Attributes
+
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{0,20})?(e\+?[0-9]{1,2})?", re.ASCII)
 
 
 def peak_bytes(trace: Trace) -> int | None:
@@ -43,12 +48,19 @@ def _listed(said: Attributes, attribute: str) -> list[tuple[str, int]]:
     if not isinstance(value, tuple):
         return []
     texts = [str(each) for each in value]
-    names, sizes = texts[::2], texts[1::2]
-    if len(names) != len(sizes) or not all(
-        size.isascii() and size.isdigit() and int(size) <= MOST_BYTES for size in sizes
-    ):
+    names, sizes = texts[::2], [_bytes(text) for text in texts[1::2]]
+    found = [(name, size) for name, size in zip(names, sizes, strict=False) if size is not None]
+    if len(found) != len(names) or len(found) != len(sizes):
         raise said.error(
             f"{attribute} is {texts!r:.60}, not names and bytes in turn",
             f'write {attribute} as ["a", "4096", "b", "16"]',
         )
-    return [(name, int(size)) for name, size in zip(names, sizes, strict=True)]
+    return found
+
+
+def _bytes(text: str) -> int | None:
+    """A size in bytes, also where it is written as a float (STAGE divides sizes by numbers of ranks); None for others."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    size = math.ceil(float(text))
+    return size if size <= MOST_BYTES else None

@@ -16,6 +16,13 @@ from meshcast.workload.groups import permutation, replica_group
 from meshcast.workload.local_types import Axis, LocalTypes, axis_of
 from meshcast.workload.rule import OpReading
 
+SDY_VIEWS = frozenset(
+    f"sdy.{name}"
+    for name in (
+        "sharding_constraint", "propagation_barrier", "sharded_to_unreduced", "replicated_to_unreduced",
+        "data_flow_edge", "func_data_flow_edge", "sharding_group",
+    )
+)  # fmt: skip
 SDY_COLLECTIVES = (
     "sdy.all_gather", "sdy.all_reduce", "sdy.reduce_scatter", "sdy.all_to_all", "sdy.collective_permute",
 )  # fmt: skip

@@ -270,7 +270,7 @@ _BUILT_IN: Mapping[str, Rule] = {
     **{name: view for name in _VIEWS.split()},
     **{name: _kernel for name in _KERNELS.split()},
     **{name: _host_call for name in _CALLBACKS.split()},
-    **{name: top_k for name in ("TopK", "__gpu$TopK", "mhlo.topk", "ApproxTopK")},
+    **{name: top_k for name in ("TopK", "__gpu$TopK", "mhlo.topk", "ApproxTopK", "custom_call_topk")},
     "__cub$DeviceRadixSort*": radix_sort,
     **_SPELLED,
     **{name: threefry for name in ("cu_threefry2x32*", "hip_threefry2x32*")},

@@ -15,6 +15,10 @@ Axis = str | SubAxis
 TOKEN = Tensor((), "token")
 
 
+class TupleError(UnsupportedError):
+    """A value is a tuple."""
+
+
 class LocalTypes:
     """Types to local tensors, each (type, sharding) pair worked out once."""
 
@@ -72,7 +76,8 @@ class LocalTypes:
         text = str(value_type)
         if text in ("!stablehlo.token", "token"):
             return TOKEN
-        raise UnsupportedError(f"values of type {text} are not modelled", where=self._where, fix="use ranked tensors")
+        kind = TupleError if isinstance(value_type, ir.TupleType) else UnsupportedError
+        raise kind(f"values of type {text} are not modelled", where=self._where, fix="use ranked tensors")
 
     def _dtype(self, name: str) -> str:
         if name.startswith("!quant.uniform<"):  # stored as its integer, whatever the scales

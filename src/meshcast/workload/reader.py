@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshcast.capture.mlir import ir, sdy, string_of, symbol_of
 from meshcast.capture.program import Program, entry_function
 from meshcast.errors import InputError, UnsupportedError, UsageError
-from meshcast.workload.collectives import SDY_COLLECTIVES, STABLEHLO_COLLECTIVES, CollectiveReader
+from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import custom_call_cost
 from meshcast.workload.graph import Block, Cost, Launch, Op, OpKind, Tensor
 from meshcast.workload.launches import copy_cost, launch_of
-from meshcast.workload.local_types import LocalTypes
+from meshcast.workload.local_types import LocalTypes, TupleError
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import COMPOSITES, REFUSED, RULES, SHAPE_ONLY
 from meshcast.workload.trip_count import trip_count
+from meshcast.workload.tuples import without_tuples
 from meshcast.workload.workload import Workload, are_alike
-
-_SDY_VIEWS = frozenset(
-    f"sdy.{name}"
-    for name in (
-        "sharding_constraint", "propagation_barrier", "sharded_to_unreduced", "replicated_to_unreduced",
-        "data_flow_edge", "func_data_flow_edge", "sharding_group",
-    )
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +37,11 @@ def read_workload(program: Program, options: ReadOptions | None = None) -> Workl
         UnsupportedError: an op, dtype or custom call that no rule covers.
         UsageError: a loop whose trip count must be given, or a trip count that no loop needs.
     """
-    reader = _Reader(program, options or ReadOptions())
-    return reader.read()
+    told = options or ReadOptions()
+    try:
+        return _Reader(program, told).read()
+    except TupleError:  # so few programs have tuples that none is searched for them
+        return _Reader(replace(program, module=without_tuples(program.module)), told).read()
 
 
 class _Reader:
@@ -82,7 +78,7 @@ class _Reader:
             "sdy.constant": self._constant,
             "sdy.all_slice": self._all_slice,
             "mhlo.fusion": self._manual_computation,
-            **{name: self._forward for name in _SDY_VIEWS},
+            **{name: self._forward for name in SDY_VIEWS},
             **{name: self._sdy_collective for name in SDY_COLLECTIVES},
             **{name: self._stablehlo_collective for name in STABLEHLO_COLLECTIVES},
         }

@@ -115,3 +115,16 @@ def test_the_command_knows_which_files_need_the_child(tmp_path: Path, name: str,
     assert needs_reader(str(tmp_path / name)) is needed
     assert not needs_reader(str(tmp_path))
     assert not needs_reader("a" * 300)
+
+
+def test_bytecode_of_others_is_read_by_the_child_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage may survive the reading and end the process later (`free(): corrupted unsorted chunks`)."""
+    theirs = mlir.to_bytecode(mlir.parse(TANH, where="test")).replace(b"MLIR", b"RLIM", 1)  # who wrote it
+    portable = bytes(mlir.stablehlo.serialize_portable_artifact_str(TANH, mlir.stablehlo.get_current_version()))
+    read: list[str | bytes] = []
+    parse = mlir.parse
+    monkeypatch.setattr(mlir, "parse", lambda source, *, where: read.append(source) or parse(source, where=where))
+    monkeypatch.setattr(mlir, "deserialize_portable", lambda *given, **more: pytest.fail("read here"))
+    for data in (theirs, portable):
+        assert "stablehlo.tanh" in from_bytes(data, name="x", where="x").text
+        assert read.pop() != data

@@ -12,7 +12,7 @@ MEMORY_LIMIT = 8 * 2**30
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:
-    """HLO text as StableHLO text; of other forms nothing, once the module was read; an error otherwise."""
+    """HLO text as StableHLO text, bytecode as bytecode of our own writing; of MLIR text nothing, once it was read."""
     form, where = request["form"], request["where"]
     if form == "hlo":
         return hlo_text.to_stablehlo(data.decode(), where=where).encode()
@@ -22,7 +22,7 @@ def answer(request: dict[str, Any], data: bytes) -> bytes:
         module = mlir.parse(data.decode() if form == "text" else data, where=where)
     if request["names"]:
         _read_names(module.operation)
-    return b""
+    return b"" if form == "text" else mlir.to_bytecode(module)
 
 
 def _read_names(operation: Any) -> None:

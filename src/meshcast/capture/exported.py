@@ -9,7 +9,7 @@ from typing import Any
 from meshcast.capture import mlir
 from meshcast.capture.annotations import bring_over_shardings
 from meshcast.capture.dynamic_shapes import Symbol, refine
-from meshcast.capture.probe import probe_bytecode
+from meshcast.capture.probe import clean_bytecode
 from meshcast.capture.program import Program, argument_names, from_module
 from meshcast.errors import InputError, UnsupportedError
 
@@ -40,8 +40,7 @@ def from_exported(exported: Any, *, name: str | None = None, dims: Mapping[str, 
 def _program(
     exported: Any, module_bytes: bytes, *, name: str, where: str, digest: str, dims: Mapping[str, int] | None
 ) -> Program:
-    probe_bytecode(bytes(module_bytes), portable=True, where=where)
-    module = mlir.deserialize_portable(bytes(module_bytes), where=where)
+    module = mlir.parse(clean_bytecode(bytes(module_bytes), portable=True, where=where), where=where)
     names = argument_names(module, where=where)
     module = refine(module, dims=dims or {}, where=where, symbols=_symbols(exported, where=where))
     bring_over_shardings(module, where=where)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from meshcast.capture import bytecode, mlir
 from meshcast.capture.constants import shortened
-from meshcast.capture.probe import hlo_to_stablehlo, probe_bytecode, probe_text
+from meshcast.capture.probe import clean_bytecode, hlo_to_stablehlo, probe_text
 from meshcast.capture.program import Program, argument_names, from_module
 from meshcast.errors import InputError, UsageError
 from meshcast.files import GZIP_MAGIC
@@ -89,8 +89,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     if data.startswith(BYTECODE):
         _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)
         portable = b"StableHLO_v" in data[:64]
-        probe_bytecode(data, portable=portable, where=where)
-        module = mlir.deserialize_portable(data, where=where) if portable else mlir.parse(data, where=where)
+        module = mlir.parse(clean_bytecode(data, portable=portable, where=where), where=where)
         return _finish(module, name=name, where=where, digest=digest, dims=dims)
     if b"\0" in data[:4096]:
         return _from_export(data, name=name, where=where, dims=dims)

@@ -1,9 +1,10 @@
 """Whether a program can be read without bringing the process down: tried in a child first.
 
-Damaged bytecode aborts MLIR's reader. XLA's reader of HLO text ends the process at what it does not expect (a parameter
-numbered 7 of one), so the child turns HLO into StableHLO and hands that over. MLIR text is read here at once, but for the
-two kinds of it that were seen to crash: brackets nested in thousands, which overflow the stack, and debug names that
-are no UTF-8.
+Damaged bytecode aborts MLIR's reader, or leaves its memory in disorder for a later abort: the child reads it and writes
+what it has read anew, and nobody else's bytecode is read here. XLA's reader of HLO text ends the process at what it does
+not expect (a parameter numbered 7 of one), so the child turns HLO into StableHLO and hands that over. MLIR text is read
+here at once, but for the two kinds of it that were seen to crash: brackets nested in thousands, which overflow the stack,
+and debug names that are no UTF-8.
 """
 
 from __future__ import annotations
@@ -29,22 +30,29 @@ _READERS: dict[Form, str] = {
     "text": "MLIR's parser",
     "hlo": "XLA's HLO parser",
 }
+_DAMAGED = "the file is damaged: copy it again"
+_FIX: dict[Form, str] = {
+    "bytecode": _DAMAGED,
+    "portable": _DAMAGED,
+    "text": _DAMAGED,
+    "hlo": "check that the text is whole, as XLA printed it",
+}
 _OPENING, _CLOSING = b"([{<", b")]}>"
 _HIGH_BYTE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")  # a byte above ASCII, as MLIR text spells it in strings
 
 
-def probe_bytecode(data: bytes, *, portable: bool, where: str) -> None:
-    """Returns when the native reader survives the data; what else is wrong with it, reading it here will say.
+def clean_bytecode(data: bytes, *, portable: bool, where: str) -> bytes:
+    """The bytecode of the same module, written by our own jaxlib.
 
     Raises:
-        InputError: The reader crashed, or did not end.
+        MeshcastError: It cannot be read; the reader crashed, or did not end.
     """
-    with contextlib.suppress(ChildFailedError):
-        _asked("portable" if portable else "bytecode", data, where, names=not bytecode.strings_are_text(data))
+    form: Form = "portable" if portable else "bytecode"
+    return _made(form, data, where, names=not bytecode.strings_are_text(data))
 
 
 def probe_text(text: str, *, where: str) -> None:
-    """The same for MLIR text, most of which needs no child.
+    """Returns when the parser survives a text; what else is wrong with it, reading it here will say. Most needs no child.
 
     Raises:
         InputError: The parser crashed, or did not end.
@@ -61,14 +69,7 @@ def hlo_to_stablehlo(text: str, *, where: str) -> str:
     Raises:
         MeshcastError: It cannot be read, or has no StableHLO form.
     """
-    try:
-        return _asked("hlo", text.encode(), where).decode()
-    except ChildFailedError as failed:
-        if failed.error is not None:
-            raise failed.error from None
-        raise InputError(
-            f"the HLO program cannot be converted: {failed}", where=where, fix="check that the text is complete"
-        ) from None
+    return _made("hlo", text.encode(), where).decode()
 
 
 def nesting(text: str) -> int:
@@ -80,11 +81,18 @@ def nesting(text: str) -> int:
     return int(np.cumsum(brackets[brackets != 0], dtype=np.int64).max(initial=0))
 
 
+def _made(form: Form, data: bytes, where: str, *, names: bool = False) -> bytes:
+    """What the child has made of a program, or its error."""
+    try:
+        return _asked(form, data, where, names=names)
+    except ChildFailedError as failed:
+        if failed.error is not None:
+            raise failed.error from None
+        raise InputError(f"{_READERS[form]} fails on it: {failed}", where=where, fix=_FIX[form]) from None
+
+
 def _asked(form: Form, data: bytes, where: str, *, names: bool = False) -> bytes:
     try:
         return READER.request({"form": form, "where": where, "names": names}, data, timeout_s=TIMEOUT_S)
     except ChildCrashedError as error:
-        fix = (
-            "the file is damaged: copy it again" if form != "hlo" else "check that the text is whole, as XLA printed it"
-        )
-        raise InputError(f"{_READERS[form]} crashed on it ({error})", where=where, fix=fix) from None
+        raise InputError(f"{_READERS[form]} crashed on it ({error})", where=where, fix=_FIX[form]) from None

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import shutil
 import zlib
@@ -32,6 +34,9 @@ LARGEST_TEXT = (
     1 << 30
 )  # bytes of a program or a table of measurements, of which many are read, or several times as much is made
 FULL = (errno.ENOSPC, errno.EDQUOT)
+NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+_SHOWN = 60  # characters of a name that is too long
+LONGEST_NAME = 100  # characters; file systems take 255 bytes, endings included
 ELSEWHERE = "choose another place"  # what helps where nothing can be written
 
 
@@ -67,12 +72,42 @@ def check_folder(folder: Path, *, where: str) -> None:
         raise UsageError(f"{there} cannot be written to", where=where, fix=f"{ELSEWHERE}, or change its rights")
 
 
+def check_prefix(prefix: Path, *, where: str) -> None:
+    """Refuses what names of files cannot begin with, and a folder in which nothing can be made.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    if prefix.name in ("", ".."):
+        raise UsageError("this is a folder, no name", where=where, fix=f"name the files in it: {prefix / 'step'}")
+    check_folder(prefix.parent, where=where)
+
+
 def not_written(error: OSError, path: Path, fix: str = ELSEWHERE) -> MeshcastError:
     """What is said where writing fails."""
     what = f"cannot be written: {error.strerror or error}"
     if error.errno in FULL:
         return InfeasibleError(what, where=str(path), fix=f"make room on the disk, or {fix}")
     return UsageError(what, where=str(path), fix=fix)
+
+
+@contextmanager
+def names_taken() -> Iterator[None]:
+    """Inside, a name that the file system does not take is the user's mistake, wherever it is looked up.
+
+    Raises:
+        InputError: Such a name was looked up.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_NAMES:
+            raise
+        name = str(error.filename or "")
+        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}... ({len(name)} characters)"
+        raise InputError(
+            f"no file can have this name: {error.strerror}", where=shown or None, fix="check the name"
+        ) from None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,6 +256,58 @@ def json_value(content: str | bytes, *, where: str) -> Any:
         raise InputError(f"is not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"is not JSON that can be read: {error}", where=where) from None
+
+
+def write_whole(path: Path, content: str | bytes, *, fix: str = ELSEWHERE) -> None:
+    """Writes a file as a whole, with the rights of the one in its place; through links, and to pipes and devices directly.
+
+    Raises:
+        UsageError: It cannot be written.
+        InfeasibleError: The disk is full.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        special = (path.exists() and not path.is_file() and not path.is_dir()) or path.is_relative_to("/dev")
+        if special:
+            path.write_bytes(data)
+            return
+        path = path.resolve()
+    except OSError as error:
+        raise not_written(error, path, fix) from None
+    with whole_files(path, fix=fix) as staged:
+        whole = staged.path(path)
+        whole.write_bytes(data)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(path, whole)
+
+
+def append_whole(path: Path, data: bytes) -> None:
+    """Adds to a file, and sees it to the disk; where that fails the file is as long as it was.
+
+    Raises:
+        UsageError: It cannot be written.
+        InfeasibleError: The disk is full.
+    """
+    try:
+        with path.open("ab", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            try:
+                while data:
+                    data = data[file.write(data) :]
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(size)
+                raise
+    except OSError as error:
+        raise not_written(error, path) from None
+
+
+def file_name(text: str) -> str:
+    """A name that stays in its folder and fits any file system: what may not be in one replaced, long ones cut."""
+    name = re.sub(r"[^\w.+-]+", "-", text, flags=re.ASCII).strip("-.")
+    if len(name) > LONGEST_NAME:
+        name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name or "unnamed"
 
 
 def unpacked(content: bytes, *, where: str, largest: int = LARGEST_UNPACKED) -> bytes:

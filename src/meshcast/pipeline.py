@@ -20,6 +20,7 @@ from meshcast.device_count import device_count
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
 from meshcast.fidelities import chosen_estimators
+from meshcast.files import names_taken
 from meshcast.garbage import collected_later
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.hardware.conditions import HEALTHY
@@ -76,7 +77,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     stack = overrides.pop("stack", None)
     chosen = (options or Options()).changed(overrides, where="predict")
     chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
-    with collected_later():  # traces before models: a manifest of traces is a .json file as a configuration is
+    with collected_later(), names_taken():  # traces first: a manifest of traces is a .json file as a configuration is
         serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
         found = with_trust(serving or _predicted(target, chosen), resolve(chosen.on), chosen)
         prediction = _described(found, target, chosen)

@@ -16,7 +16,7 @@ import pytest
 import meshcast
 from meshcast.comparison import Cell, grid
 from meshcast.comparison.folder import RunFolder
-from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
+from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 from meshcast.fidelities import fidelity_names
 from meshcast.options import Options
 from meshcast.pipeline import predict
@@ -188,7 +188,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(UsageError, match="not empty"):
         meshcast.compare(TANH, on="h200", fidelities="roofline", folder=tmp_path)
-    with pytest.raises(InputError, match="cannot be a run folder"):
+    with pytest.raises(UsageError, match="cannot be written"):
         meshcast.compare(TANH, on="h200", fidelities="roofline", folder=tmp_path / "thesis.tex")
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.calibrate.backend import STREAMED, Backend, best_s
-from meshcast.errors import InputError
+from meshcast.files import write_whole
 from meshcast.hardware import Device, catalogue
 from meshcast.profiles.file import Header
 
@@ -128,10 +128,7 @@ def write_device_file(path: Path, backend: Backend, header: Header) -> None:
     """Measures the rates and writes them.
 
     Raises:
-        InputError: The file cannot be written.
+        UsageError: The file cannot be written.
+        InfeasibleError: The disk is full.
     """
-    text = device_toml(measure_rates(backend), header)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error}", where=str(path)) from error
+    write_whole(path, device_toml(measure_rates(backend), header))

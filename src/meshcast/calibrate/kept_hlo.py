@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshcast.errors import InputError
-from meshcast.files import unpacked
+from meshcast.files import append_whole, not_written, unpacked
 
 if TYPE_CHECKING:
     from meshcast.calibrate.compiling import Ready
@@ -32,7 +32,7 @@ class KeptHlo:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"cannot be written: {error}", where=str(folder)) from error
+            raise not_written(error, folder) from None
         self._path = folder / HLO_FILE
 
     def add(self, item: Ready, row: dict[str, Any]) -> None:
@@ -40,8 +40,7 @@ class KeptHlo:
         if len(row.get("kernels", ())) < 2:
             return
         line = json.dumps({"id": item.probe.id, "hlo": item.run.as_text()}) + "\n"
-        with self._path.open("ab") as file:
-            file.write(gzip.compress(line.encode(), mtime=0))
+        append_whole(self._path, gzip.compress(line.encode(), mtime=0))
 
 
 def read_hlo(folder: Path, *, needed: bool) -> dict[str, str]:

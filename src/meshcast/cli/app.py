@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -29,6 +30,7 @@ from meshcast.cli import (
 )
 from meshcast.cli.patience import INTERRUPTED
 from meshcast.errors import MeshcastError, UsageError
+from meshcast.files import names_taken, not_written
 from meshcast.interruption import InterruptedCommand
 from meshcast.version import VERSION
 
@@ -111,13 +113,18 @@ def run() -> None:
         sys.stdout.flush()  # not left to the interpreter's end, where a closed pipe can no longer be caught
     except BrokenPipeError:
         _stop_writing()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        code = _output_is_full(error)
     sys.exit(code)
 
 
 def _exit_code() -> int:
     as_json = "--json" in sys.argv
     try:
-        return app(standalone_mode=False) or 0
+        with names_taken():
+            return app(standalone_mode=False) or 0
     except MeshcastError as error:
         report(error, as_json=as_json)
         return error.exit_code
@@ -125,6 +132,12 @@ def _exit_code() -> int:
         return _interrupted(stopped, as_json=as_json)
     except typer.Abort:
         return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None:  # of a file that we have opened: a bug of ours, with its traceback
+            raise
+        return _output_is_full(error)
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the command line parser's: a bug of ours, with its traceback
             raise
@@ -141,6 +154,15 @@ def _interrupted(stopped: _StoppedError | KeyboardInterrupt, *, as_json: bool) -
         interrupt = InterruptedCommand(signal.SIGINT)
     interrupt.say(as_json=as_json)
     return interrupt.exit_code
+
+
+def _output_is_full(error: OSError) -> int:
+    """Says why the standard output takes no more; the exit code for it. No object: there is no place to print it."""
+    _stop_writing()
+    said = not_written(error, Path("standard output"), fix="write it elsewhere")
+    with contextlib.suppress(OSError):
+        report(said, as_json=False)
+    return said.exit_code
 
 
 def _stop_writing() -> None:

@@ -13,6 +13,7 @@ import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import INTERRUPTED
+from meshcast.files import file_name
 
 if TYPE_CHECKING:
     from meshcast.calibrate.relower import Relowered
@@ -97,7 +98,7 @@ def _profile(request: Request, device_file: Path | None, json: bool) -> None:
         relowered = relower_file(outcome.path, lambda done, total: step(done, total, ""), request.keep_hlo)
     written = device_file
     if written is None and outcome.header.device not in device_names():
-        written = outcome.path.parent / f"{outcome.header.device}.toml"
+        written = outcome.path.parent / f"{file_name(outcome.header.device)}.toml"
     if written is not None:
         write_device_file(written, outcome.backend, outcome.header)
     if json:

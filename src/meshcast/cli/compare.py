@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import INTERRUPTED, patience
+from meshcast.files import file_name
 
 if TYPE_CHECKING:
     from meshcast.comparison import Cell, Comparison
@@ -150,4 +150,4 @@ def _closing(comparison: Comparison, path: Path, *, interrupted: bool) -> str:
 def _folder_name(targets: list[str]) -> str:
     """`compare-` and the first target's name, what a file name may not hold replaced."""
     more = f"-and-{len(targets) - 1}-more" if len(targets) > 1 else ""
-    return "compare-" + re.sub(r"[^\w.+-]+", "-", targets[0]).strip("-") + more
+    return f"compare-{file_name(targets[0])}{more}"

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.files import write_file
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED, counted
 from meshcast.cli.validate_astra import astra_command
@@ -16,6 +15,7 @@ from meshcast.cli.validate_collectives import collectives_command
 from meshcast.cli.validate_compiled import compiled_command
 from meshcast.cli.validate_ops import ops_command
 from meshcast.cli.validate_runs import runs_command
+from meshcast.files import write_whole
 
 app = typer.Typer(
     help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -79,7 +79,7 @@ def programs_command(
             summary, folder=folder, on=on, fidelity=fidelity, page=markdown, profile=profile,
             sources=_sources(on, fidelity, profile),
         )  # fmt: skip
-        write_file(markdown, page)
+        write_whole(markdown, page)
     if json:
         emit_json(summary.to_json())
     else:
@@ -158,7 +158,7 @@ def intervals_command(
     if write is None:
         typer.echo(text, nl=False)
         return
-    write_file(write, text)
+    write_whole(write, text)
     typer.echo(
         f"factor {fit.factor:.1f}, launches {fit.launches:.1f}: {fit.fitted_coverage:.1%} of {fit.fitted_rows} fitted "
         f"rows and {fit.held_out_coverage:.1%} of {fit.held_out_rows} others lie inside, groups weighing the same"
@@ -215,7 +215,7 @@ def silicon_command(
     if markdown is not None:
         command = f"meshcast validate silicon --on {on} --ops {ops} --sample {sample} --fidelity {fidelity}"
         command += f" --quantisation {quantisation:g}" + (f" --framework {framework}" if framework else "")
-        write_file(markdown, silicon_page(summary, command=command, page=markdown))
+        write_whole(markdown, silicon_page(summary, command=command, page=markdown))
     if json:
         emit_json(summary.to_json())
     else:

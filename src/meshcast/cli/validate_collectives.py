@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.files import write_file
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
+from meshcast.files import write_whole
 
 
 def collectives_command(
@@ -41,7 +41,7 @@ def collectives_command(
     summary = CollectivesSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:
         command = rows_command("collectives", file, f" --limit {limit}" if limit else "")
-        write_file(markdown, collectives_page(summary, command=command, page=markdown))
+        write_whole(markdown, collectives_page(summary, command=command, page=markdown))
     if json:
         emit_json(summary.to_json())
     else:

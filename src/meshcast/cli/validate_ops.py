@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.files import write_file
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
+from meshcast.files import write_whole
 
 
 def ops_command(
@@ -59,7 +59,7 @@ def ops_command(
         named = (("--chip", choice.chips), ("--op", choice.ops), ("--grade", choice.grades))
         asked = "".join(f" {flag} {name}" for flag, names in named for name in names)
         asked += "".join(f" {flag} {count}" for flag, count in (("--sample", sample), ("--limit", limit)) if count)
-        write_file(
+        write_whole(
             markdown,
             ops_page(summary, command=rows_command("ops", file, f" --fidelity {fidelity}{asked}"), page=markdown),
         )

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.files import write_file
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
+from meshcast.files import write_whole
 
 
 def runs_command(
@@ -63,7 +63,7 @@ def runs_command(
             f" {flag} {value}" for flag, value in (("--only", only), ("--limit", limit)) if value is not None
         )
         asked += " --over-memory" if over_memory else ""
-        write_file(
+        write_whole(
             markdown,
             runs_page(summary, command=rows_command("runs", file, f" --fidelity {fidelity}{asked}"), page=markdown),
         )

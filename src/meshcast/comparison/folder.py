@@ -22,10 +22,12 @@ from meshcast.comparison.comparison import Comparison
 from meshcast.comparison.markdown import comparison_page
 from meshcast.comparison.plot import comparison_svg
 from meshcast.comparison.tables import comparison_text
-from meshcast.errors import InputError, UsageError
+from meshcast.errors import UsageError
+from meshcast.files import not_written, whole_files
 
 CELLS = "cells"
 PLOT = "plot.svg"
+ANOTHER_FOLDER = "name another: -o DIR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +41,19 @@ class RunFolder:
         """The folder, made if it is not there.
 
         Raises:
-            UsageError: It holds something else.
-            InputError: It cannot be made.
+            UsageError: It holds something else, or cannot be made.
+            InfeasibleError: The disk is full.
         """
         try:
             if path.is_dir() and not (path / CELLS).is_dir() and any(path.iterdir()):
                 raise UsageError(
                     "the folder is not empty, and no comparison's run folder",
                     where=str(path),
-                    fix="name another: -o DIR",
+                    fix=ANOTHER_FOLDER,
                 )
             (path / CELLS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"cannot be a run folder: {error.strerror}", where=str(path), fix="name another: -o DIR"
-            ) from None
+            raise not_written(error, path, ANOTHER_FOLDER) from None
         return cls(path=path)
 
     def kept(self, key: str, ask: Ask) -> Cell | None:
@@ -68,7 +68,8 @@ class RunFolder:
         """Writes tables, report and plot.
 
         Raises:
-            InputError: A file cannot be written.
+            UsageError: They cannot be written.
+            InfeasibleError: The disk is full; those of an earlier run stay.
         """
         cells = [comparison.cell_json(cell) for cell in comparison.cells]
         table = {**comparison.to_json(), "table": cells}
@@ -79,11 +80,9 @@ class RunFolder:
             "report.md": comparison_page(comparison, plot=PLOT),
             PLOT: comparison_svg(comparison),
         }
-        for name, text in contents.items():
-            try:
-                (self.path / name).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise InputError(f"cannot be written: {error.strerror}", where=str(self.path / name)) from error
+        with whole_files(self.path / "table.json", fix=ANOTHER_FOLDER) as staged:
+            for name, text in contents.items():
+                staged.path(self.path / name).write_text(text, encoding="utf-8")
 
     def _place(self, key: str) -> Path:
         return self.path / CELLS / f"{key}.json"

@@ -29,7 +29,7 @@ from meshcast.export.perfetto import load_builder, write_perfetto
 from meshcast.export.slices import JobTimeline
 from meshcast.export.stablehlo import SUFFIXES, program_text
 from meshcast.export.timelines import ALL, drawn_ranks, job_timeline, pipeline_with, rank_name, said_about
-from meshcast.files import check_folder, check_place, whole_file, whole_files
+from meshcast.files import check_place, check_prefix, whole_file, whole_files
 from meshcast.hardware import resolve
 from meshcast.options import Options
 from meshcast.pipeline import assembled_pipeline, captured, predict, prepare, resolved
@@ -130,7 +130,7 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
         ranks=None if request.ranks in (None, ALL) else parse_ranges(request.ranks),
     )  # fmt: skip
     coarseness = request.coarseness
-    check_folder(request.out.parent, where=f"-o {request.out}")
+    check_prefix(request.out, where=f"-o {request.out}")
     job = job_trace(request, wanted.ranks or ())
     step = job.step_s
     if request.anonymise:

@@ -7,14 +7,13 @@ an interrupted run is taken up where it ended.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from meshcast.errors import InputError, UsageError
-from meshcast.files import json_value, unpacked, whole_file
+from meshcast.files import append_whole, json_value, unpacked, whole_file, write_whole
 
 SCHEMA = "meshcast.profile/1"
 Row = dict[str, Any]
@@ -106,10 +105,6 @@ def growing(path: Path) -> Path:
 def write(path: Path, header: Header, rows: Iterable[Row]) -> None:
     """The whole file at once, packed where its name says so: it is there as a whole or not at all."""
     text = "".join(_line(value) for value in (header.to_json(), *rows)).encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(path), fix="choose another place") from None
     with whole_file(path) as file:
         file.write(text)
 
@@ -170,16 +165,13 @@ class Journal:
     def attempt(self, ids: Iterable[str]) -> None:
         """Notes what is tried next, for whoever takes over should the process not come back; nothing after the last."""
         noted = {"tried": list(ids), "suspects": sorted(self.suspects)}
-        self._attempt.write_text(json.dumps(noted), encoding="utf-8")
+        write_whole(self._attempt, json.dumps(noted))
 
     def append(self, rows: Iterable[Row]) -> None:
         """Adds rows and sees them to the disk."""
         new = list(rows)
         self.rows += new
-        with self._growing.open("a", encoding="utf-8") as file:
-            file.writelines(map(_line, new))
-            file.flush()
-            os.fsync(file.fileno())
+        append_whole(self._growing, "".join(map(_line, new)).encode())
 
     def finish(self) -> None:
         """Writes the result and removes what grew beside it."""

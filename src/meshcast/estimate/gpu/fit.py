@@ -28,6 +28,7 @@ from meshcast.estimate.fitting import geomean_error, quantiles, search, to_toml
 from meshcast.estimate.gpu.estimator import GpuAnalytical
 from meshcast.estimate.gpu.parameters import SCHEMA, Calibration, Parameters, shipped_calibration
 from meshcast.estimate.power import Draw, settled_clock
+from meshcast.files import write_whole
 from meshcast.hardware import Device, resolve
 from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
@@ -300,7 +301,7 @@ def main() -> None:
         head = f"Calibrated on {device.title} by `python -m meshcast.estimate.gpu.fit` on {datetime.date.today()}."
         bounds = intervals([*samples, *others], parameters, device)
         text = to_toml(parameters, bounds, schema=SCHEMA, provenance="\n".join([head, *lines]), fitted=FITTED)
-        given.write.write_text(text)
+        write_whole(given.write, text)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from meshcast.errors import InputError
 from meshcast.estimate.profiled.features import ALONE, place
 from meshcast.estimate.profiled.interpolation import Family, checked, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
+from meshcast.files import write_whole
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.profiles.calls import backward_kernel
@@ -77,12 +78,10 @@ class Interpolator:
         """Writes the file.
 
         Raises:
-            InputError: It cannot be written.
+            UsageError: It cannot be written.
+            InfeasibleError: The disk is full.
         """
-        try:
-            path.write_bytes(self.to_bytes())
-        except OSError as error:
-            raise InputError(f"cannot be written: {error}", where=str(path)) from error
+        write_whole(path, self.to_bytes())
 
 
 def load(data: bytes, where: str) -> Interpolator:

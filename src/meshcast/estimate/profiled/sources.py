@@ -17,6 +17,7 @@ from meshcast.cache import cache_folder, keep, kept
 from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.estimate.profiled.interpolator import Interpolator, Row, build, load, reference_digest, shipped
 from meshcast.estimate.profiled.silicon import silicon_rows
+from meshcast.files import file_name
 from meshcast.hardware import Device, device_names, load_device
 from meshcast.profiles import silicon
 from meshcast.profiles.profile import read_profile
@@ -141,7 +142,7 @@ def _fitted(content: bytes, device: Device, rows: Callable[[], list[Row]], sourc
     """Families fitted to rows, or what an earlier run made of the same."""
     made_from = (VERSION.encode(), code_digest(), reference_digest(device).encode(), content)
     key = hashlib.sha256(b"\0".join(made_from)).hexdigest()
-    path = cache_folder(FOLDER) / f"{device.name}-{key[:24]}.npz"
+    path = cache_folder(FOLDER) / f"{file_name(device.name)}-{key[:24]}.npz"
     data = kept(path)
     if data is not None:
         try:

@@ -20,6 +20,7 @@ from meshcast.estimate.fitting import geomean_error, quantiles, search, to_toml
 from meshcast.estimate.tpu.estimator import TpuAnalytical
 from meshcast.estimate.tpu.parameters import COMPILED, SCHEMA, Calibration, Parameters, shipped_calibration
 from meshcast.estimate.tpu.samples import Sample, Table, collect, read_table, write_table
+from meshcast.files import write_whole
 from meshcast.hardware import resolve
 from meshcast.lower.xla_tpu.compiler import installed_version
 from meshcast.profiles.halves import is_fitted
@@ -120,7 +121,7 @@ def main() -> None:
             fitted=FITTED,
             heading=INTERVALS,
         )
-        given.write.write_text(text)
+        write_whole(given.write, text)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshcast.errors import InputError, MeshcastError
-from meshcast.files import LARGEST_TEXT, unpacked
+from meshcast.files import LARGEST_TEXT, unpacked, write_whole
 from meshcast.lower import Kernel, lower_hlo
 from meshcast.profiles.kernels import kernel_from_json, kernel_to_json
 from meshcast.workload import ReadOptions
@@ -79,7 +79,7 @@ def write_table(path: Path, table: Table) -> None:
             kernel.pop(name, None)
         row = {"program": sample.program, "device": sample.device, "cycles": sample.cycles, "kernel": kernel}
         lines.append(json.dumps(row, separators=(",", ":")))
-    path.write_bytes(gzip.compress("\n".join(lines).encode() + b"\n", mtime=0))
+    write_whole(path, gzip.compress("\n".join(lines).encode() + b"\n", mtime=0))
 
 
 def read_table(path: Path) -> Table:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from meshcast.errors import InputError, UsageError, nearest
-from meshcast.files import json_value
+from meshcast.files import json_value, whole_files
 from meshcast.hardware.astra import AstraNetwork, network_text
 from meshcast.network.astra.config import KINDS, AstraSystem, implementation
 
@@ -163,14 +163,12 @@ def write_inputs(folder: Path, network: AstraNetwork, system: AstraSystem, memor
 
     Raises:
         UsageError: The folder cannot be written to.
+        InfeasibleError: The disk is full.
     """
     texts = input_texts(network, system, memory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with whole_files(folder / NETWORK_FILE, fix="choose another folder") as staged:
         for name, text in texts.values():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error}", where=str(folder), fix="choose another folder") from None
+            staged.path(folder / name).write_text(text, encoding="utf-8")
     return {flag: folder / name for flag, (name, _) in texts.items()}
 
 

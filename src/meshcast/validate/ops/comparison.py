@@ -12,6 +12,7 @@ from meshcast.capture.files import from_bytes
 from meshcast.errors import InputError
 from meshcast.estimate.scalesim_tpu import FALLBACK, published_model
 from meshcast.fidelities import chosen_estimators
+from meshcast.files import file_name, write_whole
 from meshcast.hardware import resolve
 from meshcast.lower.kernel import LoopStep
 from meshcast.pipeline import Options, Run, prepare
@@ -179,17 +180,14 @@ def write_programs(rows: Sequence[OpRow], folder: Path) -> list[str]:
     """Writes every row's program to `folder/ID.mlir`; gives the ids of those that have none.
 
     Raises:
-        InputError: The folder cannot be written to.
+        UsageError: The folder cannot be written to.
+        InfeasibleError: The disk is full.
     """
     failed = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for row in rows:
-            program = _program(row)
-            if isinstance(program, str):
-                failed.append(row.id)
-            else:
-                (folder / f"{row.id}.mlir").write_text(program.text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error}", where=str(folder)) from error
+    for row in rows:
+        program = _program(row)
+        if isinstance(program, str):
+            failed.append(row.id)
+        else:
+            write_whole(folder / f"{file_name(row.id)}.mlir", program.text)
     return failed

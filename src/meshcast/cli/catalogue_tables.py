@@ -162,6 +162,7 @@ def _device_json(device: Device) -> dict[str, Any]:
         "cache_partitions": device.cache_partitions,
         "tdp_watts": device.tdp_watts,
         "default_cluster": device.default_cluster,
+        "checked": {"how": device.checked.how, "against": device.checked.against or None},
     }
 
 

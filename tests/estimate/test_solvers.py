@@ -115,3 +115,22 @@ def test_what_was_left_out_of_the_fit_is_near() -> None:
     for name, numbers in costs.items():
         known = shipped[name]
         assert (known.fixed, known.step, known.byte, known.work) == pytest.approx(numbers, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("batch", "side", "way"), [(8, 1024, "batched"), (4, 640, "looped"), (4, 512, "batched"), (1, 64, "looped")]
+)
+def test_few_large_matrices_are_factorised_one_by_one(batch: int, side: int, way: str) -> None:
+    """JAX asks for the batched routine while the side over the batch is at most 128."""
+    for routine in ("lu", "qr"):
+        assert path(Factorisation(routine=routine, batch=batch, rows=side, columns=side, right=0)) == f"{routine} {way}"
+
+
+def test_calls_measured_when_the_model_was_done() -> None:
+    """Within a quarter, though nothing was fitted to them."""
+    rows = read_rows((MEASURED.parent / "afterwards.csv").read_text().splitlines(), H200, check=True)
+    known = shipped_solvers()
+    costs = {name: (c.fixed, c.step, c.byte, c.work) for name, c in known.costs.items()}
+    ratios = log_ratios(rows, costs)
+    assert len(rows) > 150
+    assert math.expm1(sum(abs(ratio) for ratio in ratios) / len(ratios)) < 0.25

@@ -1,6 +1,7 @@
 """Fits the costs of dense solvers to measured calls, and says how far off they are on calls that were left out.
 
-`python -m meshcast.estimate.gpu.solver_fit MEASUREMENTS.csv [-o solvers.toml]` prints both errors by operation.
+`python -m meshcast.estimate.gpu.solver_fit MEASUREMENTS.csv [-o solvers.toml] [--check AFTERWARDS.csv]` prints both errors by
+operation, and those on calls that were measured when the model was done.
 
 Left out, chosen before anything was fitted: every matrix whose shorter side is 384, 768, 1536 or 3072, every batch of 64, and
 three whole operations that combine others (`solve`, `inv`, `cho_solve`). All costs are found together, by least squares of
@@ -66,10 +67,12 @@ class Row:
     left_out: bool
 
 
-def read_rows(lines: Iterable[str], device: Device) -> list[Row]:
-    """The measured calls of a CSV file."""
+def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> list[Row]:
+    """The measured calls of a CSV file, all of them left out where they are a check; other operations are passed over."""
     found = []
     for cells in csv.DictReader(lines):
+        if cells["op"] not in _CALLS:
+            continue
         op, dtype = cells["op"], _DTYPES[cells["dtype"]]
         batch, m, n, k = (int(cells[name]) for name in ("batch", "m", "n", "k"))
         parts = []
@@ -81,7 +84,7 @@ def read_rows(lines: Iterable[str], device: Device) -> list[Row]:
             flops = 2.0 * n * n * shape.right if routine == "triangular" else COUNTS[routine](m, n)
             parts.append((path(shape), amounts(shape, batch * flops * real_factor(dtype), dtype, device)))
         measured = cells["wall_us"] if op in _HOST_WAITS else cells["busy_us"]
-        left_out = op in LEFT_OUT_OPS or min(m, n) in LEFT_OUT_SIDES or batch == LEFT_OUT_BATCH
+        left_out = check or op in LEFT_OUT_OPS or min(m, n) in LEFT_OUT_SIDES or batch == LEFT_OUT_BATCH
         label = f"{op} {cells['dtype']} {batch} x {m} x {n}" + (f", {k} sides" if k else "")
         found.append(Row(op, label, tuple(parts), float(measured) * 1e-6, left_out))
     return found
@@ -166,11 +169,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measurements", type=Path)
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--check", type=Path, help="calls that nothing is fitted to")
     asked = parser.parse_args()
     device = load_device(DEVICE)
     rows = read_rows(asked.measurements.read_text().splitlines(), device)
     costs = fit([row for row in rows if not row.left_out])
     print(table(rows, costs))
+    if asked.check:
+        print(f"\n{table(read_rows(asked.check.read_text().splitlines(), device, check=True), costs)}")
     ratios = sorted(log_ratios([row for row in rows if row.left_out], costs))
     # predicted / measured: a measured time lies between predicted / e^high and predicted / e^low
     low, high = ratios[int(0.05 * len(ratios))], ratios[int(0.95 * len(ratios))]

@@ -12,9 +12,10 @@ several ways, and a set of these for each (`path`):
   times, the FLOPs at one core's share of the peak;
 - `vector`: a triangular solve for one right-hand side; `small`: Jacobi's rotations inside one core, up to 32 columns.
 
-Which way a size takes is what JAX's and NVIDIA's libraries do: batched LU and QR up to 1024, the batched product of
-reflectors up to 128, batched SVD up to 32, symmetric eigenvalues by Jacobi up to 32. SVD and eigenvalue solvers ask on the host
-whether they have converged: their times are those that a caller waits, kernels and host together; of others the device's alone.
+Which way a size takes is what JAX's and NVIDIA's libraries do: batched LU and QR where the side over the batch is at most 128
+(`jaxlib/gpu/solver_kernels_ffi.cc`), the batched product of reflectors up to 128, batched SVD and Jacobi's symmetric
+eigenvalues up to 32. SVD and eigenvalue solvers ask on the host whether they have converged: their times are those that a
+caller waits, kernels and host together; of others the device's alone.
 
 The parameters are fitted to an H200 (`data/measured/h200-solvers`, `solver_fit`); on other GPUs all but peaks scales with the
 clock. After the same decomposition of one-sided factorisations into panels and updates in Dongarra et al., "The Impact of
@@ -36,7 +37,11 @@ from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Factorisation, element_bytes
 
-BATCHED_UP_TO = {"lu": 1024, "qr": 1024, "q": 128, "svd": 32}
+BATCHED_UP_TO = {"q": 128, "svd": 32}
+SIDE_PER_MATRIX = {
+    "lu": 128,
+    "qr": 128,
+}  # JAX asks for the batched routine while the side over the batch is at most this
 SMALL = 32  # columns up to which one core rotates a whole symmetric matrix
 UNMEASURED = (0.3, 3.5)  # interval on GPUs that no solver was measured on
 UNMEASURED_MAKER = (0.15, 6.0)  # and on those of other makers, whose libraries are others
@@ -87,7 +92,8 @@ def path(shape: Factorisation) -> str:
     if shape.routine == "triangular" and shape.batch == 1 and shape.right == 1:
         return "triangular vector"
     always = shape.routine in ("cholesky", "eigh", "triangular")
-    if shape.batch > 1 and (always or longest <= BATCHED_UP_TO.get(shape.routine, 0)):
+    many = longest // shape.batch <= SIDE_PER_MATRIX.get(shape.routine, -1)
+    if shape.batch > 1 and (always or many or longest <= BATCHED_UP_TO.get(shape.routine, 0)):
         return f"{shape.routine} batched"
     return f"{shape.routine} looped"
 

@@ -54,6 +54,11 @@ def _read(path: Path, find: Callable[[str, Path], Path], children: tuple[Path, .
     return replace(own, data=_merge(inherited, own.data), base=base)
 
 
+def merged(below: Document, above: dict[str, Any]) -> Document:
+    """A document with some of its keys changed, based on it."""
+    return replace(below, data=_merge(below.data, above), base=below)
+
+
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Tables merged key by key; a quantity, a list or a plain value replaces what was below it."""
     merged = dict(below)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from meshcast.errors import UnsupportedError, UsageError, nearest
-from meshcast.hardware import astra, document, link_loader, loader
+from meshcast.hardware import astra, document, link_loader, loader, what_if
 from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, single
 from meshcast.hardware.device import Device
@@ -95,7 +95,8 @@ def load_link(name_or_path: str | Path) -> LinkTechnology:
 def resolve(name_or_path: str | Path | Cluster) -> Cluster:
     """The cluster that a name or file stands for; a device stands for its default cluster, made of that very device.
 
-    `DEVICE@FILE.yml` is that device on a network of ASTRA-sim's. A cluster stands for itself.
+    `DEVICE@FILE.yml` is that device on a network of ASTRA-sim's; `NAME+memory.bandwidth=6.7TB/s` has other numbers (`what_if`). A
+    cluster stands for itself.
 
     Raises:
         UnsupportedError: Neither a cluster nor a device has this name.
@@ -104,7 +105,10 @@ def resolve(name_or_path: str | Path | Cluster) -> Cluster:
     """
     if isinstance(name_or_path, Cluster):
         return name_or_path
-    name = str(name_or_path)
+    name, changes = what_if.split(str(name_or_path))
+    if changes:
+        cluster = resolve(name)
+        return what_if.changed(cluster, changes, functools.partial(_device_document, name, cluster))
     if name.endswith(astra.SUFFIXES):
         return _on_astra_network(name)
     if _is_path(name_or_path):
@@ -122,6 +126,24 @@ def resolve(name_or_path: str | Path | Cluster) -> Cluster:
         return single(device)
     # A what-if device keeps the network of what it is based on.
     return replace(load_cluster(device.default_cluster), device=device)
+
+
+def _device_document(name: str, cluster: Cluster) -> document.Document:
+    """The document that a cluster's device was read from: the catalogue's, or the file that is asked for.
+
+    Raises:
+        UsageError: It is a file that only the cluster's own file names.
+    """
+    device = cluster.device.name
+    if device in device_names():
+        path = _find("devices", device)
+    elif _is_path(name) and document.read(Path(name)).data.get("schema") == loader.DEVICE_SCHEMA:
+        path = Path(name)
+    else:
+        raise UsageError(
+            f"{device} is a file of {name}'s own", where=what_if.FLAG, fix="change the number in the device's file"
+        )
+    return loader.read(path, functools.partial(_beside, "devices"))
 
 
 def _on_astra_network(name: str) -> Cluster:

@@ -39,7 +39,6 @@ RANKS = {
             ("simulate",),
             ("results",),
             (
-                "levers",
                 "options",
                 "fidelities",
                 "feasibility",
@@ -56,6 +55,7 @@ RANKS = {
             ("bodies",),
             ("plans", "serving"),
             ("described",),
+            ("levers",),
             ("pipeline",),
             ("validate", "calibrate", "comparison", "export"),
             ("cli",),
@@ -88,7 +88,7 @@ def _top(module: str) -> str:
 def _imports(tree: ast.AST) -> list[str]:
     """Modules imported at run time, at any depth; imports for type checkers alone do not count.
 
-    `levers`, `shares`, `mixed`, `capped` and `trust` name `Run` in their signatures so: they are parts of `run`, cut out of
+    `shares`, `mixed`, `capped` and `trust` name `Run` in their signatures so: they are parts of `run`, cut out of
     it for length, are called by it alone, and run nothing of it on import.
     """
     found: list[str] = []

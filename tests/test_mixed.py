@@ -9,7 +9,7 @@ import pytest
 
 from meshcast.hardware.conditions import Conditions
 from meshcast.options import Options
-from meshcast.pipeline import prepare
+from meshcast.pipeline import predict, prepare
 from meshcast.run import Run
 from meshcast.simulate.scheduling import SCHEDULERS
 from tests.lower.programs import all_reduce_text
@@ -51,9 +51,10 @@ def test_the_ideal_hides_slow_devices_behind_longer_collectives_and_says_so() ->
 
 
 def test_what_would_help_is_asked_of_the_slow_ranks_too() -> None:
-    run = slowed(prepare("llama3-tiny", replace(MODEL, levers=True)), {0: 0.5})
-    levers = {lever.change: lever.step_time_s for lever in run.predict().levers}
-    assert levers["all devices at the same speed"] == pytest.approx(step(slowed(run, {})))
+    slow = predict("llama3-tiny", replace(MODEL, levers=1, conditions=Conditions(speed={0: 0.5})))
+    (lever,) = slow.levers
+    assert (lever.change, lever.flag) == ("all devices at the same speed", "without --slow")
+    assert lever.step_time_s == step(prepare("llama3-tiny", MODEL))
 
 
 def program(tmp_path: Path, *ops: str, options: Options = OPTIONS) -> Run:

@@ -31,10 +31,11 @@ ContentionSetting = Literal["on", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """What a software stack has brought into options: its name or file, and which fields are its own."""
+    """What a software stack has brought into options: its name or file, which fields are its own, who named it."""
 
     stack: str
     fields: tuple[str, ...]
+    in_plan: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class Options:
     context_attention: str = "all-gather"  # likewise where sequences are split: ring or all-gather
     indices: str = "uniform"
     approximate: bool = False
-    levers: bool = True
+    levers: bool | int = False  # how many changes are predicted to see what would help; True: a few
     conditions: Conditions = HEALTHY  # slow devices, degraded links, background traffic
     placement: str | None = None  # a file with the device of each rank, or `optimise`
     fabric: str | None = None  # a file with a graph of one's own

@@ -14,8 +14,7 @@ from meshcast.bodies.one_channel import one_channel_run
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.deadlocks import check_program
-from meshcast.described import Asked, inputs_of, throughput_of
-from meshcast.described.asked import said_by
+from meshcast.described import Asked, asked_of, inputs_of, throughput_of
 from meshcast.device_count import device_count
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
@@ -24,6 +23,7 @@ from meshcast.files import names_taken
 from meshcast.garbage import collected_later
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.hardware.conditions import HEALTHY
+from meshcast.levers import Question, how_many, with_levers
 from meshcast.lower import LoweredProgram, lower
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
@@ -49,7 +49,7 @@ from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, model_of, plan_target
 from meshcast.plans.attending import unfused_note, with_attention, with_attention_set
-from meshcast.plans.levers import with_plan_levers
+from meshcast.plans.levers import in_words_of_plans
 from meshcast.plans.stacked import with_stack
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
@@ -77,35 +77,47 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     stack = overrides.pop("stack", None)
     chosen = (options or Options()).changed(overrides, where="predict")
     chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
-    with collected_later(), names_taken():  # traces first: a manifest of traces is a .json file as a configuration is
-        serving = None if names_traces(target) else predict_serving(target, chosen, partial(_predicted, target))
-        found = with_trust(serving or _predicted(target, chosen), resolve(chosen.on), chosen)
-        prediction = _described(found, target, chosen)
+    with collected_later(), names_taken():
+        if not how_many(chosen.levers) or names_traces(target):  # a trace has decided what could be changed
+            prediction = _answered(target, chosen)
+        else:
+            again = partial(_question, target, _loaded(target, chosen))
+            prediction = with_levers(again(chosen), again)
     return replace(prediction, seconds=time.perf_counter() - started)
 
 
-def _described(prediction: Prediction, target: Any, options: Options) -> Prediction:
+def _loaded(target: Any, options: Options) -> Program | None:
+    """The program of a target that is not read, or run, for every change again; None of models and pipelines."""
+    if is_pipeline(target) or options.plan is not None or model_named(target) is not None:
+        return None
+    return captured(target, options, resolve(options.on).device)[0]
+
+
+def _answered(target: Any, options: Options, loaded: Program | None = None) -> Prediction:
     """A prediction with what shaped it, and of models with what it gets done."""
-    asked = None if names_traces(target) else _asked(target, options)
+    traced = names_traces(target)  # before models: a manifest of traces is a .json file as a configuration is
+    prediction = None if traced else predict_serving(target, options, partial(_predicted, target))
+    if prediction is None:  # sizes are in a program that is loaded
+        prediction = _predicted(loaded or target, replace(options, dims={}) if loaded else options)
+    prediction = with_trust(prediction, resolve(options.on), options)
+    asked = None if traced else _asked(target, options)
     throughput = throughput_of(asked, prediction) if asked is not None else None
     return replace(prediction, inputs=inputs_of(options, asked, prediction), throughput=throughput)
 
 
 def _asked(target: Any, options: Options) -> Asked | None:
     """What a model is asked for; None where the target is a program already."""
-    builder = model_named(target)
-    if builder is None:
-        return None
-    mode = str(options.settings.get("mode", builder.mode))
-    # Prompts are what may attend otherwise; requests are answered by both passes.
-    used = replace(options, settings={**options.settings, "mode": "prefill"}) if mode == SERVE else options
-    planned = options.plan is not None
-    return Asked(
-        builder=builder,
-        mode=mode,
-        plan=_plan(target, used, resolve(options.on).device) if planned else None,
-        settings=options.settings if planned else resolved(target, used)[1].settings,
-        said=said_by(options.plan, options.settings),
+    return asked_of(target, options, lambda used: resolved(target, used)[1].settings, partial(_plan, target))
+
+
+def _question(target: Any, loaded: Program | None, options: Options) -> Question:
+    """A prediction beside everything that it was asked with."""
+    cluster = resolve(options.on)
+    return Question(
+        options=options,
+        asked=_asked(target, options),
+        prediction=_answered(target, options, loaded),
+        cluster=cluster,
     )
 
 
@@ -119,17 +131,12 @@ def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Pre
         prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part, _simulate(chosen))
     else:
         prediction = prepare(planned, chosen).predict()
-    return prediction if prediction.feasible else _in_words_of_plans(prediction, target, options)
-
-
-def _in_words_of_plans(prediction: Prediction, target: Any, options: Options) -> Prediction:
-    """What would let a model fit; one that trains without a plan, and a program of one's own, have no such words."""
-    builder = model_named(target)
-    if builder is None or (options.plan is None and options.settings.get("mode", builder.mode) == "train"):
+    if prediction.feasible:
         return prediction
     device = resolve(options.on).device
-    plan = with_attention(Plan(), builder, options, device) if options.plan is None else _plan(target, options, device)
-    return with_plan_levers(prediction, builder, plan, options, device)
+    # Changes of the plan are named where none is tried.
+    named = not how_many(options.levers)
+    return in_words_of_plans(prediction, target, options, partial(_plan, target), device, named=named)
 
 
 def _predict_traces(target: str | Path, options: Options) -> Prediction:

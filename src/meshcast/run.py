@@ -19,7 +19,6 @@ from meshcast.estimate.rates import matrix_rate
 from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster, Device
 from meshcast.hardware.host_link import host_rate
-from meshcast.levers import find_levers
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.splits import summing_launches
 from meshcast.mixed import speeds_of_kinds, speeds_without_effect
@@ -338,7 +337,6 @@ class Run:
             model_flops=model_flops,
             communication_s=timeline.communication_busy,
             provenance=self._provenance(),
-            levers=tuple(find_levers(self)) if self.options.levers and self.whole else (),
             top_kernels=top_kernels(self),
             collectives=collective_shares(self),
             communication=communication_summary(self) if self.devices > 1 else None,

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from meshcast.results import CollectiveShare, Infeasible, KernelShare, Lever, Prediction, Provenance
+from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance
 from meshcast.results.printer import (
     format_energy,
     percent,
@@ -51,7 +51,15 @@ ONE = Prediction(
     kernels=1234,
     communication_s=0.0,
     provenance=Provenance(measured=0.75, analytical=0.25),
-    levers=(Lever(change="twice the memory bandwidth", step_time_s=0.040, saved_s=0.010),),
+    levers=(
+        Lever(
+            change="twice the memory bandwidth",
+            flag="--on h200+memory.bandwidth=9600GB/s",
+            step_time_s=0.040,
+            saved_s=0.010,
+            saved_share=0.2,
+        ),
+    ),
     top_kernels=(
         KernelShare(
             name="gemm 8192x8192x8192 bf16", count=24, seconds=0.020, limited_by="compute", location="model.py:7"
@@ -85,7 +93,13 @@ MANY = replace(
 )
 TOO_LARGE = replace(
     ONE,
-    infeasible=Infeasible(resource="memory_bytes", demand=200.0 * GIB, bound=80.0 * GIB, levers=("use more devices",)),
+    infeasible=Infeasible(
+        resource="memory_bytes",
+        demand=200.0 * GIB,
+        bound=80.0 * GIB,
+        levers=("use more devices",),
+        fixes=(Fix(change="recompute all", flag="--set remat=full", demand=70.0 * GIB, fits=True),),
+    ),
     step_time_s=None,
     interval_s=None,
     breakdown=None,
@@ -143,7 +157,8 @@ def test_kernels_and_levers() -> None:
     text = prediction_text(ONE)
     assert re.search(r"gemm 8192x8192x8192 bf16 +24 +20 ms +40.0 % +compute", text)
     assert "f32[8,1024]" in text  # shapes are no markup
-    assert re.search(r"twice the memory bandwidth +40 ms +20.0 %", text)
+    assert re.search(r"twice the memory bandwidth +40 ms +20.0 % +--on h200\+memory.bandwidth=9600GB/s", text)
+    assert "each was predicted" in text
 
 
 def test_one_device_says_nothing_of_communication() -> None:

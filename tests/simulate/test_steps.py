@@ -15,15 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from meshcast.capture import capture
 from meshcast.estimate import estimate_kernels
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device, load_device
-from meshcast.levers import find_levers
 from meshcast.lower import LoweredProgram
 from meshcast.pipeline import Options, prepare
 from meshcast.simulate import Timeline, simulate
-from tests.lower.programs import all_reduce_text, lower_function, spec
+from tests.lower.programs import lower_function, spec
 
 H100 = load_device("h100-sxm")
 TRUTH = Path(__file__).parents[3] / "shared" / "groundtruth" / "h200"
@@ -82,38 +80,6 @@ def test_a_step_keeps_to_the_speed_of_light_and_gains_from_bandwidth(layers: int
 def test_equal_programs_give_equal_timelines() -> None:
     first, second = timeline(scanned(3)), timeline(scanned(3))
     assert first == second
-
-
-def test_levers_save_what_they_say() -> None:
-    program = capture(lambda x, w: layer(x, w), spec(4096, 4096), spec(4096, 4096), name="layer")
-    run = prepare(program, Options(on="h100-sxm"))
-    levers = find_levers(run)
-    assert levers
-    assert all(0 < lever.saved_s < run.timeline.duration for lever in levers)
-    assert all(lever.step_time_s + lever.saved_s == pytest.approx(run.timeline.duration) for lever in levers)
-    assert [lever.saved_s for lever in levers] == sorted((lever.saved_s for lever in levers), reverse=True)
-
-
-def test_keeping_activations_saves_the_recomputation_alone() -> None:
-    """A checkpointed layer repeats one of three products; without it the step loses that product's time."""
-
-    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
-        return jnp.sum(jax.checkpoint(lambda w, x: jnp.sin(x @ w) @ w)(w, x))
-
-    program = capture(jax.grad(loss), spec(4096, 4096), spec(4096, 4096), name="remat")
-    run = prepare(program, Options(on="h100-sxm", fidelity="roofline"))
-    repeated = sum(n * run.kernels[k].time for k, n in run.lowered.schedule.walk() if k.recomputed)
-    assert repeated > 0
-    (lever,) = [lever for lever in find_levers(run, limit=9) if "recomputing" in lever.change]
-    assert lever.saved_s == pytest.approx(repeated)
-
-
-def test_hidden_communication_cannot_save_more_than_the_wire_allows(tmp_path: Path) -> None:
-    target = tmp_path / "step.mlir"
-    target.write_text(all_reduce_text(("multiply", "reduce", "use")))
-    run = prepare(str(target), Options(on="dgx-h100"))
-    (lever,) = [lever for lever in find_levers(run, limit=9) if "hide" in lever.change]
-    assert lever.step_time_s >= run.timeline.communication_busy
 
 
 @pytest.mark.skipif(not TRUTH.exists(), reason="the ground truth is not here")

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -99,18 +100,28 @@ def _refuse_settings(options: CaptureOptions, kind: str, *, where: str) -> None:
 def _from_builder(builder: models.Builder, options: CaptureOptions) -> Program:
     """A model with its settings, over the mesh."""
     keep_off_accelerators()
+    mesh = None if options.mesh is None else tuple(options.mesh.items())
+    program = _captured_model(builder, mesh, tuple(options.settings.items()), options.platform)
+    return _without_dims(program, options, where=builder.name)
+
+
+@lru_cache(maxsize=16)
+def _captured_model(
+    builder: models.Builder, mesh: tuple[tuple[str, int], ...] | None, given: tuple[tuple[str, str], ...], platform: str
+) -> Program:
+    """The same question has the same answer, which is kept: other hardware is asked about the same program."""
     from meshcast.capture.jax_function import capture
 
-    settings = {key: setting_value(value) for key, value in options.settings.items()}
+    settings = {key: setting_value(value) for key, value in given}
     try:
-        fn, args, jit_options = builder(options.mesh, **settings)
+        fn, args, jit_options = builder(None if mesh is None else dict(mesh), **settings)
     except (TypeError, ValueError) as error:
         if not settings:
             raise
-        said = ", ".join(f"{key}={value}" for key, value in options.settings.items())
+        said = ", ".join(f"{key}={value}" for key, value in given)
         raise UsageError(f"{builder.name} cannot be built with {said}: {error}", where="--set") from error
-    program = capture(fn, *args, name=builder.name, platform=options.platform, options=jit_options)
-    return _without_dims(replace(program, notes=builder.remarks(options.mesh, **settings)), options, where=builder.name)
+    program = capture(fn, *args, name=builder.name, platform=platform, options=jit_options)
+    return replace(program, notes=builder.remarks(None if mesh is None else dict(mesh), **settings))
 
 
 def setting_value(text: str) -> Any:

@@ -155,6 +155,14 @@ DurationsFlag = Annotated[
         "are of the same device.",
     ),
 ]
+LeversFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--levers",
+        metavar="N|none|all",
+        help="How many changes are predicted to see what would help most, or what would make it fit; a few by default.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
 Dims = Annotated[list[str] | None, typer.Option("--dim", help="Size of a dynamic dimension: B=32, or arg0.1=32.")]
 TripCounts = Annotated[
@@ -236,6 +244,11 @@ def positive(text: str, flag: str) -> int:
     return value
 
 
+def whole(text: str, flag: str) -> int:
+    """An integer of 0 or more."""
+    return 0 if text == "0" else positive(text, flag)
+
+
 # Fields of `Options` that flags have other names for.
 _FIELDS = {
     "dim": "dims",
@@ -247,11 +260,18 @@ _FIELDS = {
 }
 
 
+def lever_count(text: str | None) -> bool | int:
+    """What `--levers` says, as options have it."""
+    from meshcast.levers import ALL
+
+    return {None: True, "none": False, "all": ALL}[text] if text in (None, "none", "all") else whole(text, "--levers")
+
+
 def options(
     *, on: str, stack: str | None = None, written: tuple[str, ...] = (),
     devices: int | None = None, mesh: str | None = None, fidelity: str = "auto",
     network: str = "alpha-beta", dims: list[str] | None = None, trips: list[str] | None = None,
-    settings: list[str] | None = None, approximate: bool = False, levers: bool = True, partitioner: str = "shardy",
+    settings: list[str] | None = None, approximate: bool = False, levers: bool | int = False, partitioner: str = "shardy",
     clocks: str = "sustained", host: str = "auto", indices: str = "uniform", lowering: str = "auto",
     profile: str | None = None, simulator: str | None = None, scheduler: str = "latency-hiding", channels: int = 0,
     contention: str = "on", overlap: str = "", placement: str | None = None, slow: list[str] | None = None,

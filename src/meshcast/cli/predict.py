@@ -46,6 +46,7 @@ def predict_command(
     indices: flags.Indices = "uniform",
     approximate: flags.Approximate = False,
     durations: flags.DurationsFlag = "auto",
+    levers: flags.LeversFlag = None,
     json: flags.Json = False,
 ) -> None:
     """Predicts step time, memory, communication and energy of each TARGET."""
@@ -61,7 +62,7 @@ def predict_command(
         lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
         channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,
         background=background, fabric=fabric, beside=beside, plan=plan,
-        durations=durations,
+        durations=durations, levers=flags.lever_count(levers),
     )  # fmt: skip
     codes: set[int] = set()
     for target in targets:

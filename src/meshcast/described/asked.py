@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.capture.target import setting_value
-from meshcast.models import Builder
+from meshcast.hardware import Device, resolve
+from meshcast.models import Builder, model_named
+from meshcast.options import Options
 from meshcast.plans.plan import Plan, text_of
 from meshcast.plans.settings import DECIDED, microbatches_of
 from meshcast.serving import SERVE, chunk_of, request_lengths
@@ -74,3 +76,33 @@ def said_by(plan: str | None, settings: Mapping[str, str]) -> frozenset[str]:
     keys = {item.partition("=")[0].strip().replace("-", "_") for item in (plan or "").split(",") if item}
     both = {"dp", "fsdp"} if "hsdp" in keys else set()
     return frozenset((keys - {"hsdp", "stack"}) | both | settings.keys())
+
+
+def asked_of(
+    target: Any,
+    options: Options,
+    settings_of: Callable[[Options], Mapping[str, str]],
+    plan_of: Callable[[Options, Device], Plan],
+) -> Asked | None:
+    """What a model is asked for; None where the target is a program already.
+
+    Args:
+        target: As `predict` takes it.
+        options: Everything else, with what a stack brings.
+        settings_of: The settings that options without a plan come to.
+        plan_of: The plan that options with one come to, on a device.
+    """
+    builder = model_named(target)
+    if builder is None:
+        return None
+    mode = str(options.settings.get("mode", builder.mode))
+    # Prompts are what may attend otherwise; requests are answered by both passes.
+    used = replace(options, settings={**options.settings, "mode": "prefill"}) if mode == SERVE else options
+    planned = options.plan is not None
+    return Asked(
+        builder=builder,
+        mode=mode,
+        plan=plan_of(used, resolve(options.on).device) if planned else None,
+        settings=options.settings if planned else settings_of(used),
+        said=said_by(options.plan, options.settings),
+    )

@@ -1,22 +1,22 @@
 """What would let a model fit that does not, in the words of plans and settings.
 
-Changes are named, not tried: of what takes most memory those that make it smaller, each as a plan would have it, and none
-that the plan has already or that the model cannot have. Whether one is enough is the next prediction's to say.
+Changes are found here and not tried: of what takes most memory those that make it smaller, each as a plan would have it, and
+none that the plan has already or that the model cannot have. Whether one is enough is for a prediction to say (`levers.fitting`).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.capture.target import setting_value
 from meshcast.errors import MeshcastError
 from meshcast.hardware import Device
-from meshcast.models import Builder
+from meshcast.models import Builder, model_named
 from meshcast.options import Options
-from meshcast.plans.attending import unfused
+from meshcast.plans.attending import unfused, with_attention
 from meshcast.plans.plan import Plan, text_of
 from meshcast.plans.settings import check, check_device, step_settings
 from meshcast.results import Infeasible, Prediction
@@ -27,10 +27,42 @@ _MUCH = 4  # a part of memory is worth a line from one in so many of what there 
 _MUCH_IN_FLIGHT = ("gpipe", "zb-h2")  # schedules that hold what more microbatches saved than 1f1b does
 
 
-def with_plan_levers(
-    prediction: Prediction, builder: Builder, plan: Plan, options: Options, device: Device
+def in_words_of_plans(
+    prediction: Prediction,
+    target: Any,
+    options: Options,
+    plan_of: Callable[[Options, Device], Plan],
+    device: Device,
+    *,
+    named: bool,
 ) -> Prediction:
-    """A prediction whose levers, where it does not fit, are the plan's own keys.
+    """What would let a model fit; one that trains without a plan, and a program of one's own, have no such words.
+
+    Args:
+        prediction: That does not fit.
+        target: What it is of.
+        options: Everything else it was asked with.
+        plan_of: The plan that options with one come to, on a device.
+        device: What it does not fit into.
+        named: Whether changes are named, untried.
+    """
+    builder = model_named(target)
+    if builder is None or (options.plan is None and options.settings.get("mode", builder.mode) == "train"):
+        return prediction
+    plan = with_attention(Plan(), builder, options, device) if options.plan is None else plan_of(options, device)
+    return with_plan_levers(prediction, builder, plan, options, device, named=named)
+
+
+def with_plan_levers(
+    prediction: Prediction,
+    builder: Builder,
+    plan: Plan,
+    options: Options,
+    device: Device,
+    *,
+    named: bool = True,
+) -> Prediction:
+    """A prediction whose levers, where it does not fit, say what takes most memory.
 
     Args:
         prediction: Of the model under the plan.
@@ -38,10 +70,27 @@ def with_plan_levers(
         plan: How it is shared out.
         options: What it was predicted with.
         device: What it does not fit into.
+        named: Whether changes of the plan's own keys are named too, untried.
     """
     problem = prediction.infeasible
     if problem is None:
         return prediction
+    parts = [
+        (what, size, ways)
+        for what, size, ways in memory_parts(prediction, builder, plan, options, device)
+        if _MUCH * size > problem.bound
+    ]
+    said = [
+        f"{what} take {format_bytes(size)} of a device"
+        + (f": {', '.join(map(_words, ways))}" if ways and named else "")
+        for what, size, ways in parts
+    ]
+    stage = problem.levers[:1] if plan.pp > 1 else ()  # which one it is
+    return replace(prediction, infeasible=replace(problem, levers=(*stage, *said, _larger(problem))))
+
+
+def memory_parts(prediction: Prediction, builder: Builder, plan: Plan, options: Options, device: Device) -> list[Part]:
+    """What takes memory, how much, and the changes that would make it smaller; arguments as of `with_plan_levers`."""
     chosen: dict[str, Any] = {name: setting_value(text) for name, text in options.settings.items()}
     mode = chosen.pop("mode", builder.mode)
     changes = _Changes(
@@ -52,14 +101,28 @@ def with_plan_levers(
         mode=mode,
         fused=not unfused(builder, options.settings, device, options.attention_library, precision=plan.precision),
     )
-    parts = _of_training(prediction, changes) if mode == "train" else _of_inference(prediction, changes)
-    named = [
-        f"{what} take {format_bytes(size)} of a device" + (f": {', '.join(ways)}" if ways else "")
-        for what, size, ways in parts
-        if _MUCH * size > problem.bound
-    ]
-    stage = problem.levers[:1] if plan.pp > 1 else ()  # which one it is
-    return replace(prediction, infeasible=replace(problem, levers=(*stage, *named, _larger(problem))))
+    return list(_of_training(prediction, changes) if mode == "train" else _of_inference(prediction, changes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A change: keys of the plan with their new values and those that they have now, or only words."""
+
+    keys: Mapping[str, Any]
+    now: Mapping[str, Any]
+    words: str = ""
+
+
+Part = tuple[str, int, list[Way]]
+
+
+def _words(way: Way) -> str:
+    keys = ", ".join(f"{key}={text_of(value)} (now {text_of(way.now[key])})" for key, value in way.keys.items())
+    return " ".join(filter(None, (keys, way.words)))
+
+
+def _said(words: str) -> Way:
+    return Way(keys={}, now={}, words=words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +136,15 @@ class _Changes:
     mode: str
     fused: bool
 
-    def named(self, *wanted: Mapping[str, Any]) -> list[str]:
+    def named(self, *wanted: Mapping[str, Any]) -> list[Way]:
         """Those of the changes that are ones and that the model can have, as a plan has them."""
         return [
-            ", ".join(f"{key}={text_of(value)} (now {text_of(self._now(key))})" for key, value in change.items())
+            Way(keys=change, now={key: self._now(key) for key in change})
             for change in wanted
             if any(self._now(key) != value for key, value in change.items()) and self._possible(change)
         ]
 
-    def twice(self, *keys: str) -> list[str]:
+    def twice(self, *keys: str) -> list[Way]:
         """Degrees doubled."""
         return self.named(*({key: 2 * getattr(self.plan, key)} for key in keys))
 
@@ -113,10 +176,7 @@ class _Changes:
         return hasattr(module, "sections") and self.builder.configured(**self.settings).layers % parts == 0
 
 
-_Part = tuple[str, int, list[str]]
-
-
-def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[_Part]:
+def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[Part]:
     """(what, bytes, what would make it smaller)."""
     memory, plan = prediction.memory, changes.plan
     yield (
@@ -147,14 +207,14 @@ def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[_Part]:
     )
 
 
-def _of_inference(prediction: Prediction, changes: _Changes) -> Iterator[_Part]:
+def _of_inference(prediction: Prediction, changes: _Changes) -> Iterator[Part]:
     """Likewise, of weights and requests."""
     memory = prediction.memory
-    fewer = ["a smaller batch", *(f"{way} for the same batch" for way in changes.twice("dp"))]
+    fewer = [_said("a smaller batch"), *(replace(way, words="for the same batch") for way in changes.twice("dp"))]
     yield "weights", memory.by_role.get("parameter", 0), changes.twice("tp", "ep", "fsdp")
-    yield "caches", memory.by_role.get("cache", 0), [*fewer, "shorter prompts and answers", *changes.twice("tp")]
+    yield "caches", memory.by_role.get("cache", 0), [*fewer, _said("shorter prompts and answers"), *changes.twice("tp")]
     fused = changes.named({"attention": "flash"})
-    yield "temporaries", memory.temporaries, [*fused, *fewer, "shorter prompts", *changes.twice("tp")]
+    yield "temporaries", memory.temporaries, [*fused, *fewer, _said("shorter prompts"), *changes.twice("tp")]
 
 
 def _larger(problem: Infeasible) -> str:

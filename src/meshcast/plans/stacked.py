@@ -42,4 +42,5 @@ def with_stack(
     stacked = replace(options, plan=plain).with_stack(chosen, but=but)
     if isinstance(stack, Stack) or stacked.brought is None:
         return stacked
-    return replace(stacked, brought=replace(stacked.brought, stack=str(stack or told)))  # as it can be asked for again
+    # As it can be asked for again.
+    return replace(stacked, brought=replace(stacked.brought, stack=str(stack or told), in_plan=told is not None))

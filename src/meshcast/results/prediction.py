@@ -18,13 +18,34 @@ SCHEMA = "meshcast.prediction/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """A change that was predicted where something does not fit: what makes it, and what is needed with it.
+
+    Attributes:
+        change: What it is, in words.
+        flag: What makes it on the command line, in place of the same flags where they are there already.
+        demand: Of the resource, with it.
+        fits: Whether that is enough.
+    """
+
+    change: str
+    flag: str
+    demand: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Infeasible:
-    """Why a program cannot run as asked: what it needs, what there is, and what would close the gap."""
+    """Why a program cannot run as asked: what it needs, what there is, and what would close the gap.
+
+    `levers` say in words what takes most of it; `fixes` are changes that were predicted, those that are enough first.
+    """
 
     resource: str
     demand: float
     bound: float
     levers: tuple[str, ...]
+    fixes: tuple[Fix, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -34,11 +55,24 @@ class Infeasible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
-    """A change and the step time it would give."""
+    """A change that was predicted.
+
+    Attributes:
+        change: What it is, in words.
+        flag: What makes it on the command line, in place of the same flag (of `--set` the same name) where that is there already.
+        step_time_s: The step with it.
+        saved_s: Seconds of the step that the same work takes less.
+        saved_share: Likewise as a share: `1 - t' / t`, of a step or, where throughput is known, of the time of a token, image
+            or sample.
+        throughput_per_s: Tokens, images or samples a second with it; None of programs.
+    """
 
     change: str
+    flag: str = ""
     step_time_s: float
     saved_s: float
+    saved_share: float = 0.0
+    throughput_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import html
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshcast.simulate.memory import MemoryUse
 
 TEXT_WIDTH, WIDE = 100, 120
-COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
+COLLECTIVE_ROWS, KERNEL_ROWS, LEVER_ROWS = 6, 5, 4
 BAR, BAR_CELLS = "█", 24
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
@@ -351,12 +351,14 @@ def _kernels(prediction: Prediction) -> list[Section]:
 def _levers(prediction: Prediction) -> list[Section]:
     if not prediction.levers or not prediction.step_time_s:
         return []
-    heads = columns("change", ">step time", ">saves")
+    heads = columns("change", ">step time", ">saves", "by")
     rows = [
-        (lever.change, format_time(lever.step_time_s), percent(lever.saved_s / prediction.step_time_s))
-        for lever in prediction.levers[:3]
+        (lever.change, format_time(lever.step_time_s), percent(lever.saved_share), lever.flag)
+        for lever in prediction.levers[:LEVER_ROWS]
     ]
-    return [Section(title="What would help most", columns=heads, rows=rows)]
+    work = "of the time for the same work" if prediction.throughput is not None else "of the step"
+    note = f"each was predicted, with the flag in place of what is asked now; saves {work}"
+    return [Section(title="What would help most", columns=heads, rows=rows, note=note)]
 
 
 def _infeasible(prediction: Prediction, problem: Infeasible) -> list[Section]:
@@ -373,8 +375,16 @@ def _infeasible(prediction: Prediction, problem: Infeasible) -> list[Section]:
     ]
     return [
         Section(title=f"{_subject(prediction)}: cannot run", rows=rows),
+        *([_fixes(problem, show)] if problem.fixes else []),
         Section(title="What would make it fit", columns=columns(""), rows=[(lever,) for lever in problem.levers]),
     ]
+
+
+def _fixes(problem: Infeasible, show: Callable[[float], str]) -> Section:
+    """Changes that were predicted, those that are enough first."""
+    rows = [(fix.change, show(fix.demand), "fits" if fix.fits else "not enough", fix.flag) for fix in problem.fixes]
+    note = "each was predicted, with the flag in place of what is asked now"
+    return Section(title="Tried", columns=columns("change", ">needs", "", "by"), rows=rows, note=note)
 
 
 def _closing(prediction: Prediction) -> list[Section]:

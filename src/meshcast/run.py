@@ -59,7 +59,7 @@ class Run:
     estimators: tuple[Estimator, ...]
     options: Options
     notes: tuple[str, ...] = ()
-    whole: bool = True  # a part of a step is not asked what would help it, nor what has no effect on it
+    whole: bool = True  # a part of a step is not asked what has no effect on it
     job_devices: int | None = None  # of the job that it is a part of, where that has more
 
     def summary_rows(self) -> Rows:

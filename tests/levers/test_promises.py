@@ -15,7 +15,7 @@ from meshcast.cli.app import app
 SHARDED = str(Path(__file__).parents[1] / "fixtures" / "sharded.mlir")
 ROOFLINE = ("--fidelity", "roofline")  # quick; the promise is the same whatever the fidelity
 COMMANDS = {
-    "mesh": ("llama3-tiny", "--on", "dgx-h100", "--mesh", "fsdp=4,tensor=4", "--set", "batch=16", "--set", "seq=256"),
+    "mesh": ("llama3-tiny", "--on", "dgx-h100", "--mesh", "fsdp=4,tensor=4", "--set", "batch=16", "--set", "attention=plain"),
     "one device": ("gpt2-tiny", "--on", "h200", "--set", "batch=2"),
     "plan": ("llama3-tiny", "--on", "dgx-h100", "--plan", "fsdp=4,tp=2,remat=full", "--set", "batch=8", *ROOFLINE),
     "pipeline": ("llama3-tiny", "--on", "dgx-h100", "--plan", "pp=2,tp=2", "--set", "batch=8", *ROOFLINE),
@@ -69,8 +69,10 @@ def test_a_promise_is_what_the_named_flag_gives(command: tuple[str, ...], capsys
 
 
 TOO_LARGE = {
-    "plan": ("llama3-tiny", "--on", "h100-sxm", "--plan", "mbs=512", "--set", "batch=512", *ROOFLINE),
-    "settings": ("llama3-tiny", "--on", "h100-sxm", "--set", "batch=512", "--set", "remat=none", *ROOFLINE),
+    "plan": ("llama3-tiny", "--on", "h100-sxm", "--plan", "mbs=512,attention=plain", "--set", "batch=512", *ROOFLINE),
+    "settings": (
+        "llama3-tiny", "--on", "h100-sxm", "--set", "batch=512", "--set", "remat=none", "--set", "attention=plain", *ROOFLINE,
+    ),
     "decoding": ("llama3-tiny", "--on", "h100-sxm", "--set", "mode=decode", "--set", "batch=524288", *ROOFLINE),
 }  # fmt: skip
 

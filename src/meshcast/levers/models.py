@@ -31,7 +31,7 @@ def of_model(question: Question) -> Iterator[Candidate]:
         if bound and name in now and now[name] != value:
             yield _setting(question, change, name, value, bound)
     for value in _less(question, str(now.get("remat", ""))):
-        yield _setting(question, f"recompute less ({value})", "remat", value, recomputing(question))
+        yield _setting(question, f"remat={value} (now {now['remat']})", "remat", value, recomputing(question))
     if isinstance(now.get("batch"), int):
         yield _setting(question, "twice the batch", "batch", 2 * now["batch"], larger_batch(question))
     yield from _meshes(question)
@@ -103,7 +103,7 @@ def _meshes(question: Question) -> Iterator[Candidate]:
                 axis: mesh[axis] for axis in (*order, *(each for each in mesh if each not in order)) if mesh[axis] > 1
             }
             said = ",".join(f"{axis}={number}" for axis, number in kept.items())
-            change = f"{less} {given.get(less, 1)} to {size // factor}, {more} {given.get(more, 1)} to {mesh[more]}"
+            change = f"{less}={size // factor} (now {size}), {more}={mesh[more]} (now {given.get(more, 1)})"
             yield Candidate(
                 change=change,
                 flag=f"--mesh {said}",

@@ -35,7 +35,7 @@ class Brought:
 
     stack: str
     fields: tuple[str, ...]
-    in_plan: bool = False
+    in_plan: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,13 +112,8 @@ def _asked(target: Any, options: Options) -> Asked | None:
 
 def _question(target: Any, loaded: Program | None, options: Options) -> Question:
     """A prediction beside everything that it was asked with."""
-    cluster = resolve(options.on)
-    return Question(
-        options=options,
-        asked=_asked(target, options),
-        prediction=_answered(target, options, loaded),
-        cluster=cluster,
-    )
+    found, asked = _answered(target, options, loaded), _asked(target, options)
+    return Question(options=options, asked=asked, prediction=found, cluster=resolve(options.on))
 
 
 def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Prediction:

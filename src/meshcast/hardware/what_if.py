@@ -14,6 +14,7 @@ from typing import Any
 
 from meshcast.errors import InputError, UsageError, nearest
 from meshcast.hardware import loader
+from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import Device
 from meshcast.hardware.document import Document
@@ -94,6 +95,6 @@ def _device(device: Device, changes: Mapping[str, str], document: Document) -> D
     said = "".join(f"{MARK}{key}={value.replace('/', 'p')}" for key, value in changes.items())
     merged = loader.merged(document, {**own, "name": device.name + said, "aliases": []})
     try:
-        return loader.device(merged)
+        return replace(loader.device(merged), checked=DATA_SHEET)  # nobody has such a device
     except InputError as error:
         raise UsageError(error.message, where=FLAG, fix=EXAMPLE) from None

@@ -31,7 +31,12 @@ def found(predicted: Sequence[Launch], kernels: Sequence[MeasuredKernel]) -> Evi
 
 def run_of(predicted: Sequence[Launch], factor: float = 1.0) -> list[MeasuredKernel]:
     """The launches as they were predicted, so many times as long, with names of kernels alone."""
-    names = {"matmul": "nvjet_gemm", "element-wise": "elementwise_kernel", "reduction": "reduce_kernel"}
+    names = {
+        "matmul": "nvjet_gemm",
+        "element-wise": "elementwise_kernel",
+        "reduction": "reduce_kernel",
+        "attention": "flash_fwd_kernel",
+    }
     return [
         MeasuredKernel(name=names.get(launch.kind, "copy_kernel"), start=launch.start, duration=factor * launch.seconds)
         for launch in predicted

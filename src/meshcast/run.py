@@ -36,7 +36,7 @@ from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.class_run import ClassRun, rank_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
 from meshcast.simulate.engine import KernelTimes, Simulator
-from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
+from meshcast.simulate.host import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches, nothing_launched
 from meshcast.simulate.network import KernelNetwork, OnNetwork, collective_of_kernel
 from meshcast.trust import with_trust
 from meshcast.units import format_bytes, format_time
@@ -231,10 +231,11 @@ class Run:
         """Seconds that the host needs to issue a step, 0 where it is not counted.
 
         It is not for models that know no launches (the speed of light), and unless told otherwise for programs of a few
-        kernels, which are taken for a part of a larger program.
+        kernels, which are taken for a part of a larger program. Of one that launches nothing it is all there is.
         """
-        launches = self.device.kind == "gpu" and self.full_clock.gap > 0
-        whole = self.options.host == "on" or self.lowered.kernel_count >= WHOLE_PROGRAM_LAUNCHES
+        count, first = self.lowered.kernel_count, self.estimators[0].fidelity
+        launches = self.device.kind == "gpu" and (self.full_clock.gap > 0 if count else first != "roofline")
+        whole = self.options.host == "on" or count >= WHOLE_PROGRAM_LAUNCHES or not count
         costs = self.options.host_costs
         return host_seconds(self.lowered, costs) if launches and whole and self.options.host != "off" else 0.0
 
@@ -315,6 +316,7 @@ class Run:
         step = timeline.duration
         energy = capped_energy(timeline.energy + idle_watts(self.device) * step, step, self.device, self.options.clocks)
         notes = [*self.kernels.warnings, *self._fallback_notes(), *self._arranged[1], *speeds_without_effect(self)]
+        notes += nothing_launched(self.lowered, self.host)
         if self.options.clocks == "burst" and step and energy / step > self.device.tdp_watts:
             notes.append(
                 f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "

@@ -93,6 +93,10 @@ CASES: dict[str, tuple[Callable[[], str | bytes], str, int, str]] = {
         lambda: NETWORK.format("1e400"),
         "collective all_reduce --bytes 1MiB --on h100-sxm@{} --devices 8 --network astra", 2, "bandwidth: '1e400'",
     ),
+    "ring.yml": (
+        lambda: NETWORK.format("50").replace("[ 8 ]", "[ 65536 ]"),
+        "collective all_reduce --bytes 1MiB --on h100-sxm@{} --network astra-aware", 2, "up to 32768",
+    ),
     "damaged.npz": (_damaged, f"predict {TANH} --on h200 --fidelity profiled --profile {{}}", 2, "not measured kernels"),
     "config.json": (lambda: '{"model_type": "gpt2", "n_layer": ' + "9" * 5000 + "}", "predict {}", 2, "is not JSON"),
     "deep.json": (lambda: "[" * 100_000, "predict {}", 2, "is not JSON"),

@@ -27,7 +27,7 @@ TECHNOLOGY = "ASTRA-sim"
 SUFFIXES = (".yml", ".yaml")
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 GB = 1 << 30
-MOST_NPUS = 1 << 20  # of a dimension
+MOST_NPUS = 1 << 15  # of a dimension: a ring is simulated step by step, eight seconds of so many
 
 _TOPOLOGIES: dict[Shape, Topology] = {"Ring": "ring", "FullyConnected": "full", "Switch": "switch"}
 _KEY = re.compile(r"(?P<key>[\w-]+)\s*:\s*(?P<rest>.*)")

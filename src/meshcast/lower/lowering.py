@@ -23,6 +23,7 @@ from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
+from meshcast.lower.returned import with_returned_copies
 from meshcast.lower.reuse import with_reuse
 from meshcast.lower.rewriting import Values
 from meshcast.lower.scatters import scatter_into_addends
@@ -69,6 +70,8 @@ def lower(
     lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu", eager=fusion == "eager")
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
+    if backend != "none" and fusion == "compiler":  # an eager framework returns the very tensor
+        schedule = with_returned_copies(schedule, workload.arguments, values)
     if backend == "xla-gpu":
         schedule = with_both_orders(schedule, values)
         schedule = with_libraries(schedule, attention=attention, padded=fusion == "compiler")

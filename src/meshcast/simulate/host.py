@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.units import format_time
 
 MIN_GRAPH = 5
 # Fewer launches than this are taken for one op of a larger program, whose device time is asked for: nobody runs them
@@ -73,6 +74,16 @@ def loose_launches(schedule: Schedule, *, graphs: bool = True) -> int:
         elif first.kind is KernelKind.CONVOLUTION or not _is_graph(neighbours, graphs):
             count += len(neighbours)
     return count
+
+
+def nothing_launched(lowered: LoweredProgram, host: float) -> tuple[str, ...]:
+    """What to say of a program that asks nothing of the device, with the seconds of the host that are counted."""
+    if lowered.kernel_count:
+        return ()
+    counted = (
+        f"the step is the host's call of it, {format_time(host)}" if host else "its call by the host is not counted"
+    )
+    return (f"the program launches nothing: its outputs are donated arguments, or have no elements; {counted}",)
 
 
 def _issued(schedule: Schedule, costs: HostCosts) -> float:

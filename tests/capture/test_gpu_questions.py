@@ -10,7 +10,7 @@ import pytest
 from jax._src.cudnn import fused_attention_stablehlo as asked
 
 from meshcast.capture import capture
-from meshcast.errors import InputError
+from meshcast.errors import InputError, UnsupportedError
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Attention, Cost
 
@@ -58,3 +58,10 @@ def test_jax_has_its_own_answers_back_afterwards() -> None:
     with pytest.raises(InputError, match="head dim"):  # what cuDNN cannot do on any GPU is still refused
         capture(attention, *[jax.ShapeDtypeStruct((2, 512, 8, 260), jnp.bfloat16)] * 3)
     assert (asked.check_cudnn_version, asked.check_compute_capability) == before
+
+
+def test_on_other_platforms_the_error_says_where_it_runs() -> None:
+    for platform in ("rocm", "tpu"):
+        with pytest.raises(UnsupportedError, match="cuDNN is not detected|dot_product_attention") as refused:
+            capture(attention, QUERY, KEY, KEY, platform=platform)
+        assert "NVIDIA" in (refused.value.fix or "")

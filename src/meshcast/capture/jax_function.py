@@ -9,7 +9,7 @@ from typing import Any
 from meshcast.capture.annotations import bring_over_shardings
 from meshcast.capture.gpu_questions import answered
 from meshcast.capture.program import Program, from_module
-from meshcast.errors import InfeasibleError, InputError, MeshcastError, UsageError
+from meshcast.errors import InfeasibleError, InputError, MeshcastError, UnsupportedError, UsageError
 
 
 def capture(
@@ -57,6 +57,18 @@ def from_lowered(lowered: Any, *, name: str = "program") -> Program:
     return from_module(module, name=name, source=f"jax:{name}")
 
 
+# What JAX says of a kernel that the chosen platform has not, and what helps.
+_CUDNN = "cuDNN runs on NVIDIA's GPUs: predict on one, or leave implementation='cudnn' out"
+_ELSEWHERE = {
+    "cuDNN is not detected": _CUDNN,
+    "primitive 'dot_product_attention": _CUDNN,  # traced for an NVIDIA GPU before, and kept by JAX
+    "MLIR translation rule for primitive": "JAX lowers it for other platforms alone: predict on a device of one of those",
+    "Compiler params for platform": "the kernel was written for another platform: predict on a device of that one",
+    "Cannot lower pallas_call on platform": "predict on a device that the kernel was written for; Pallas without "
+    "compiler_params needs absl-py installed beside JAX for GPUs",
+}
+
+
 def _trace_error(error: Exception, label: str) -> MeshcastError:
     text = str(error).strip().split("\n")[0][:600]
     if re.search(r"divisible|evenly divide", str(error)) and re.search(r"shard|mesh", str(error), re.IGNORECASE):
@@ -66,6 +78,9 @@ def _trace_error(error: Exception, label: str) -> MeshcastError:
             fix="choose axis sizes that divide the sharded dimensions",
         )
     said = f"{type(error).__name__} while tracing: {text}"
+    for part, fix in _ELSEWHERE.items():
+        if part in str(error):
+            return UnsupportedError(said, where=label, fix=fix)
     if isinstance(error, (TypeError, NameError)):
         return UsageError(said, where=label, fix="check the function and its arguments")
     return InputError(said, where=label, fix="make the function trace under jax.jit first")

@@ -62,6 +62,6 @@ def test_jax_has_its_own_answers_back_afterwards() -> None:
 
 def test_on_other_platforms_the_error_says_where_it_runs() -> None:
     for platform in ("rocm", "tpu"):
-        with pytest.raises(UnsupportedError, match="cuDNN is not detected|dot_product_attention") as refused:
+        with pytest.raises(UnsupportedError, match=r"cuDNN is not detected|dot_product_attention") as refused:
             capture(attention, QUERY, KEY, KEY, platform=platform)
         assert "NVIDIA" in (refused.value.fix or "")

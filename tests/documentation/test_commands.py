@@ -21,6 +21,7 @@ from tests.documentation.workspace import write_workspace
 # What would take minutes is run with these words added: the same command, over fewer rows.
 BOUNDS = {
     r"calibrate --profile": "--limit 2 --minutes 0.2",
+    r"predict (?!.*--levers)": "--levers none",  # tests/levers runs them
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-zoo": "--limit 1",
 }

@@ -55,3 +55,44 @@ def test_importing_meshcast_does_not_import_jaxlib() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'simulatee'"):
         meshcast.simulatee  # noqa: B018
+
+
+def test_completion_knows_the_public_names() -> None:
+    shown = [name for name in dir(meshcast) if not name.startswith("_")]
+    assert shown == sorted(set(meshcast.__all__) - {"__version__"})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("devices", "8"), ("devices", 2.0), ("mesh", 3), ("mesh", {"data": "8"}), ("plan", 5), ("on", None), ("fidelity", 7),
+        ("settings", 5), ("settings", {1: 2}), ("settings", {"batch": object()}), ("dims", {"B": "x"}), ("beside", "x"),
+        ("levers", 1), ("channels", True), ("network", None), ("trip_counts", 7), ("profile", 3), ("conditions", None),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_kind_is_named(option: str, value: object) -> None:
+    with pytest.raises(meshcast.MeshcastError, match=option) as caught:
+        meshcast.predict("gpt2-tiny", **{option: value})
+    assert caught.value.exit_code == 2
+    assert caught.value.where == option
+
+
+def test_values_with_one_meaning_are_taken() -> None:
+    options = meshcast.Options(
+        settings={"batch": 64, "layers": [3, 4], "bias": True, "seed": None},
+        mesh="data=8,model=4",
+        on=Path("own.toml"),
+        beside=["all_reduce:1MiB:0-7"],
+    )
+    assert options.settings == {"batch": "64", "layers": "3,4", "bias": "True", "seed": "None"}
+    assert options.mesh == {"data": 8, "model": 4}
+    assert options.on == "own.toml"
+    assert options.beside == ("all_reduce:1MiB:0-7",)
+
+
+@pytest.mark.parametrize("wrong", [{"on": 5}, {"fidelities": 7}, {"fidelities": [3]}, {"folder": 5}, {"options": 5}])
+def test_comparisons_name_what_is_wrong(wrong: dict[str, object]) -> None:
+    with pytest.raises(meshcast.MeshcastError, match=next(iter(wrong))):
+        meshcast.compare("gpt2-tiny", **{"on": "h200", **wrong})
+    with pytest.raises(meshcast.MeshcastError, match="targets"):
+        meshcast.compare(5, on="h200")

@@ -40,6 +40,7 @@ RANKS = {
             ("results",),
             (
                 "options",
+                "option_types",
                 "fidelities",
                 "feasibility",
                 "collectives",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from meshcast.errors import UsageError, nearest
 from meshcast.estimate.estimator import Clocks
@@ -15,6 +16,7 @@ from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.lower import Fusion
 from meshcast.lower.separate_layers import Layers
 from meshcast.network.arranging import Arrangement
+from meshcast.option_types import checked, kinds_of
 from meshcast.overlaps import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
@@ -78,6 +80,10 @@ class Options:
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
     brought: Brought | None = None  # by a stack; `with_stack` writes it, and it is no way to ask for one
     written: tuple[str, ...] = ()  # fields that are asked for expressly, also where they have their default's value
+
+    def __post_init__(self) -> None:
+        for name, kinds in _kinds().items():
+            object.__setattr__(self, name, checked(name, getattr(self, name), kinds))
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
         """These options with what a software stack brings, except for the fields that are chosen already."""
@@ -161,3 +167,23 @@ class Options:
                 raise UsageError(f"{where} has no setting {name!r}", where=where, fix=nearest(name, known))
         written = tuple(sorted({*self.written, *overrides}))
         return replace(self, **{"written": written, **overrides})  # type: ignore[arg-type]
+
+
+def given_options(options: Options | None) -> Options:
+    """The options of a call; the defaults where it has none.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if options is None:
+        return Options()
+    if not isinstance(options, Options):
+        raise UsageError(
+            f"options are meshcast.Options, not {options!r}", where="options", fix='such as meshcast.Options(on="h200")'
+        )
+    return options
+
+
+@functools.cache
+def _kinds() -> dict[str, tuple[Any, ...]]:
+    return kinds_of(Options)

@@ -75,7 +75,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     """
     started = time.perf_counter()
     stack = overrides.pop("stack", None)
-    chosen = (options or Options()).changed(overrides, where="predict")
+    chosen = given_options(options).changed(overrides, where="predict")
     chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
     with collected_later(), names_taken():
         if not how_many(chosen.levers) or names_traces(target):  # a trace has decided what could be changed
@@ -270,6 +270,7 @@ def check_settings(options: Options) -> None:
 
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
+    options = given_options(options)
     cluster = resolve(options.on)
     unused = unfused_note(model_named(target), options, cluster.device) if options.attention == "flash" else ""
     target, options = resolved(target, options)

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 from collections.abc import Iterator
 from typing import Any
+
+# XLA's start-up notes ("device count: ...") are nothing to our users; its warnings and errors are. Read when jaxlib is loaded.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext

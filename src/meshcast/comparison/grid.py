@@ -21,7 +21,7 @@ from meshcast.estimate import estimator_names, load_estimator
 from meshcast.fidelities import common_fidelity, fidelity_names
 from meshcast.hardware import resolve
 from meshcast.models.words import AUTO
-from meshcast.options import Options
+from meshcast.options import Options, given_options
 from meshcast.pipeline import captured, check_settings, predict, resolved
 from meshcast.pipelined import Pipeline, is_pipeline
 from meshcast.results import Prediction
@@ -99,9 +99,13 @@ def compare(
     for name in overrides:
         if name not in known:
             raise UsageError(f"compare has no setting {name!r}", where="compare", fix=nearest(name, known))
-    chosen = replace(options or Options(), **overrides)  # type: ignore[arg-type]
-    listed = [targets] if isinstance(targets, (str, Path, Program)) else list(targets)
-    grid = plan(listed, on=_names(on), fidelities=_names(fidelities), options=chosen)
+    chosen = replace(given_options(options), **overrides)  # type: ignore[arg-type]
+    if not isinstance(targets, (str, Path, Program, list, tuple)):
+        raise UsageError(f"targets are one target or a list of them, not {targets!r}", where="targets")
+    listed = list(targets) if isinstance(targets, (list, tuple)) else [targets]
+    if not isinstance(folder, (str, Path, type(None))):
+        raise UsageError(f"folder is a path or None, not {folder!r}", where="folder")
+    grid = plan(listed, on=_names(on, "on"), fidelities=_names(fidelities, "fidelities"), options=chosen)
     run_folder = RunFolder.opened(Path(folder)) if folder is not None else None
     comparison = grid.comparison(list(answers(grid, run_folder, told)))
     if run_folder is not None:
@@ -265,8 +269,17 @@ def _once(names: Sequence[str], where: str) -> Sequence[str]:
     return names
 
 
-def _names(given: str | Sequence[str]) -> list[str]:
-    return split_names(given) if isinstance(given, str) else list(given)
+def _names(value: str | Sequence[str], option: str) -> list[str]:
+    """Names as a list, or with commas between them.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if isinstance(value, str):
+        return split_names(value)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+        raise UsageError(f"{option} is a text or a list of texts, not {value!r}", where=option)
+    return list(value)
 
 
 def split_names(text: str) -> list[str]:

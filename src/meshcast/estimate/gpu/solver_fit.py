@@ -21,6 +21,7 @@ import numpy as np
 from scipy.optimize import nnls  # jax brings scipy
 
 from meshcast.estimate.gpu.solvers import Amounts, amounts, path
+from meshcast.files import write_whole
 from meshcast.hardware import Device
 from meshcast.hardware.registry import load_device
 from meshcast.workload.graph import Factorisation, Routine
@@ -182,7 +183,7 @@ def main() -> None:
     low, high = ratios[int(0.05 * len(ratios))], ratios[int(0.95 * len(ratios))]
     if asked.output:
         interval = (math.exp(-max(high, 0.1)), math.exp(max(-low, 0.1)))
-        asked.output.write_text(solvers_file(costs, interval, device, f"{asked.measurements}"))
+        write_whole(asked.output, solvers_file(costs, interval, device, f"{asked.measurements}"))
 
 
 if __name__ == "__main__":

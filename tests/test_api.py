@@ -67,7 +67,7 @@ def test_completion_knows_the_public_names() -> None:
     [
         ("devices", "8"), ("devices", 2.0), ("mesh", 3), ("mesh", {"data": "8"}), ("plan", 5), ("on", None), ("fidelity", 7),
         ("settings", 5), ("settings", {1: 2}), ("settings", {"batch": object()}), ("dims", {"B": "x"}), ("beside", "x"),
-        ("levers", 1), ("channels", True), ("network", None), ("trip_counts", 7), ("profile", 3), ("conditions", None),
+        ("channels", True), ("network", None), ("trip_counts", 7), ("profile", 3), ("conditions", None),
     ],
 )  # fmt: skip
 def test_a_value_of_another_kind_is_named(option: str, value: object) -> None:

@@ -32,7 +32,7 @@ from meshcast.lower.overlap import overlapped
 from meshcast.lower.xla_tpu import OutOfMemoryError
 from meshcast.models import model_named
 from meshcast.network.models import MODELS as NETWORK_MODELS
-from meshcast.options import ContentionSetting, Host
+from meshcast.options import ContentionSetting, Host, given_options
 from meshcast.options import Options as Options
 from meshcast.partition import partition, shardy
 from meshcast.pipelined import (

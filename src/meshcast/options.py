@@ -14,6 +14,7 @@ from meshcast.estimate.estimator import Clocks
 from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.lower import Fusion
+from meshcast.lower.ragged_products import RaggedProducts
 from meshcast.lower.separate_layers import Layers
 from meshcast.network.arranging import Arrangement
 from meshcast.option_types import checked, kinds_of
@@ -76,6 +77,7 @@ class Options:
     fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
     attention_library: AttentionLibrary = "cudnn"  # likewise: whose fused attention runs
     layers: Layers = "scanned"  # likewise: whether what a loop's turns keep is copied into stacked arrays
+    ragged: RaggedProducts = "masked"  # likewise: how ragged products run
     durations: str = "auto"  # of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says
     host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
     brought: Brought | None = None  # by a stack; `with_stack` writes it, and it is no way to ask for one
@@ -94,6 +96,7 @@ class Options:
             "fusion": stack.fusion,
             "attention_library": stack.attention_library,
             "layers": stack.layers,
+            "ragged": stack.ragged,
             "host_costs": stack.host,
             "attention": stack.attention,
             "context_attention": stack.context_attention,

@@ -330,7 +330,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
         options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
         options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
-        overlap, options.fusion, options.attention_library, options.layers,
+        overlap, options.fusion, options.attention_library, options.layers, options.ragged,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
@@ -350,7 +350,7 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
             workload = read_workload(local, read)
             kernels = lower(
                 workload, backend=backend, given=lowering == "given", fusion=options.fusion,
-                attention=options.attention_library, layers=options.layers,
+                attention=options.attention_library, layers=options.layers, ragged=options.ragged,
             )  # fmt: skip
             found = _warned(kernels, refused)
             found = overlapped(replace(found, overflow=overflow), overlap)

@@ -40,8 +40,8 @@ def stacks_command(
 def _summary(stack: Stack) -> dict[str, Any]:
     return {
         "name": stack.name, "title": stack.title, "fusion": stack.fusion, "attention": stack.attention,
-        "attention_library": stack.attention_library, "layers": stack.layers, "scheduler": stack.scheduler,
-        "overlap": stack.overlap, "launch_s": stack.host.launch, "graphs": stack.host.graphs,
+        "attention_library": stack.attention_library, "layers": stack.layers, "ragged": stack.ragged,
+        "scheduler": stack.scheduler, "overlap": stack.overlap, "launch_s": stack.host.launch, "graphs": stack.host.graphs,
     }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ SOFTWARE = {
     "fusion": "fusion",
     "attention_library": "attention_library",
     "layers": "layer_arrays",
+    "ragged": "ragged_products",
     "host_costs": "host_costs",
 }
 # Told in other words: the plan's keys and the model's settings, the state of devices and links, the stack.

@@ -21,6 +21,7 @@ from meshcast.lower.nothing import without_nothing
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
+from meshcast.lower.ragged_products import RaggedProducts, with_masked_groups
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
 from meshcast.lower.returned import with_returned_copies
@@ -50,6 +51,7 @@ def lower(
     fusion: Fusion = "compiler",
     attention: AttentionLibrary = "cudnn",
     layers: Layers = "scanned",
+    ragged: RaggedProducts = "masked",
 ) -> LoweredProgram:
     """The kernels one device runs for a workload.
 
@@ -61,13 +63,16 @@ def lower(
         attention: Whose fused attention runs on GPUs.
         layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own; and whether products
             add to sums of gradients themselves.
+        ragged: Whether ragged products on GPUs are dense ones of masked operands, or one grouped kernel.
     """
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
     if workload.scheduled and given and backend != "none":
         return lower_scheduled(workload, backend=backend)
     values = Values(workload.tensors)
-    lowering = _Lowering(values, fuse=backend != "none", gpu=backend == "xla-gpu", eager=fusion == "eager")
+    lowering = _Lowering(
+        values, fuse=backend != "none", gpu=backend == "xla-gpu", eager=fusion == "eager", masked=ragged == "masked"
+    )
     donated = (v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     schedule = lowering.block(workload.body, writable=frozenset(donated))
     if backend != "none" and fusion == "compiler":  # an eager framework returns the very tensor
@@ -85,12 +90,13 @@ def lower(
 
 
 class _Lowering:
-    def __init__(self, values: Values, *, fuse: bool, gpu: bool, eager: bool = False) -> None:
+    def __init__(self, values: Values, *, fuse: bool, gpu: bool, eager: bool, masked: bool) -> None:
         self._values = values
         self._tensors = values.tensors
         self._fuse = fuse
         self._gpu = gpu
         self._eager = gpu and eager  # a framework runs its products one by one
+        self._masked = gpu and masked  # ragged products are dense ones of masked operands
         self._rules = (EAGER if eager else GPU) if gpu else TPU
         self._free_values: dict[int, set[int]] = {}  # by the block's id: blocks live as long as their workload
         self._undone = False
@@ -111,6 +117,8 @@ class _Lowering:
             for value in op.operands:
                 readers.setdefault(value, []).append(op.cost.kind)
         ops = [op for op in live if not self._alias(op, kept, readers)]
+        if self._masked:
+            ops = [made for op in ops for made in with_masked_groups(op, self._values)]
         if self._gpu and not self._eager:
             ops = [made for op in ops for made in with_summed_vectors(op, self._values)]
             ops = with_products_order(ops, kept, self._buffer, self._tensors)

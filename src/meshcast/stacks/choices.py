@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from meshcast.stacks.stack import Stack
 
 CHOICES = {
-    "kernels": ("fusion", "products", "attention", "attention_library", "layers"),
+    "kernels": ("fusion", "products", "attention", "attention_library", "layers", "ragged"),
     "overlap": ("scheduler", "channels", "rewrites"),
     "defaults": (
         "recomputation", "selective", "sequence_parallel", "zero", "gradients", "context_attention", "offloads",

@@ -10,6 +10,7 @@ from meshcast.errors import UnsupportedError, UsageError, nearest
 from meshcast.hardware import loader
 from meshcast.hardware.reader import Reader
 from meshcast.lower import Fusion
+from meshcast.lower.ragged_products import RaggedProducts
 from meshcast.lower.separate_layers import Layers
 from meshcast.models.words import Gradients
 from meshcast.overlaps import Overlap
@@ -74,6 +75,9 @@ def _read(path: Path) -> Stack:
         ),
         attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
         layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default="scanned")),
+        ragged=cast(
+            RaggedProducts, reader.choice("kernels", "ragged", among=get_args(RaggedProducts), default="grouped")
+        ),
         scheduler=cast(Scheduler, scheduler),
         channels=channels,
         overlap=rewrites,

@@ -9,6 +9,7 @@ from typing import Literal
 from meshcast.display import Rows, shown
 from meshcast.hardware import Fact, Source
 from meshcast.lower import Fusion
+from meshcast.lower.ragged_products import RaggedProducts
 from meshcast.lower.separate_layers import Layers
 from meshcast.models.words import Gradients
 from meshcast.simulate.host import HostCosts
@@ -32,6 +33,8 @@ class Stack:
         products: The library that its matrix products come from; told, not modelled: see docs/stacks.md.
         attention_library: Whose fused attention it runs on GPUs.
         layers: `scanned` over stacked arrays, or `separate` arrays for each (`lower.separate_layers`).
+        ragged: Whether ragged products of experts are one grouped kernel, or dense ones of masked operands
+            (`lower.ragged_products`).
         scheduler: How communication may overlap (`simulate.scheduling`).
         channels: Collectives that may be under way at once; 0: one for each group.
         overlap: Rewrites that hide communication (`lower.overlap`).
@@ -58,6 +61,7 @@ class Stack:
     products: str
     attention_library: AttentionLibrary
     layers: Layers
+    ragged: RaggedProducts
     scheduler: Scheduler
     channels: int
     overlap: str

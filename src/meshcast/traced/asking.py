@@ -45,6 +45,7 @@ REFUSED: Mapping[str, str] = {
     "fusion": "--stack",
     "attention_library": "--stack",
     "layers": "--stack",
+    "ragged": "--stack",
     "host_costs": "--stack",
     "brought": "--stack",
 }

@@ -111,7 +111,8 @@ class Gemm:
     lhs_contracting_minor: bool  # the contracted dimension is lhs's innermost
     rhs_contracting_minor: bool
     precision: str = "DEFAULT"  # DEFAULT | HIGH | HIGHEST, or a dot algorithm's name
-    groups: int = 1  # grouped GEMM (chlo.ragged_dot): groups that share out the ragged dimension
+    groups: int = 1  # grouped GEMM (chlo.ragged_dot): groups that share out the rows
+    split: int = 1  # likewise, groups that share out what is summed over; they count in `batch` and `k` already
     stored_dtype: str = ""  # of weights that the product itself widens to its operands' type
     padded: bool = True  # whether rows that are not aligned are padded where that is faster
 
@@ -302,7 +303,8 @@ class Cost:
     kind: OpKind
     dtype: str = ""
     matrix_flops: float = 0.0
-    recomputed_flops: float = 0.0  # of them, what a fused backward pass computes again instead of reading it
+    # Of them, those that are none of the model's own: what a fused backward pass computes again, products with masked rows.
+    recomputed_flops: float = 0.0
     vector_flops: float = 0.0
     transcendentals: float = 0.0
     operand_bytes: tuple[int, ...] = ()

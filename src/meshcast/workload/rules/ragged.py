@@ -9,7 +9,7 @@ What the groups share out is the mode; the sizes of groups are data, so all are 
 | a batching one | [B, M, K], [B, K, N] -> [B, M, N] | B products; groups only say which of them are counted in |
 
 Every row, or slice, belongs to one group, so the FLOPs are those of one dense product, 2 B M N K, in each mode. That is a
-grouped kernel's work; a program that multiplies a masked operand once for each group says so in dots of its own.
+grouped kernel's work; what a GPU's compiler makes of it is told by `lower/ragged_products.py`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _ragged_dot(reading: OpReading) -> Cost:
     cost = gemm_cost(reading, dense)
     if ragged in dims.lhs_contracting:
         shared = max(1, min(groups, dense.k))
-        return replace(cost, geometry=replace(dense, batch=dense.batch * shared, k=-(-dense.k // shared)))
+        return replace(cost, geometry=replace(dense, batch=dense.batch * shared, k=-(-dense.k // shared), split=shared))
     if ragged in dims.lhs_batching:
         return cost
     return replace(cost, geometry=replace(dense, groups=groups))

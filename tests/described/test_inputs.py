@@ -51,6 +51,7 @@ SAMPLES: dict[str, tuple[Any, str, Any]] = {
     "fusion": ("eager", "fusion", "eager"),
     "attention_library": ("flash-2", "attention_library", "flash-2"),
     "layers": ("separate", "layer_arrays", "separate"),
+    "ragged": ("grouped", "ragged_products", "grouped"),
     "host_costs": (HostCosts(graphs=False), "host_costs", None),
     "brought": (Brought(stack="megatron", fields=()), "stack", "megatron"),
 }

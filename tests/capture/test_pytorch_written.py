@@ -144,6 +144,7 @@ def test_exported_programs_are_taken() -> None:
     assert matrix_flops(meshcast.load(exported)) == {"f32": 2.0 * 16 * 64 * 8}
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.* is deprecated")
 def test_torchscript_is_refused() -> None:
     traced = torch.jit.trace(torch.nn.Linear(64, 64), torch.zeros(2, 64))
     for module in (traced, torch.nn.Sequential(traced)):

@@ -24,7 +24,7 @@ from meshcast.capture.pytorch.autocast import autocast_as_written
 from meshcast.capture.pytorch.autocast_policies import autocast_operands
 from meshcast.capture.pytorch.channels_last import images_last
 from meshcast.capture.pytorch.function_bodies import body_of
-from meshcast.capture.pytorch.library import named_dimensions_absent
+from meshcast.capture.pytorch.library import removed_operators_named
 from meshcast.capture.pytorch.mistakes import DATA_DEPENDENT, OperandError
 from meshcast.capture.pytorch.operators import register
 from meshcast.capture.pytorch.stand_ins import standing_in
@@ -139,7 +139,7 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
 
 def make_environment(attention: Callable[..., Any]) -> Any:
     """A fresh environment with attention as given; a random key of its own, so that captures are alike."""
-    with named_dimensions_absent():
+    with removed_operators_named():
         environment = TracingEnvironment()
     environment.manual_seed(0)
     register(environment, attention)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from meshcast.capture.pytorch.stand_ins import standing_in
 from meshcast.errors import UnsupportedError, UsageError
 
 EXTRA = "torch"
@@ -54,7 +55,7 @@ def require_torch() -> None:
             fix=INSTALL,
         )
     try:
-        with named_dimensions_absent():
+        with removed_operators_named():
             importlib.import_module("torchax")
             importlib.import_module("torchax.decompositions")
     except Exception as error:  # an import of foreign packages may raise anything
@@ -64,30 +65,40 @@ def require_torch() -> None:
         ) from error
 
 
-@contextmanager
-def named_dimensions_absent() -> Iterator[None]:
-    """While torchax is imported: overloads for named dimensions, which torch 2.13 dropped, read as None.
+class _Removed:
+    """Stands for an operator, or an overload of one, that this release of torch no longer has."""
 
-    torchax 0.0.13 lists these overloads in its tables when it is imported, and calls none of them.
+    def __getattr__(self, name: str) -> _Removed:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Removed()
+
+
+@contextmanager
+def removed_operators_named() -> Iterator[None]:
+    """While torchax is imported: operators of ATen and overloads that torch has dropped can be named all the same.
+
+    torchax 0.0.13 lists operators in its tables when it is imported, among them overloads for named dimensions, which torch
+    2.13 dropped, and deprecated operators (`cholesky`, `lstsq`), which 2.15 has not. A module cannot call what torch does
+    not have, so their entries are never looked up.
     """
     import torch
 
-    packet = torch._ops.OpOverloadPacket
-    original = packet.__getattr__
+    def naming(kind: Any) -> Any:
+        original = kind.__getattr__
 
-    def without_names(self: Any, name: str) -> Any:
-        try:
-            return original(self, name)
-        except AttributeError:
-            if "dimname" in name.lower() or "names" in name.split("_"):
-                return None
-            raise
+        def named(self: Any, name: str) -> Any:
+            try:
+                return original(self, name)
+            except AttributeError:
+                if name.startswith("__") or vars(self).get("name", "aten") != "aten":
+                    raise
+                return _Removed()
 
-    packet.__getattr__ = without_names
-    try:
+        return standing_in(kind, __getattr__=named)
+
+    with naming(torch._ops._OpNamespace), naming(torch._ops.OpOverloadPacket):
         yield
-    finally:
-        packet.__getattr__ = original
 
 
 def _version(name: str) -> str:

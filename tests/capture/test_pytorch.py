@@ -117,6 +117,9 @@ def matrix_flops(program: meshcast.Program) -> dict[str, float]:
     return meshcast.read_workload(meshcast.partition_program(program)).totals.matrix_flops
 
 
+LAYERS, BLOCKS = 3, (2, 1, 1, 1)
+
+
 @pytest.fixture(scope="module")
 def captured() -> dict[str, meshcast.Program]:
     sys.path.insert(0, str(EXAMPLES))
@@ -125,14 +128,20 @@ def captured() -> dict[str, meshcast.Program]:
         import resnet
     finally:
         sys.path.remove(str(EXAMPLES))
+    # Of the published widths, with fewer layers on both sides.
+    _, *language = gpt.train()
+    _, images, training = resnet.train()
+    with torch.device("meta"):
+        transformer, network = gpt.GPT(layers=LAYERS, dim=768, heads=12), resnet.ResNet(blocks=BLOCKS)
     return {
-        "gpt2-small": meshcast.capture_torch(*gpt.train()),
-        "resnet50": meshcast.capture_torch(*resnet.train()),
+        "gpt2-small": meshcast.capture_torch(transformer, *language),
+        "resnet50": meshcast.capture_torch(network, images, {**training, "optimizer": "sgd"}),
     }
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("gpt2-small", {"scan": False, "attention": "flash"}), ("resnet50", {})]
+    ("name", "settings"),
+    [("gpt2-small", {"scan": False, "attention": "flash", "layers": LAYERS}), ("resnet50", {"blocks": BLOCKS})],
 )
 def test_torch_and_jax_agree(captured: dict[str, meshcast.Program], name: str, settings: dict[str, Any]) -> None:
     ours, theirs = captured[name], zoo(name, **settings)
@@ -302,9 +311,19 @@ def test_doubles_are_refused() -> None:
         meshcast.capture_torch(torch.nn.Linear(2, 2).double(), (torch.empty(2, 2),))
 
 
-def test_the_command_line_takes_modules() -> None:
-    target = f"{EXAMPLES / 'gpt.py'}:tensor_parallel"
-    command = [sys.executable, "-m", "meshcast", "predict", target, "--on", "dgx-h100", "--json"]
-    line = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def test_the_command_line_takes_modules(tmp_path: Path) -> None:
+    source = (EXAMPLES / "gpt.py").read_text().replace("GPT(layers=12, dim=768", "GPT(layers=1, dim=768")
+    (tmp_path / "small.py").write_text(source)
+    command = [
+        sys.executable,
+        "-m",
+        "meshcast",
+        "predict",
+        f"{tmp_path / 'small.py'}:tensor_parallel",
+        "--on",
+        "dgx-h100",
+    ]
+    done = subprocess.run([*command, "--fidelity", "analytical", "--json"], check=True, capture_output=True, text=True)
+    line = json.loads(done.stdout)
     assert line["target"]["mesh"] == {"dp": 2, "tp": 4}
     assert line["communication_bytes"] > 0

@@ -186,3 +186,10 @@ def test_embedding_bags_train() -> None:
     assert "stablehlo.scatter" in program.text
     prediction = meshcast.predict(program, on="h200", fidelity="analytical")
     assert any("sparse embeddings (0) are dense here" in warning for warning in prediction.warnings)
+
+
+def test_a_prediction_says_whose_kernels_it_assumes() -> None:
+    program = meshcast.capture_torch(model(), (X,))
+    for stack, said in ((None, True), ("pytorch-compile", False), ("xla", False)):
+        warnings = meshcast.predict(program, on="h200", fidelity="analytical", stack=stack).warnings
+        assert any("kernels are those that XLA would compile" in warning for warning in warnings) is said

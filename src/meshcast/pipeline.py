@@ -49,13 +49,8 @@ from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, model_of, plan_target
 from meshcast.plans.attending import unfused_note, with_attention, with_attention_set
-<<<<<<< HEAD
 from meshcast.plans.levers import in_words_of_plans
-from meshcast.plans.stacked import with_stack
-=======
-from meshcast.plans.levers import with_plan_levers
 from meshcast.plans.stacked import assumed_kernels, with_stack
->>>>>>> 68183c6 (PyTorch's tests in make test, in their own environment; torch 2.11 to 2.15; whose kernels are assumed is said)
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import SERVE, predict_serving

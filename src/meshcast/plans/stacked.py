@@ -42,11 +42,8 @@ def with_stack(
     stacked = replace(options, plan=plain).with_stack(chosen, but=but)
     if isinstance(stack, Stack) or stacked.brought is None:
         return stacked
-<<<<<<< HEAD
     # As it can be asked for again.
     return replace(stacked, brought=replace(stacked.brought, stack=str(stack or told), in_plan=told is not None))
-=======
-    return replace(stacked, brought=replace(stacked.brought, stack=str(stack or told)))  # as it can be asked for again
 
 
 def assumed_kernels(source: str, options: Options) -> tuple[str, ...]:
@@ -62,4 +59,3 @@ def assumed_kernels(source: str, options: Options) -> tuple[str, ...]:
         "a PyTorch program without a stack: the kernels are those that XLA would compile, not PyTorch's own; "
         "--stack pytorch-ddp or pytorch-fsdp (eager) or pytorch-compile assumes those",
     )
->>>>>>> 68183c6 (PyTorch's tests in make test, in their own environment; torch 2.11 to 2.15; whose kernels are assumed is said)

@@ -97,6 +97,10 @@ CASES: dict[str, tuple[Callable[[], str | bytes], str, int, str]] = {
         lambda: NETWORK.format("50").replace("[ 8 ]", "[ 65536 ]"),
         "collective all_reduce --bytes 1MiB --on h100-sxm@{} --network astra-aware", 2, "up to 32768",
     ),
+    "summary.csv": (
+        lambda: 'Time (%),Total Time (us),Instances,Avg (us),Name\n25.0,500.0,2147483648,50,"add<a, b>"\n',
+        f"compare {TANH} --on h200 --steps 10 --measured {{}}", 2, "launches a step",
+    ),
     "damaged.npz": (_damaged, f"predict {TANH} --on h200 --fidelity profiled --profile {{}}", 2, "not measured kernels"),
     "config.json": (lambda: '{"model_type": "gpt2", "n_layer": ' + "9" * 5000 + "}", "predict {}", 2, "is not JSON"),
     "deep.json": (lambda: "[" * 100_000, "predict {}", 2, "is not JSON"),
@@ -152,3 +156,17 @@ def test_arrays_of_nothing_are_predicted(meshcast: Meshcast, on: str) -> None:
 def test_bytes_that_are_no_text_are_passed_over(meshcast: Meshcast) -> None:
     Path("bytes.mlir").write_text(BYTES)
     assert meshcast("predict", "bytes.mlir", "--on", "h200", "--json").code == 0
+
+
+def test_a_device_may_have_a_name_that_no_file_could_have(meshcast: Meshcast) -> None:
+    own = (DATA / "hardware" / "catalogue" / "devices" / "a100-sxm-80gb.toml").read_text()
+    Path("own.toml").write_text(own.replace('name = "a100-sxm-80gb"', f'name = "../{"9" * 400}"'))
+    answer = meshcast("predict", TANH, "--on", "own.toml", "--json")
+    assert answer.code in (0, 2), answer.err
+
+
+def test_a_trace_whose_steps_take_no_time(meshcast: Meshcast) -> None:
+    head = "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Device,Ctx,Strm,Name\n"
+    row = "2000,2500,12,8,1,1,128,1,1,NVIDIA H200 (0),1,7,loop_tanh_fusion\n"
+    Path("still.csv").write_text(head + row * 3 + row.replace("2000", "12000", 1))
+    assert meshcast("compare", TANH, "--on", "h200", "--measured", "still.csv", "--json").code in (0, 2)

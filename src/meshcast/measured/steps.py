@@ -42,6 +42,8 @@ NEAR = 2.5
 FAR = 16
 FEWEST_FOR_WARM_UP = 3  # whole steps, of which the first is dropped
 
+MOST_LAUNCHES = 1_000_000  # of a step: each is matched with a kernel of ours
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -208,6 +210,13 @@ def _of_summary(trace: MeasuredTrace, count: int | None) -> StepSearch:
             "a summary of kernels does not say how many steps it sums",
             where=trace.source,
             fix="give --steps N, or the table of nsys stats --report cuda_gpu_trace",
+        )
+    launched = sum(kernel.count for kernel in trace.kernels) / count
+    if launched > MOST_LAUNCHES:
+        raise InputError(
+            f"a summary of {launched:.3g} launches a step, more than {MOST_LAUNCHES}",
+            where=trace.source,
+            fix="check --steps",
         )
     kernels = tuple(
         MeasuredKernel(name=kernel.name, start=0.0, duration=kernel.duration / count / launches)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from meshcast.errors import InputError, nearest
-from meshcast.hardware.astra import SHAPES, AstraNetwork, Dimension
+from meshcast.hardware.astra import MOST_NPUS, SHAPES, AstraNetwork, Dimension
 from meshcast.network.astra import BACKENDS, KINDS, AstraSystem, Backend, Kind, finish_ns, run_collective
 from meshcast.validate.csv_rows import csv_rows
 from meshcast.validate.programs import Row, in_processes, why_failed
@@ -193,7 +193,7 @@ def _row(raw: Mapping[str, str | None], number: int, path: Path, setting: Settin
         )
         for shape, npus, bandwidth, latency in zip(shapes, *columns[:3], strict=True)
     )  # fmt: skip
-    if bad := [d for d in dimensions if d.npus < 2 or d.bandwidth == 0]:
+    if bad := [d for d in dimensions if not 2 <= d.npus <= MOST_NPUS or d.bandwidth == 0]:
         raise InputError(f"a dimension of {bad[0].npus} NPUs at {bad[0].bandwidth} GB/s", where=where)
     kind = known("collective", cells["collective"], KINDS)
     system = AstraSystem(

@@ -150,6 +150,11 @@ def put_beside(side: PredictedSide, traces: Sequence[MeasuredTrace], *, steps: i
 def _median(ranks: Sequence[MeasuredRank]) -> MeasuredRank:
     """The rank with the median step; of ranks that wait for each other, whose steps are the same, with the median compute."""
     usual = statistics.median(rank.search.step.seconds for rank in ranks)
+    if not usual:
+        raise InputError(
+            "the step found in the trace takes no time: its kernels start at the same moment as those of the next",
+            fix="record it again, or give --steps",
+        )
 
     def order(rank: MeasuredRank) -> tuple[int, float]:
         step = rank.search.step

@@ -194,5 +194,8 @@ def build(rows: Iterable[Row], device: Device, sources: Iterable[str] = ()) -> I
 @functools.cache
 def shipped(device: str) -> Interpolator | None:
     """The measured kernels of a device that come with meshcast."""
-    found = resources.files("meshcast.estimate").joinpath(f"data/{device}.kernels.npz")
-    return load(found.read_bytes(), f"{device}.kernels.npz") if found.is_file() else None
+    name = f"{device}.kernels.npz"  # a user's own name is looked for, never made a path: it may be too long for one, or lead out
+    found = next(
+        (file for file in resources.files("meshcast.estimate").joinpath("data").iterdir() if file.name == name), None
+    )
+    return load(found.read_bytes(), name) if found is not None else None

@@ -26,6 +26,7 @@ from typing import Any
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OF_SIGNAL = 128  # shells report a program that signal N ended as 128 + N
 AGAIN_S = 0.02  # after which a signal whose exception was lost is sent again
+_IMPORTER = "<frozen importlib._bootstrap>"  # where its frames say they are
 Action = Callable[[], object]
 
 _half_done: list[Action] = []  # what takes away what is half done; the last first
@@ -135,7 +136,20 @@ def _ignore() -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
+    if _importing(
+        frame
+    ):  # nothing is worth unwinding for, and native modules abort where they call back while they load
+        _end("--json" in sys.argv, number, frame)
     raise InterruptedCommand(number)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being loaded."""
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTER:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _end(as_json: bool, number: int, frame: FrameType | None) -> None:

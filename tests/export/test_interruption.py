@@ -185,3 +185,26 @@ def test_places_that_take_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(files.os, "access", lambda *_: False)  # root may write anywhere
     with pytest.raises(UsageError, match="cannot be written to"):
         check_folder(tmp_path / "new", where="-o")
+
+
+def test_a_signal_while_modules_are_loaded_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Raised there, it aborts native modules that call back while they are loaded: jaxlib's, when it makes its enums."""
+    (tmp_path / "interrupted_import.py").write_text(
+        "import signal, sys\nfrom meshcast import interruption\ninterruption._raise(signal.SIGINT, sys._getframe())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Left(BaseException):
+        pass
+
+    def leave(code: int) -> None:
+        raise Left(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr("meshcast.interruption._ignore", lambda: None)
+    monkeypatch.setattr("meshcast.interruption._half_done", [])
+    with pytest.raises(Left, match="130"):
+        importlib.import_module("interrupted_import")
+    assert "meshcast: interrupted" in capfd.readouterr().err

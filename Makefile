@@ -86,6 +86,7 @@ fuzz: $(VENV)/.test-ready
 
 bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/pipelines.py
 	$(BIN)/python benchmarks/plans.py
 	$(BIN)/python benchmarks/traces.py

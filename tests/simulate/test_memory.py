@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from jax import lax
 from meshcast.capture import capture
 from meshcast.lower import BranchStep, lower
 from meshcast.simulate import peak_memory
+from meshcast.simulate.buffers import Buffer
+from meshcast.simulate.memory import _outside_outputs
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Tensor
 from tests.lower.programs import lower_function, spec
@@ -181,3 +184,23 @@ def test_of_several_branches_the_largest_takes_memory() -> None:
     several = peak_memory(lower_function(function, spec(dtype="int32"), spec(256, 256))).temporaries
     alone = peak_memory(lower_function(one, spec(256, 256))).temporaries
     assert several < 2 * alone + 2 * 4 * 256 * 256
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_outputs_memories_take_what_does_not_overlap(seed: int) -> None:
+    """As by comparing each buffer with everything that lies in each output's memory, the largest buffers first."""
+    draw = random.Random(seed)
+    spans = [(draw.randrange(1, 5), *sorted((draw.randrange(60), draw.randrange(60)))) for _ in range(40)]
+    outputs = [Buffer(size, start, 60, held=True, output=True) for size, start, _ in spans[:6]]
+    others = [Buffer(size, start, end) for size, start, end in spans[6:]]
+    inside = [[output] for output in sorted(outputs, key=lambda buffer: buffer.size)]
+    left = []
+    for buffer in sorted(others, key=lambda buffer: -buffer.size):
+        for memory in inside:
+            apart = all(buffer.end < b.start or buffer.start > b.end for b in memory)
+            if memory[0].size >= buffer.size and apart:
+                memory.append(buffer)
+                break
+        else:
+            left.append(buffer)
+    assert _outside_outputs([*outputs, *others]) == left

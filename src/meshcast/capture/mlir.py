@@ -14,6 +14,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 # XLA's start-up notes ("device count: ...") are nothing to our users; its warnings and errors are. Read when jaxlib is loaded.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
@@ -23,6 +25,7 @@ from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
 from meshcast.capture.diagnostics import collected, parse_error
 from meshcast.errors import InputError
+from meshcast.nesting import MAX_NESTING, allow_nesting
 
 __all__ = [
     "deserialize_portable",
@@ -76,6 +79,8 @@ def context_for(source: str | bytes) -> ir.Context:
 
 def parse(source: str | bytes, *, where: str) -> ir.Module:
     """The module in MLIR text or bytecode, or a typed error that names the line and the unknown op."""
+    if isinstance(source, str):
+        allow_nesting(_nesting(source), where=where)
     context = context_for(source)
     try:
         with context:
@@ -84,6 +89,15 @@ def parse(source: str | bytes, *, where: str) -> ir.Module:
         raise parse_error(str(error), where=where, source=source) from None
     except (RuntimeError, MemoryError) as error:  # corrupted bytecode asks for absurd sizes, or for text that is none
         raise InputError(f"not a valid MLIR module: {error}", where=where, fix=_CORRUPTED) from None
+
+
+def _nesting(text: str) -> int:
+    """How deep braces lie in each other, at the most: those of regions, of attributes and, rarely, of names."""
+    if text.count("{") <= MAX_NESTING:
+        return 0  # whatever it is, it is not too deep
+    characters = np.frombuffer(text.encode(errors="replace"), dtype=np.uint8)
+    steps = (characters == ord("{")).astype(np.int8) - (characters == ord("}")).astype(np.int8)
+    return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
 
 
 def deserialize_portable(data: bytes, *, where: str) -> ir.Module:

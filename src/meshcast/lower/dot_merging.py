@@ -9,10 +9,10 @@ leads to the other, and at least one of the two is small: its operands and resul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from meshcast.lower.liveness import reads
+from meshcast.lower.contraction import Contraction, in_order
 from meshcast.lower.rewriting import Values, moved
 from meshcast.workload.graph import Cost, Gemm, Op, OpKind
 
@@ -23,7 +23,11 @@ _TILE_ROWS = 128
 
 
 def merge_products(
-    ops: Sequence[Op], values: Values, buffer: Mapping[int, int], apart: Set[int] = frozenset()
+    ops: Sequence[Op],
+    values: Values,
+    buffer: Mapping[int, int],
+    reads: Callable[[Op], set[int]],
+    apart: Set[int] = frozenset(),
 ) -> Sequence[Op]:
     """The ops with every group of mergeable products replaced by a join, one product and slices.
 
@@ -31,6 +35,7 @@ def merge_products(
         ops: Live ops of a block in order.
         values: Types, to which new values are added.
         buffer: What a view's value shows.
+        reads: What an op reads, its blocks included.
         apart: Operands whose products are left alone: what they are made of is not joined.
     """
     groups: dict[object, list[int]] = {}
@@ -46,24 +51,21 @@ def merge_products(
     candidates = [(key, members) for key, members in groups.items() if len(members) > 1]
     if not candidates:
         return ops
-    producers = {value: index for index, op in enumerate(ops) for value in op.results}
+    graph = Contraction(ops, reads, buffer)
     merged: dict[int, list[Op]] = {}  # by the last member's place
     gone: set[int] = set()
-    found = ops
     for key, members in candidates:
         assert isinstance(key, tuple)
-        chosen = _mergeable([i for i in members if i not in gone], ops, producers, values, buffer)
-        if len(chosen) > 1:
-            place = max(chosen)
-            merged[place] = _merged([ops[i] for i in chosen], key[0], values)
-            # Two groups may each need a member of the other first: the later one is then left as it is.
-            ordered = _in_order(_replaced(ops, merged, gone.union(chosen)), buffer)
-            if ordered is None:
-                del merged[place]
-            else:
-                found = ordered
-                gone.update(chosen)
-    return found
+        chosen = _mergeable([i for i in members if i not in gone], ops, graph, values)
+        # Two groups may each need a member of the other first: the later one is then left as it is.
+        if len(chosen) > 1 and graph.contract(chosen):
+            merged[chosen[-1]] = _merged([ops[i] for i in chosen], key[0], values)
+            gone.update(chosen)
+    if not merged:
+        return ops
+    ordered = in_order(_replaced(ops, merged, gone), reads, buffer)
+    assert ordered is not None  # no group has made a circle
+    return ordered
 
 
 def _replaced(ops: Sequence[Op], merged: Mapping[int, list[Op]], gone: Set[int]) -> list[Op]:
@@ -91,37 +93,13 @@ def _bytes(op: Op, values: Values) -> int:
     return sum(values.tensors[value].bytes for value in (*op.operands, *op.results))
 
 
-def _mergeable(
-    members: list[int], ops: Sequence[Op], producers: Mapping[int, int], values: Values, buffer: Mapping[int, int]
-) -> list[int]:
-    """The members that become one product: of two, one is small, and none leads to another."""
+def _mergeable(members: list[int], ops: Sequence[Op], graph: Contraction, values: Values) -> list[int]:
+    """The members that become one product, in order: of two, one is small, and none leads to another."""
     small = {index for index in members if _bytes(ops[index], values) <= SMALL_BYTES}
     if not small or len(members) < 2:
         return []
-    chosen: list[int] = []
-    for index in members:
-        if not _reaches(index, chosen, ops, producers, buffer):
-            chosen.append(index)
+    chosen = graph.independent(members)
     return chosen if small.intersection(chosen) else []
-
-
-def _reaches(
-    index: int, earlier: list[int], ops: Sequence[Op], producers: Mapping[int, int], buffer: Mapping[int, int]
-) -> bool:
-    """Whether an op depends on any of those before it."""
-    if not earlier:
-        return False
-    first, targets = min(earlier), set(earlier)
-    waiting, seen = [index], {index}
-    while waiting:
-        for value in reads(ops[waiting.pop()]):
-            origin = producers.get(buffer.get(value, value), -1)
-            if origin in targets:
-                return True
-            if origin > first and origin not in seen:
-                seen.add(origin)
-                waiting.append(origin)
-    return False
 
 
 def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:
@@ -170,24 +148,3 @@ def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:
         for op in members
     ]
     return [product, *slices] if in_place else [join, product, *slices]
-
-
-def _in_order(ops: Sequence[Op], buffer: Mapping[int, int]) -> list[Op] | None:
-    """The ops again, each after those whose results it reads, otherwise as they came; None where they need each other."""
-    defined_here = {value for op in ops for value in op.results}
-    ready: set[int] = set()
-    made: list[Op] = []
-    waiting = list(ops)
-    while waiting:
-        left: list[Op] = []
-        for op in waiting:
-            needed = (buffer.get(value, value) for value in reads(op))
-            if all(value in ready or value not in defined_here for value in needed):
-                made.append(op)
-                ready.update(op.results)
-            else:
-                left.append(op)
-        if len(left) == len(waiting):
-            return None
-        waiting = left
-    return made

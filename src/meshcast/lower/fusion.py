@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from meshcast.lower.growing import Growing
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
 from meshcast.workload.graph import Op, OpKind, Reduction, Tensor
@@ -55,6 +56,7 @@ MAX_REPEATED = 16
 _NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
 _PRODUCTS = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
+_FULL, _LARGE, _COMPLICATED = range(3)  # what is watched of a fusion's operands: see `_Sweep._fusion`
 
 # Who fuses: a compiler whatever it may, or nobody beyond the ops of a framework.
 Fusion = Literal["compiler", "eager"]
@@ -126,7 +128,7 @@ class _Sweep:
         self._sources: dict[int, int] = {}  # value -> bytes it can be had for, where that is less than its own
         self._roots: list[frozenset[int]] = [frozenset((index,)) for index in range(len(ops))]
         self._reductions: dict[int, tuple[int, int, bool]] = {}  # root -> how the reductions inside its fusion reduce
-        self._members: dict[int, list[int]] = {}  # root -> what has joined it so far
+        self._growing: dict[int, Growing] = {}  # root -> what has joined it so far
         self._places: dict[
             tuple[int, int], frozenset[int]
         ] = {}  # (root, member) -> ops that ask for it at places of their own
@@ -164,14 +166,12 @@ class _Sweep:
         users = [user for value in op.results for user in self._readers.get(value, ())]
         if not users:
             return own
-        owners = self._roots[users[0]]
-        for user in users[1:]:
-            if self._roots[user] is not owners:
-                owners = owners | self._roots[user]
+        asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
+        owners = self._roots[users[0]] if len(asking) == 1 else frozenset().union(*asking.values())
         if self._fuses(index, users, owners) and all(self._has_room(root, index) for root in owners):
             self._roots[index] = owners
             for root in owners:
-                self._members.setdefault(root, [root]).append(index)
+                self._fusion(root).add(op, self._operands[index])
                 self._places[root, index], self._repeats[root, index] = self._asked(users, root)
         return self._roots[index]
 
@@ -179,12 +179,23 @@ class _Sweep:
         """Whether a fusion that also computes this op reads no more tensors of full size than a kernel may."""
         if not self._rules.tensors:
             return True
-        members = [index, *self._members.get(root, [root])]
-        made = {value for member in members for value in self._ops[member].results}
-        full = self._space(root)
-        read = {value for member in members for value in self._operands[member]} - made
-        # What is spread from something small is small: it is computed on the way in.
-        return sum(1 for value in read if self._least_elements(value) * 2 > full) <= self._rules.tensors
+        reads = self._fusion(root).outside(_FULL, self._ops[index], self._operands[index])
+        return reads <= self._rules.tensors
+
+    def _fusion(self, root: int) -> Growing:
+        """What has joined a root so far, with what it reads from outside as `_has_room` and `_takes_product` ask for it."""
+        found = self._growing.get(root)
+        if found is None:
+            op, space = self._ops[root], self._space(root)
+            elements = self._tensors[op.results[0]].elements if op.results else 0
+            watched = (
+                # What is spread from something small is small: it is computed on the way in.
+                lambda value: self._least_elements(value) * 2 > space,
+                lambda value: self._tensors[value].elements >= elements,
+                self._complicated.__contains__,
+            )
+            found = self._growing[root] = Growing(op, self._operands[root], watched)
+        return found
 
     def _least_elements(self, value: int) -> int:
         tensor = self._tensors[value]
@@ -280,12 +291,10 @@ class _Sweep:
                 return False
             self._products.add(root)
             return True
-        members = [self._ops[member] for member in self._members.get(root, [root])]
-        operands = {v for member in self._members.get(root, [root]) for v in self._operands[member]}
-        made = {v for op in members for v in op.results} | set(self._ops[index].results)
-        if not epilogue_fits(self._ops[index], members, operands - made, self._tensors):
+        product, fusion = self._ops[index], self._fusion(root)
+        if not fusion.is_plain or fusion.outside(_COMPLICATED, product):
             return False
-        if not self._complicated.isdisjoint(operands - made):
+        if not epilogue_fits(product, self._ops[root], fusion.outside(_LARGE, product), self._tensors):
             return False
         self._products.add(root)
         return True
@@ -324,8 +333,7 @@ class _Sweep:
         if not innermost or before > MAX_ROW * after or root in self._products:
             return False
         space = self._space(root)
-        slow = any(self._ops[member].cost.transcendentals for member in self._members.get(root, [root]))
-        if space == before or (space == after and not slow):
+        if space == before or (space == after and not self._fusion(root).is_slow):
             self._reductions[root] = reduction
             return True
         return False

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from typing import Literal
 
 from meshcast.display import Rows, shown
@@ -247,14 +248,18 @@ class Schedule:
 
     def walk(self, count: int = 1) -> Iterator[tuple[Kernel, int]]:
         """Every kernel with how often it runs; all branches."""
-        for step in self.steps:
-            if isinstance(step, Kernel):
+        around: list[tuple[Iterator[Step], int]] = [(iter(self.steps), count)]
+        while around:
+            steps, count = around[-1]
+            step = next(steps, None)
+            if step is None:
+                around.pop()
+            elif isinstance(step, Kernel):
                 yield step, count
             elif isinstance(step, LoopStep):
-                yield from step.body.walk(count * step.trips)
+                around.append((iter(step.body.steps), count * step.trips))
             else:
-                for body in step.bodies:
-                    yield from body.walk(count)
+                around.append((chain.from_iterable(body.steps for body in step.bodies), count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,20 +7,32 @@ from collections.abc import Sequence
 from meshcast.workload.graph import Block, Op, OpKind, Tensor
 
 
-def free_values(block: Block) -> set[int]:
-    """Values a block reads that it neither takes as input nor defines."""
-    defined = set(block.inputs)
-    free: set[int] = set()
-    for op in block.ops:
-        free |= reads(op)
-        defined.update(op.results)
-    free.update(block.outputs)
-    return free - defined
+class FreeValues:
+    """Values that blocks read and neither take as input nor define: worked out once a block, however often it is asked."""
 
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Block, set[int]]] = {}  # by identity, with the block to keep that its own
 
-def reads(op: Op) -> set[int]:
-    """What an op reads: its operands, and what its blocks read from outside of them."""
-    return set(op.operands).union(*map(free_values, op.blocks))
+    def __call__(self, block: Block) -> set[int]:
+        """The free values of a block."""
+        known = self._found.get(id(block))
+        if known is not None:
+            return known[1]
+        defined = set(block.inputs)
+        free: set[int] = set()
+        for op in block.ops:
+            free.update(op.operands)
+            for inner in op.blocks:
+                free |= self(inner)
+            defined.update(op.results)
+        free.update(block.outputs)
+        free -= defined
+        self._found[id(block)] = block, free
+        return free
+
+    def reads(self, op: Op) -> set[int]:
+        """What an op reads: its operands, and what its blocks read from outside of them."""
+        return set(op.operands).union(*map(self, op.blocks))
 
 
 def stepped_slices(ops: Sequence[Op], tensors: Sequence[Tensor]) -> set[int]:

@@ -14,7 +14,7 @@ from meshcast.lower.layerwise import with_layerwise_weights
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.libraries import with_libraries
 from meshcast.lower.library import clears_first, copy_kernel, memset
-from meshcast.lower.liveness import free_values, stepped_slices
+from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
@@ -98,7 +98,7 @@ class _Lowering:
         self._eager = gpu and eager  # a framework runs its products one by one
         self._masked = gpu and masked  # ragged products are dense ones of masked operands
         self._rules = (EAGER if eager else GPU) if gpu else TPU
-        self._free_values: dict[int, set[int]] = {}  # by the block's id: blocks live as long as their workload
+        self._free = FreeValues()
         self._undone = False
         self._looped = False  # inside a loop's body
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
@@ -192,7 +192,7 @@ class _Lowering:
         made: list[Op] = []
         added = scatter_into_addends(ops, kept, self._buffer)
         stored = stored_weights(ops, self._tensors, self._buffer)
-        for op in added if self._eager else merge_products(added, self._values, self._buffer, apart=stored.keys()):
+        for op in added if self._eager else self._merged(added, apart=stored.keys()):
             kind = op.cost.kind
             if kind is OpKind.REDUCE:
                 made += split_reduction(op, self._values)
@@ -207,6 +207,9 @@ class _Lowering:
         # weights that products widen themselves.
         changed = self._undone or stored or any(op.cost.kind in (OpKind.CONVOLUTION, OpKind.SCATTER) for op in ops)
         return _without_unread(made, kept, self._buffer, self._free) if changed else made
+
+    def _merged(self, ops: Sequence[Op], apart: Set[int]) -> Sequence[Op]:
+        return merge_products(ops, self._values, self._buffer, self._free.reads, apart=apart)
 
     def _overwrites(
         self, ops: Sequence[Op], operands: Sequence[tuple[int, ...]], live_out: frozenset[int], writable: frozenset[int]
@@ -264,13 +267,6 @@ class _Lowering:
         made = [(ops[index], operands[index]) for index in members]
         kernel = fused_kernel(made, self._tensors, cold=not stepped.isdisjoint(members))
         return with_sunk_reads(kernel, self._spread)
-
-    def _free(self, block: Block) -> set[int]:
-        """What `free_values` says, asked once a block."""
-        found = self._free_values.get(id(block))
-        if found is None:
-            found = self._free_values[id(block)] = free_values(block)
-        return found
 
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""

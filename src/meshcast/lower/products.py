@@ -43,24 +43,20 @@ def is_plain(op: Op) -> bool:
     return op.cost.kind in _EPILOGUE and not op.cost.transcendentals
 
 
-def epilogue_fits(product: Op, members: Sequence[Op], outside: Set[int], tensors: Sequence[Tensor]) -> bool:
-    """Whether a fusion can be computed on a product's tiles before they are written.
+def epilogue_fits(product: Op, root: Op, large: int, tensors: Sequence[Tensor]) -> bool:
+    """Whether a fusion of plain arithmetic can be computed on a product's tiles before they are written.
 
     XLA's gemm_fusion and gemm_rewriter (cublasLt's RELU and bias epilogues) take plain arithmetic on the result's own
     elements: scales, masks, clamps, a residual. Functions (gelu, silu) and many further operands slow the product's
     tiles down more than a pass over memory costs, and the autotuner then keeps the product alone.
 
     Args:
-        product: The matrix product; all that is read of it is read by `members`.
-        members: The fusion's ops, the root first.
-        outside: What they read besides the product and each other.
+        product: The matrix product; all that is read of it is read by the fusion.
+        root: The fusion's root.
+        large: How many values of the root's size or more it reads besides the product.
         tensors: Types of all values.
     """
-    if not isinstance(product.cost.geometry, Gemm) or len(product.results) != 1 or len(members[0].results) != 1:
+    if not isinstance(product.cost.geometry, Gemm) or len(product.results) != 1 or len(root.results) != 1:
         return False
-    elements = tensors[product.results[0]].elements
-    if tensors[members[0].results[0]].elements != elements:
-        return False
-    if not all(map(is_plain, members)):
-        return False
-    return sum(tensors[value].elements >= elements for value in outside) <= MAX_EPILOGUE_OPERANDS
+    same = tensors[root.results[0]].elements == tensors[product.results[0]].elements
+    return same and large <= MAX_EPILOGUE_OPERANDS

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
+from meshcast.lower.turns import Turn, Turns, Uses
 from meshcast.workload.graph import Tensor
 
 NEVER = 1 << 34  # an age beyond any cache: also that of what was never touched
@@ -30,10 +31,7 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
         placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole beside what else its
             kernel touches, so that its age counts those bytes too, and nothing is left there from a run before.
     """
-    walk = _Walk(tensors=tensors, placed=placed)
-    if not placed:
-        walk.pass_over(schedule)
-    return walk.aged(schedule)
+    return _Walk(schedule, tensors, placed=placed).aged(schedule)
 
 
 def room(kernel: Kernel) -> int:
@@ -50,97 +48,41 @@ def rounded_age(age: float) -> int:
     return NEVER if age >= NEVER else round(2 ** (round(2 * math.log2(age)) / 2))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Walk:
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """From a program's begin: what was touched last."""
+
     tensors: Sequence[Tensor]
-    placed: bool = False
-    now: float = 0.0  # bytes moved so far
-    last: dict[int, float] = field(default_factory=dict)  # when a value was last touched, by the same count
-    fetched: set[int] = field(default_factory=set)  # what the loops around read from memory in every turn
+    placed: bool
 
-    def pass_over(self, schedule: Schedule) -> None:
-        """Moves on without recording."""
-        for step in schedule.steps:
-            self._visit(step)
+    def steps(self, schedule: Schedule) -> Sequence[Step]:
+        return schedule.steps
 
-    def aged(self, schedule: Schedule) -> Schedule:
-        """Moves on and gives the steps their ages."""
-        return replace(schedule, steps=tuple([self._aged(step) for step in schedule.steps]))
-
-    def _visit(self, step: Step) -> None:
-        if isinstance(step, Kernel):
-            self._touch(step)
-        elif isinstance(step, LoopStep):
-            self._loop(step)
-        else:
-            for body in step.bodies:
-                self.pass_over(body)
-            self._written(step.writes)
-
-    def _aged(self, step: Step) -> Step:
-        if isinstance(step, Kernel):
-            recency = self._recency(step)
-            self._touch(step)
-            return replace(step, recency=recency)
-        if isinstance(step, LoopStep):
-            return replace(step, body=self._loop(step))
-        bodies = tuple([self.aged(body) for body in step.bodies])
-        self._written(step.writes)
-        return BranchStep(bodies=bodies, reads=step.reads, writes=step.writes)
-
-    def _loop(self, step: LoopStep) -> Schedule:
-        """A loop's body, aged in its second turn."""
-        body = step.body
-        for inside, outside in zip(body.inputs, step.reads, strict=False):
-            self._same(inside, outside)
-        around, self.fetched = self.fetched, self.fetched | self._left_in_memory(step)
-        started = self.now
-        self.pass_over(body)
-        turn = self.now - started
-        for inside, carried in zip(body.inputs, body.outputs, strict=False):
-            self._same(inside, carried)
-        second = self.now
-        aged = self.aged(body)
-        self.fetched = around
-        rest = max(0, step.trips - 2) * turn
-        self.now += rest
-        for value, touched in self.last.items():
-            if touched > second:
-                self.last[value] = touched + rest
-        for result, carried in zip(step.writes, body.outputs, strict=False):
-            self._same(result, carried)
-        return aged
-
-    def _left_in_memory(self, step: LoopStep) -> set[int]:
-        """What a product in a loop reads from outside and the compiler does not bring on chip before the loop.
-
-        XLA:TPU does where that copy hides behind what happens before: where as many bytes are moved until then, the copies of
-        what the loop carries included.
-        """
-        if not self.placed:
-            return set()
-        inside, given = step.body.inputs, step.reads
-        kept = [v == carried for v, carried in zip(inside, step.body.outputs, strict=False)]
-        before = self.now + sum(
-            self.tensors[value].bytes
-            for value, same in zip(given, kept, strict=False)
-            if not same and value not in self.last
-        )
-        unchanged = [value for value, same in zip(inside, kept, strict=True) if same]
-        return {value for value in (*unchanged, *given[len(inside) :]) if self.tensors[value].bytes > before}
-
-    def _same(self, value: int, other: int) -> None:
-        """Two names of one buffer."""
-        if other in self.last:
-            self.last[value] = self.last[other]
-
-    def _touch(self, kernel: Kernel) -> None:
-        self.now += kernel.read_bytes + kernel.written_bytes
+    def kernel(self, kernel: Kernel, uses: Uses) -> None:
+        uses.now += kernel.read_bytes + kernel.written_bytes
         updated = self._parts(kernel) if self.placed else {}
         for values in (kernel.reads, kernel.writes, kernel.updates):
-            self._written([value for value in values if value not in updated])
+            uses.touch([value for value in values if value not in updated] if updated else values)
         for value, target in updated.items():
-            self._same(value, target)
+            uses.follow(value, target)
+
+    def branch(self, step: BranchStep, uses: Uses) -> None:
+        uses.touch(step.writes)
+
+    def enter(self, step: LoopStep, uses: Uses) -> None:
+        for inside, outside in zip(step.body.inputs, step.reads, strict=False):
+            uses.follow(inside, outside)
+
+    def repeat(self, step: LoopStep, uses: Uses) -> None:
+        for inside, carried in zip(step.body.inputs, step.body.outputs, strict=False):
+            uses.follow(inside, carried)
+
+    def leave(self, step: LoopStep, turn: Turn, uses: Uses, since: int) -> None:
+        rest = max(0, step.trips - 2) * turn.moved
+        uses.now += rest
+        uses.postpone(turn, since, rest)
+        for result, carried in zip(step.writes, step.body.outputs, strict=False):
+            uses.follow(result, carried)
 
     def _parts(self, kernel: Kernel) -> dict[int, int]:
         """Buffers of which a kernel writes a small part in place, by their old and new names: the rest stays where it was."""
@@ -150,22 +92,76 @@ class _Walk:
                 found |= {target: target, written: target}
         return found
 
-    def _written(self, values: Sequence[int]) -> None:
-        for value in values:
-            self.last[value] = self.now
+
+class _Walk:
+    def __init__(self, schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool) -> None:
+        self._tensors = tensors
+        self._placed = placed
+        self._direction = _Forward(tensors, placed)
+        self._turns = Turns(schedule, self._direction)
+        self._uses = Uses(is_open=False)
+        self._fetched: set[int] = set()  # what the loops around read from memory in every turn
+        if not placed:
+            self._uses.apply(self._turns.of(schedule))
+
+    def aged(self, schedule: Schedule) -> Schedule:
+        """Moves on and gives the steps their ages."""
+        return replace(schedule, steps=tuple([self._aged(step) for step in schedule.steps]))
+
+    def _aged(self, step: Step) -> Step:
+        if isinstance(step, Kernel):
+            recency = self._recency(step)
+            self._direction.kernel(step, self._uses)
+            return replace(step, recency=recency)
+        if isinstance(step, LoopStep):
+            return replace(step, body=self._loop(step))
+        bodies = tuple([self.aged(body) for body in step.bodies])
+        self._direction.branch(step, self._uses)
+        return BranchStep(bodies=bodies, reads=step.reads, writes=step.writes)
+
+    def _loop(self, step: LoopStep) -> Schedule:
+        """A loop's body, aged in its second turn."""
+        around, self._fetched = self._fetched, self._fetched | self._left_in_memory(step)
+        turn = self._turns.enter(step, self._uses)
+        second = self._uses.now
+        aged = self.aged(step.body)
+        self._fetched = around
+        self._direction.leave(step, turn, self._uses, second)
+        return aged
+
+    def _left_in_memory(self, step: LoopStep) -> set[int]:
+        """What a product in a loop reads from outside and the compiler does not bring on chip before the loop.
+
+        XLA:TPU does where that copy hides behind what happens before: where as many bytes are moved until then, the copies of
+        what the loop carries included.
+        """
+        if not self._placed:
+            return set()
+        inside, given = step.body.inputs, step.reads
+        kept = [v == carried for v, carried in zip(inside, step.body.outputs, strict=False)]
+        before = self._uses.now + sum(
+            self._tensors[value].bytes
+            for value, same in zip(given, kept, strict=False)
+            if not same and value not in self._uses.at
+        )
+        unchanged = [value for value, same in zip(inside, kept, strict=True) if same]
+        return {value for value in (*unchanged, *given[len(inside) :]) if self._tensors[value].bytes > before}
 
     def _age(self, value: int, kernel: Kernel) -> int:
-        beside = room(kernel) if self.placed else 0
-        return rounded_age(self.now - self.last.get(value, -math.inf) + beside)
+        touched = self._uses.at.get(value)
+        if touched is None:
+            return NEVER
+        assert isinstance(touched, int)  # there is nothing before a program that it could be inherited from
+        return rounded_age(self._uses.now - touched + (room(kernel) if self._placed else 0))
 
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
-        fetched = self.fetched if kernel.matrix_flops else ()
+        fetched = self._fetched if kernel.matrix_flops else ()
         ages: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
             if size:
-                cold = value in fetched or (stepped and size < self.tensors[value].bytes)
+                cold = value in fetched or (stepped and size < self._tensors[value].bytes)
                 age = NEVER if cold else self._age(value, kernel)
                 ages[age] = ages.get(age, 0) + size
         written = max((self._age(value, kernel) for value in kernel.writes), default=0)

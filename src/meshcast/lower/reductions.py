@@ -12,6 +12,7 @@ columns of fewer than 32 elements (more, the fewer columns there are) and rows s
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -23,6 +24,8 @@ COLUMN_LIMIT = 4096
 # Fewer rows than this leave most of a GPU idle, and are split from half the limit on.
 FEW_ROWS = 128
 WARP = 32
+# Elements, more than any device holds: up to here a divisor is looked for, among half a million numbers at the most.
+LONGEST = 1 << 40
 _ACCUMULATED = {"bf16": "f32", "f16": "f32"}
 
 
@@ -84,12 +87,18 @@ def _too_long(length: int, kept: int, minor: int) -> bool:
     return length > ROW_LIMIT or (kept < FEW_ROWS and length > ROW_LIMIT // 2)
 
 
+@functools.lru_cache(maxsize=1024)
 def _parts(length: int) -> int:
-    """The number of partial results: in (sqrt(n) / 2, sqrt(n)], dividing n if any does, a power of two for choice."""
+    """The number of partial results: in (sqrt(n) / 2, sqrt(n)], dividing n if any does, a power of two for choice.
+
+    Nothing is searched above `LONGEST`, where the root itself divides n closely enough.
+    """
     root = math.isqrt(length)
     power = 1 << (root.bit_length() - 1)
     if length % power == 0:
         return power
+    if length > LONGEST:
+        return root
     return next((k for k in range(root, root // 2, -1) if length % k == 0), root)
 
 

@@ -7,77 +7,95 @@ back is never read again. Which distance fits a memory on chip is the estimator'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Recency, Schedule, Step
 from meshcast.lower.recency import NEVER, room, rounded_age
+from meshcast.lower.turns import Turn, Turns, Uses
 from meshcast.workload.graph import Tensor
 
 
 def with_reuse(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
     """The schedule with `Recency.kept` of every kernel that writes something."""
-    return _Backwards(tensors=tensors).told(schedule)
+    return _Walk(schedule, tensors).told(schedule)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Backwards:
-    tensors: Sequence[Tensor]
-    now: float = 0.0  # bytes moved so far, counted from the end
-    next: dict[int, float] = field(default_factory=dict)  # when a value is read next, by the same count
+class _Backward:
+    """From a program's end: what is read next."""
+
+    def steps(self, schedule: Schedule) -> Iterable[Step]:
+        return reversed(schedule.steps)
+
+    def kernel(self, kernel: Kernel, uses: Uses) -> None:
+        uses.now += kernel.read_bytes + kernel.written_bytes
+        uses.touch(kernel.reads)
+
+    def branch(self, step: BranchStep, uses: Uses) -> None:
+        uses.touch(step.reads)
+
+    def enter(self, step: LoopStep, uses: Uses) -> None:
+        for result, carried in zip(step.writes, step.body.outputs, strict=False):
+            uses.follow(carried, result)
+
+    def repeat(self, step: LoopStep, uses: Uses) -> None:
+        for carried, inside in zip(step.body.outputs, step.body.inputs, strict=False):
+            uses.follow(carried, inside)
+
+    def leave(self, step: LoopStep, turn: Turn, uses: Uses, since: int) -> None:
+        uses.now += max(0, step.trips - 2) * turn.moved
+        inputs = step.body.inputs
+        for inside, outside in zip(inputs, step.reads, strict=False):
+            uses.follow(outside, inside, uses.now)  # read when the loop begins, if any turn reads it
+        uses.touch(step.reads[len(inputs) :])
+
+
+class _Walk:
+    def __init__(self, schedule: Schedule, tensors: Sequence[Tensor]) -> None:
+        self._tensors = tensors
+        self._direction = _Backward()
+        self._turns = Turns(schedule, self._direction)
+        self._uses = Uses(is_open=False)
 
     def told(self, schedule: Schedule) -> Schedule:
         """The steps with what becomes of their results."""
-        steps = [self._step(step) for step in reversed(schedule.steps)]
+        steps = [self._step(step) for step in self._direction.steps(schedule)]
         return replace(schedule, steps=tuple(reversed(steps)))
 
     def _step(self, step: Step) -> Step:
         if isinstance(step, Kernel):
-            return self._kernel(step)
+            told = self._kernel(step)
+            self._direction.kernel(step, self._uses)
+            return told
         if isinstance(step, LoopStep):
             return self._loop(step)
         bodies = tuple([self.told(body) for body in step.bodies])
-        self._read(step.reads)
+        self._direction.branch(step, self._uses)
         return BranchStep(bodies=bodies, reads=step.reads, writes=step.writes)
 
     def _loop(self, step: LoopStep) -> LoopStep:
         """A body in its last turn but one: what it gives back is read by itself."""
-        body = step.body
-        for result, carried in zip(step.writes, body.outputs, strict=False):
-            self._same(carried, result)
-        ended = self.now
-        self.told(body)
-        turn = self.now - ended
-        for carried, inside in zip(body.outputs, body.inputs, strict=False):
-            self._same(carried, inside)
-        told = self.told(body)
-        self.now += max(0, step.trips - 2) * turn
-        for inside, outside in zip(body.inputs, step.reads, strict=False):
-            if inside in self.next:
-                self.next[outside] = self.now
-        self._read(step.reads[len(body.inputs) :])
+        turn = self._turns.enter(step, self._uses)
+        since = self._uses.now
+        told = self.told(step.body)
+        self._direction.leave(step, turn, self._uses, since)
         return replace(step, body=told)
 
-    def _same(self, value: int, other: int) -> None:
-        """Two names of one buffer."""
-        if other in self.next:
-            self.next[value] = self.next[other]
-
-    def _read(self, values: Sequence[int]) -> None:
-        for value in values:
-            self.next[value] = self.now
-
     def _kernel(self, kernel: Kernel) -> Kernel:
-        sizes = [self.tensors[value].bytes for value in kernel.writes]
+        sizes = [self._tensors[value].bytes for value in kernel.writes]
         whole = sum(sizes) or 1
         kept: dict[int, int] = {}
         for value, size in zip(kernel.writes, sizes, strict=True):
-            distance = self.now - self.next[value] + room(kernel) if value in self.next else NEVER
             # An update writes a part of its buffer: the parts of a kernel's results share what it writes by their sizes.
             written = round(kernel.written_bytes * size / whole)
-            age = rounded_age(distance)
+            age = self._distance(value, kernel)
             kept[age] = kept.get(age, 0) + written
-        self.now += kernel.read_bytes + kernel.written_bytes
-        self._read(kernel.reads)
         recency = replace(kernel.recency or Recency(), kept=tuple(sorted(kept.items())))
         return replace(kernel, recency=recency)
+
+    def _distance(self, value: int, kernel: Kernel) -> int:
+        read = self._uses.at.get(value)
+        if read is None:
+            return NEVER
+        assert isinstance(read, int)  # there is nothing behind a program that it could depend on
+        return rounded_age(self._uses.now - read + room(kernel))

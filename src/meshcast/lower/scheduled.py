@@ -20,7 +20,7 @@ from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.library import clears_first, copy_kernel, memset
-from meshcast.lower.liveness import free_values, stepped_slices
+from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
 from meshcast.workload.graph import Block, Launch, Op, OpKind
@@ -74,10 +74,11 @@ class _Scheduled:
         self._placed = placed  # whether the compiler says of every value if it lies on chip
         self._on_chip = set(workload.on_chip)
         self._looped = False
+        self._free = FreeValues()
 
     def block(self, block: Block) -> Schedule:
         """The schedule of one block."""
-        wanted = _read_outside(block)
+        wanted = _read_outside(block, self._free)
         steps: list[Step] = []
         for launch, run in groupby(block.ops, key=lambda op: op.launch):
             ops = list(run)
@@ -211,10 +212,10 @@ class _Scheduled:
 
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""
-        return sorted({self._buffer.get(value, value) for inner in op.blocks for value in free_values(inner)})
+        return sorted({self._buffer.get(value, value) for inner in op.blocks for value in self._free(inner)})
 
 
-def _read_outside(block: Block) -> dict[int, set[str]]:
+def _read_outside(block: Block, free: FreeValues) -> dict[int, set[str]]:
     """The launches that read each value; a loop, a branch, a view and the block's end are launches without a name."""
     readers: dict[int, set[str]] = {}
     for op in block.ops:
@@ -222,7 +223,7 @@ def _read_outside(block: Block) -> dict[int, set[str]]:
         for value in op.operands:
             readers.setdefault(value, set()).add(name)
         for inner in op.blocks:
-            for value in free_values(inner):
+            for value in free(inner):
                 readers.setdefault(value, set()).add("")
     for value in block.outputs:
         readers.setdefault(value, set()).add("")

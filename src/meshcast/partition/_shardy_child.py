@@ -41,7 +41,7 @@ def partition_module(data: bytes, mesh: Mapping[str, int] | None, *, optimise: b
         if mesh:
             resize_meshes(module, mesh)
         _run(module, ["func.func(stablehlo-legalize-composite-to-call)"])
-        inline_calls(module, entry_function(module, where="program"))
+        inline_calls(module, entry_function(module, where="program"), whole=True)
         scans_to_windows(module)
         _run(module, PIPELINE)
         merge_equal_reshards(module)

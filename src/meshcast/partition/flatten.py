@@ -19,7 +19,7 @@ def flatten(program: Program) -> Program:
     if "meshcast.scheduled" in program.module.operation.attributes or _has_fusions(program.module):
         return program
     module = program.module.operation.clone()
-    inline_calls(module, entry_function(module, where=program.source))
+    inline_calls(module, entry_function(module, where=program.source), whole=False)
     with module.context:
         passmanager.PassManager.parse("builtin.module(cse)").run(module.operation)
     return replace(program, module=module)

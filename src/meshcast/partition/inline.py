@@ -6,19 +6,30 @@ from typing import Any
 
 from meshcast.capture.mlir import ir, string_of, symbol_of
 from meshcast.errors import InputError, UnsupportedError
+from meshcast.nesting import allow_nesting, room_to_grow
 
 
-def inline_calls(module: Any, main: Any) -> None:
-    """Replaces every `func.call` reachable from `main` by its callee's body; the other functions are erased."""
+def inline_calls(module: Any, main: Any, *, whole: bool) -> None:
+    """Replaces every `func.call` reachable from `main` by its callee's body; the other functions are erased.
+
+    Args:
+        module: Changed in place.
+        main: The entry function.
+        whole: Whether all calls have to go. Otherwise those stay that would let the program grow beyond all measure
+            (`nesting.room_to_grow`), with the functions they call.
+
+    Raises:
+        UnsupportedError: A function calls itself; or a call would have to stay.
+    """
     functions = {
         string_of(op.attributes["sym_name"]): op.operation
         for op in module.body.operations
         if op.operation.name == "func.func"
     }
     with module.context, ir.Location.unknown():
-        inliner = _Inliner(functions)
+        inliner = _Inliner(functions, whole=whole)
         inliner.flatten(main.operation)
-        kept = inliner.decompositions
+        kept = inliner.kept
         for symbol, function in functions.items():
             if function != main.operation and symbol not in kept:
                 function.erase()
@@ -27,26 +38,54 @@ def inline_calls(module: Any, main: Any) -> None:
 class _Inliner:
     """Callees are flattened before they are copied, so every block is walked once."""
 
-    def __init__(self, functions: dict[str, Any]) -> None:
+    def __init__(self, functions: dict[str, Any], *, whole: bool) -> None:
         self._functions = functions
-        self._flat: set[str] = set()
+        self._whole = whole
+        self._sizes: dict[str, int] = {}  # ops of functions that are flat
+        self._text = self._ops = 0  # read so far; there now
+        self._depth = 0
         self._open: list[str] = []  # functions being flattened, to find a call of oneself
-        self.decompositions: set[str] = set()  # functions that composites name: whoever costs a composite may want them
+        self.kept: set[str] = (
+            set()
+        )  # functions that composites name, which may be wanted, and what calls name that stay
 
     def flatten(self, operation: Any) -> None:
         """Inlines all calls in an op's regions."""
+        self._depth += 1
+        if self._depth % 32 == 0:
+            allow_nesting(self._depth, where=str(operation.location))
         for region in operation.regions:
             for block in region.blocks:
-                for view in list(block.operations):
+                ops = list(block.operations)
+                self._text += len(ops)
+                self._ops += len(ops)
+                for view in ops:
                     inner = view.operation
                     if inner.name == "func.call":
-                        self._splice(inner)
+                        self._call(inner)
                     elif inner.name == "stablehlo.composite":
                         symbol = symbol_of(inner.attributes["decomposition"])
-                        self.decompositions.add(symbol)
+                        self.kept.add(symbol)
                         self._flatten_function(symbol)
                     elif len(inner.regions):
                         self.flatten(inner)
+        self._depth -= 1
+
+    def _call(self, call: Any) -> None:
+        symbol = symbol_of(call.attributes["callee"])
+        self._flatten_function(symbol)
+        grown = self._ops + self._sizes[symbol]
+        if grown <= room_to_grow(self._text):
+            self._splice(call, symbol)
+            self._ops = grown
+        elif self._whole:
+            raise UnsupportedError(
+                f"calls make {grown:,} ops and more of the program, whose text has {self._text:,}",
+                where=f"@{symbol}",
+                fix="a sharded program has to be flat: write what is repeated as a loop",
+            )
+        else:
+            self.kept.add(symbol)
 
     def _flatten_function(self, symbol: str) -> None:
         if symbol in self._open:
@@ -56,16 +95,15 @@ class _Inliner:
             )
         if symbol not in self._functions:
             raise InputError(f"@{symbol} is called but not defined", where=f"@{symbol}", fix="export the whole module")
-        if symbol not in self._flat:
+        if symbol not in self._sizes:
             self._open.append(symbol)
+            before = self._ops
             self.flatten(self._functions[symbol])
+            self._sizes[symbol] = self._ops - before
             self._open.pop()
-            self._flat.add(symbol)
 
-    def _splice(self, call: Any) -> None:
+    def _splice(self, call: Any, symbol: str) -> None:
         """Moves a copy of the callee's body before the call, and the call away."""
-        symbol = symbol_of(call.attributes["callee"])
-        self._flatten_function(symbol)
         clone = self._functions[symbol].clone(ip=ir.InsertionPoint(call))
         body = clone.regions[0].blocks[0]
         for parameter, value in zip(list(body.arguments), list(call.operands), strict=True):

@@ -157,7 +157,8 @@ class _Lifetimes:
             ends.append(self._now)
             if (size := most_at_once(self._buffers)) > largest:
                 kept, largest = self._buffers, size
-        self._buffers = others + kept
+        others.extend(kept)
+        self._buffers = others
         return max(ends)
 
     def _scratch(self, kernel: Kernel, device: Device) -> None:

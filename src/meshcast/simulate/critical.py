@@ -7,7 +7,7 @@ stream's previous one. A loop is on it as a whole, with the path of one turn tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -41,10 +41,40 @@ class Segment:
     loops: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looped:
+    """The path of one turn of a loop, or of a branch, whose name is empty: kept apart until the whole path is asked for."""
+
+    loop: str
+    trips: int
+    path: tuple[Segment | Looped, ...]
+
+
+def flattened(path: Sequence[Segment | Looped]) -> tuple[Segment, ...]:
+    """The segments of a path with all turns of the loops around them."""
+    found: list[Segment] = []
+    names: tuple[str, ...] = ()
+    around: list[tuple[Iterator[Segment | Looped], int, tuple[str, ...]]] = [(iter(path), 1, names)]
+    while around:
+        items, _, names = around[-1]
+        item = next(items, None)
+        if item is None:
+            around.pop()
+        elif isinstance(item, Looped):
+            inside = (*names, f"{item.loop} x {item.trips}") if item.loop else names
+            around.append((iter(item.path), item.trips, inside))
+        else:
+            seconds, count = item.seconds, item.count
+            for _, trips, _ in reversed(around):
+                seconds, count = trips * seconds, trips * count
+            found.append(replace(item, seconds=seconds, count=count, loops=names) if len(around) > 1 else item)
+    return tuple(found)
+
+
 def critical_path(
     block: BlockPlan, placed: Placed, inner: Mapping[int, Timeline], is_memory: Callable[[Kernel], bool]
-) -> tuple[Segment, ...]:
-    """The critical path of a block, in the order of time.
+) -> tuple[Segment | Looped, ...]:
+    """The critical path of a block, in the order of time; those of its loops and branches kept folded.
 
     Args:
         block: The block.
@@ -59,8 +89,8 @@ def critical_path(
             continue
         step = block.steps[index]
         if not isinstance(step, Kernel):
-            for segment in inner[index].critical:
-                path.append(_in_turns(segment, step) if isinstance(step, LoopStep) else segment)
+            loop, trips = (step.label, step.trips) if isinstance(step, LoopStep) else ("", 1)
+            path.append(Looped(loop=loop, trips=trips, path=inner[index].path))
         elif step.collective is not None:
             path.add("communication", f"{step.collective.kind.replace('_', '-')} over {step.collective.group}", seconds)
         else:
@@ -68,20 +98,11 @@ def critical_path(
     return path.segments()
 
 
-def _in_turns(segment: Segment, loop: LoopStep) -> Segment:
-    return replace(
-        segment,
-        seconds=loop.trips * segment.seconds,
-        count=loop.trips * segment.count,
-        loops=(f"{loop.label} x {loop.trips}", *segment.loops),
-    )
-
-
 class _Path:
     """Segments as they come; neighbours of one kind in the same loops become one, collectives only with their like."""
 
     def __init__(self) -> None:
-        self._done: list[Segment] = []
+        self._done: list[Segment | Looped] = []
         self._kind: SegmentKind = "idle"
         self._what = ""
         self._seconds = self._longest = 0.0
@@ -97,12 +118,12 @@ class _Path:
         self._seconds += seconds
         self._count += 1
 
-    def append(self, segment: Segment) -> None:
-        """A whole segment, of a loop or a branch."""
+    def append(self, path: Looped) -> None:
+        """A loop or a branch."""
         self._close()
-        self._done.append(segment)
+        self._done.append(path)
 
-    def segments(self) -> tuple[Segment, ...]:
+    def segments(self) -> tuple[Segment | Looped, ...]:
         """All of them."""
         self._close()
         return tuple(self._done)

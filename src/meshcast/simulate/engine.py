@@ -24,7 +24,7 @@ from meshcast.estimate.chain import KernelEstimate
 from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
 from meshcast.mesh import Group
 from meshcast.simulate.contention import Contention, Rates
-from meshcast.simulate.critical import critical_path, shortened
+from meshcast.simulate.critical import critical_path, flattened, shortened
 from meshcast.simulate.exposure import covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.lengths import NOTHING, Length
@@ -101,7 +101,7 @@ class Simulator:
             timeline,
             duration=length.last,
             breakdown=replace(parts, overhead=max(0.0, parts.overhead - gap)),
-            critical=shortened(timeline.critical, gap),
+            critical=shortened(flattened(timeline.path), gap),
         )
 
     def duration(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> float:
@@ -174,7 +174,7 @@ class RankRun:
                 spans.append(repeat)
                 slower.append(0.0)
         timeline = self._summed(spans, slower, placed.length.all)
-        return replace(timeline, critical=critical_path(block, placed, inner, self._is_memory)), placed.length
+        return replace(timeline, path=critical_path(block, placed, inner, self._is_memory)), placed.length
 
     def copying(self, step: Step) -> float:
         """Seconds that what a turn of a loop moves to or from the host's memory takes, beside its kernels."""

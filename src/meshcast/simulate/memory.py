@@ -8,7 +8,7 @@ which values share a buffer.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from meshcast.display import Rows, shown
@@ -89,16 +89,32 @@ def _outside_outputs(buffers: list[Buffer]) -> list[Buffer]:
     XLA's buffer assignment fills allocations greedily by size, and an output's is as good as any until it is written.
     """
     outputs = sorted((b for b in buffers if b.output and b.size), key=lambda b: b.size)
-    residents: list[list[Buffer]] = [[output] for output in outputs]
+    sizes = [output.size for output in outputs]
+    memories = [_Memory(output) for output in outputs]
     left: list[Buffer] = []
     for buffer in sorted((b for b in buffers if not b.held and b.size), key=lambda b: -b.size):
-        for output, inside in zip(outputs, residents, strict=True):
-            if output.size >= buffer.size and all(buffer.end < b.start or buffer.start > b.end for b in inside):
-                inside.append(buffer)
-                break
-        else:
+        large_enough = range(bisect_left(sizes, buffer.size), len(memories))
+        if not any(memories[index].takes(buffer.start, buffer.end) for index in large_enough):
             left.append(buffer)
     return left
+
+
+class _Memory:
+    """An output's memory, with the spans of moments in which somebody uses it: none overlaps another."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, output: Buffer) -> None:
+        self._starts, self._ends = [output.start], [output.end]
+
+    def takes(self, start: int, end: int) -> bool:
+        """Whether it was free from `start` to `end`: it is not any more."""
+        behind = bisect_right(self._starts, end)
+        if behind and self._ends[behind - 1] >= start:
+            return False
+        self._starts.insert(behind, start)
+        self._ends.insert(behind, end)
+        return True
 
 
 def _aliases(lowered: LoweredProgram) -> dict[int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from meshcast.display import Rows, shown
 from meshcast.lower.kernel import Kernel
 from meshcast.mesh import Group
-from meshcast.simulate.critical import Segment
+from meshcast.simulate.critical import Looped, Segment
 from meshcast.units import format_time
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
@@ -137,15 +137,23 @@ class Timeline:
     energy: float  # joules above idle
     groups: tuple[GroupTime, ...] = ()
     slowdown: Slowdown = Slowdown()
-    critical: tuple[Segment, ...] = field(default=(), repr=False)  # what sets the duration: it adds up to it
+    critical: tuple[Segment, ...] = field(
+        default=(), repr=False
+    )  # of a whole step: what sets the duration, adding up to it
+    path: tuple[Segment | Looped, ...] = field(default=(), repr=False)  # the same of any block, loops folded
 
     def walk(self, count: int = 1) -> Iterator[tuple[Span, int]]:
         """Every span with how often it runs."""
-        for span in self.spans:
-            if isinstance(span, Span):
+        around = [(iter(self.spans), count)]
+        while around:
+            spans, count = around[-1]
+            span = next(spans, None)
+            if span is None:
+                around.pop()
+            elif isinstance(span, Span):
                 yield span, count
             else:
-                yield from span.body.walk(count * span.trips)
+                around.append((iter(span.body.spans), count * span.trips))
 
     def lasting(self, seconds: float, why: str = "waiting for the host") -> Timeline:
         """The same with idle time at its end, so that it lasts at least so long."""
@@ -158,6 +166,7 @@ class Timeline:
             duration=seconds,
             breakdown=self.breakdown + Breakdown(idle=idle),
             critical=(*self.critical, waiting),
+            path=(*self.path, waiting),
         )
 
     def summary_rows(self) -> Rows:

@@ -286,3 +286,16 @@ def is_library_target(target: str) -> bool:
     """Whether a custom call is one of a library or of the compiler itself, not a kernel that a user wrote."""
     rule = _match(_BUILT_IN, target)
     return rule is not None and rule not in (_kernel, _host_call)
+
+
+def any_custom_call_cost(reading: OpReading) -> Cost:
+    """The cost of a custom call, of an unknown one that of its bytes alone (`Cost.guessed`)."""
+    try:
+        return custom_call_cost(reading)
+    except UnsupportedError:
+        return Cost(
+            kind=OpKind.CUSTOM,
+            operand_bytes=tuple(t.bytes for t in reading.operands),
+            written_bytes=sum(t.bytes for t in reading.results),
+            guessed=True,
+        )

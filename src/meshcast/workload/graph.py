@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -350,6 +351,13 @@ class Op:
         return self.cost.matrix_flops if self.recomputed else self.cost.recomputed_flops
 
     @property
+    def counted(self) -> Block | None:
+        """Of its blocks the one whose cost is counted: a loop's body, the costliest branch."""
+        if not self.blocks:
+            return None
+        return self.blocks[0] if len(self.blocks) == 1 else max(self.blocks, key=lambda block: block.weight)
+
+    @property
     def redundant_flops(self) -> float:
         """Matrix FLOPs beside the model's own: F_again + (F - F_again) (1 - 1/n) where n devices compute the op alike."""
         total, again = self.cost.matrix_flops, self.recomputed_flops
@@ -357,10 +365,43 @@ class Op:
         return again + (total - again) * (1 - 1 / int(alike[1])) if alike else again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Block:
     """A straight run of ops. A loop body's inputs and outputs correspond one to one (the carried values)."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     ops: tuple[Op, ...] = field(repr=False)
+
+    def walk(self) -> Iterator[tuple[Op, int]]:
+        """Every op with how often it runs, loops multiplied; of branches only the costlier one."""
+        waiting: list[tuple[Iterator[Op], int]] = [(iter(self.ops), 1)]
+        while waiting:
+            ops, count = waiting[-1]
+            op = next(ops, None)
+            if op is None:
+                waiting.pop()
+                continue
+            yield op, count
+            if (counted := op.counted) is not None:
+                waiting.append((iter(counted.ops), count * op.trip_count))
+
+    @cached_property
+    def matrix_flops(self) -> float:
+        """On the matrix engine, of all it runs."""
+        return sum(
+            op.cost.matrix_flops + (op.trip_count * inner.matrix_flops if (inner := op.counted) else 0.0)
+            for op in self.ops
+        )
+
+    @cached_property
+    def weight(self) -> float:
+        """A hardware-free size, to tell the costlier of several blocks: FLOPs at 100 per byte."""
+        total = 0.0
+        for op in self.ops:
+            cost = op.cost
+            moved = sum(cost.operand_bytes) + cost.written_bytes
+            total += cost.matrix_flops + cost.vector_flops + 100.0 * moved
+            if (inner := op.counted) is not None:
+                total += op.trip_count * inner.weight
+        return total

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from meshcast.capture.mlir import ir, sdy, string_of, symbol_of
 from meshcast.capture.program import Program, entry_function
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.errors import InputError, UnsupportedError
+from meshcast.nesting import allow_nesting
+from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
-from meshcast.workload.custom_calls import custom_call_cost
+from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
 from meshcast.workload.graph import Block, Cost, Launch, Op, OpKind, Tensor
 from meshcast.workload.launches import copy_cost, launch_of
 from meshcast.workload.local_types import LocalTypes, TupleError
+from meshcast.workload.options import ReadOptions as ReadOptions
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import COMPOSITES, REFUSED, RULES, SHAPE_ONLY
-from meshcast.workload.trip_count import trip_count
+from meshcast.workload.trip_count import refuse_unused, trips_of
 from meshcast.workload.tuples import without_tuples
 from meshcast.workload.workload import Workload, are_alike
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """What the program's text cannot say."""
-
-    trip_counts: Mapping[str, int] = field(default_factory=dict)  # by loop label; "*" for every unknown one
-    approximate: bool = False  # cost unknown custom calls by their bytes instead of refusing
-    skew: float = 0.0  # exponent of the Zipf law that gather and scatter indices follow; 0: uniform
 
 
 def read_workload(program: Program, options: ReadOptions | None = None) -> Workload:
@@ -53,6 +47,9 @@ class _Reader:
         self._types = LocalTypes(program.mesh, where=program.name)
         self._collectives = CollectiveReader(program.mesh, self._types)
         self._functions: dict[str, Any] = {}
+        self._calls = Calls(program.source)
+        self._depth = 0
+        self._top: list[Op] = []
         self._tensors: list[Tensor] = []
         self._ids: dict[Any, int] = {}
         self._shardings: dict[int, Any] = {}
@@ -96,11 +93,11 @@ class _Reader:
             attributes: Any = ir.DictAttr(marks[index]) if marks is not None else {}
             sharding = attributes["sdy.sharding"] if program.partitioned and "sdy.sharding" in attributes else None
             inputs.append(self._define(argument, sharding))
-        ops: list[Op] = []
-        outputs = self._read_block(block, ops, "")
+        outputs = self._read_block(block, self._top, "")
+        ops = with_executions(self._top, self._calls.executions(), self._warnings)
         if not ops and not outputs:
             raise InputError("the module is empty: its entry function does nothing", where=program.source)
-        self._refuse_unused_trip_counts()
+        refuse_unused(self._options.trip_counts, self._loops, where=program.source)
         if self._barriers and not self._located:
             self._warnings[
                 "the program may recompute (it has optimization barriers) but has no debug locations to tell what: "
@@ -142,10 +139,7 @@ class _Reader:
         if self._program.partitioned and "sdy.sharding" in (attributes := operation.attributes):
             shardings = sdy.TensorShardingPerValueAttr(attributes["sdy.sharding"]).shardings
             return tuple(self._define(r, s) for r, s in zip(operation.results, shardings, strict=True))
-        results = operation.results
-        if len(results) == 1:  # nearly all ops: no generator
-            return (self._define(results[0], None),)
-        return tuple(self._define(result, None) for result in results)
+        return tuple([self._define(result, None) for result in operation.results])
 
     def _operands(self, operation: Any) -> tuple[int, ...]:
         return tuple(map(self._ids.__getitem__, operation.operands))
@@ -157,6 +151,9 @@ class _Reader:
 
     def _read_block(self, block: Any, ops: list[Op], scope: str) -> tuple[int, ...]:
         """Appends the block's ops; returns the values its terminator yields."""
+        self._depth += 1
+        if self._depth % 32 == 0:
+            allow_nesting(self._depth, where=self._program.source)
         returned: tuple[int, ...] = ()
         handlers = self._handlers
         enclosing = self._launch
@@ -176,6 +173,7 @@ class _Reader:
                 results = operation.results
                 self._on_chip.update(self._ids[results[p]] for p in self._launch.on_chip if p < len(results))
         self._launch = enclosing
+        self._depth -= 1
         return returned
 
     def _plain(self, name: str, operation: Any, ops: list[Op], scope: str) -> None:
@@ -215,6 +213,7 @@ class _Reader:
         blocks: tuple[Block, ...] = (), trips: int = 1,
     ) -> None:  # fmt: skip
         self._located |= bool(location)
+        self._calls.emitted += 1
         ops.append(
             Op(
                 name=name,
@@ -265,18 +264,9 @@ class _Reader:
             location=self._where(location, scope),
         )
         target = string_of(operation.attributes["call_target_name"])
-        try:
-            cost = custom_call_cost(reading)
-        except UnsupportedError:
-            if not self._options.approximate:
-                raise
+        cost = any_custom_call_cost(reading) if self._options.approximate else custom_call_cost(reading)
+        if cost.guessed:
             self._warnings[f"custom call {target} has no known cost: counted by its bytes alone"] = None
-            cost = Cost(
-                kind=OpKind.CUSTOM,
-                operand_bytes=tuple(t.bytes for t in reading.operands),
-                written_bytes=sum(t.bytes for t in reading.results),
-                guessed=True,
-            )
         self._emit(f"custom_call:{target}", cost, operands, results, location, ops)
 
     # Collectives.
@@ -314,11 +304,43 @@ class _Reader:
 
     def _inline(self, symbol: str, operation: Any, ops: list[Op], scope: str) -> None:
         block = self._functions[symbol].operation.regions[0].blocks[0]
-        for argument, value in zip(block.arguments, self._operands(operation), strict=True):
-            self._ids[argument] = value
-        outputs = self._read_block(block, ops, f"{scope}/{symbol}")
+        operands = self._operands(operation)
+        if self._calls.fits(symbol):
+            for argument, value in zip(block.arguments, operands, strict=True):
+                self._ids[argument] = value
+            with self._calls.inlined(symbol):
+                outputs = self._read_block(block, ops, f"{scope}/{symbol}")
+        else:
+            if symbol not in self._calls.results:
+                self._count(symbol, block, operands, f"{scope}/{symbol}")
+            self._calls.call(symbol)
+            outputs = tuple(self._returned(value, operands, ops) for value in self._calls.results[symbol])
         for result, value in zip(operation.results, outputs, strict=True):
             self._ids[result] = value
+
+    def _count(self, symbol: str, block: Any, operands: tuple[int, ...], scope: str) -> None:
+        """Reads a function as a loop of the entry function that carries the arguments and the results of its calls."""
+        arguments = tuple(self._define_like(a, v) for a, v in zip(block.arguments, operands, strict=True))
+        inner: list[Op] = []
+        with self._calls.counted(symbol):
+            outputs = self._read_block(block, inner, scope)
+        held = (*arguments, *outputs)
+        first, count = len(self._tensors), len(held)
+        self._tensors += self._tensors_of(held) * 3
+        initial, before, after = (tuple(range(first + n * count, first + (n + 1) * count)) for n in range(3))
+        for value in initial:  # whatever a call is given: it lies in memory
+            self._emit("stablehlo.constant", Cost(kind=OpKind.GENERATE), (), (value,), "", self._top)
+        body = Block(inputs=(*arguments, *before[len(arguments) :]), outputs=held, ops=tuple(inner))
+        self._emit(called(symbol), Cost(kind=OpKind.LOOP), initial, after, "", self._top, (body,))
+        self._calls.results[symbol] = after[len(arguments) :]
+
+    def _returned(self, value: int, operands: tuple[int, ...], ops: list[Op]) -> int:
+        """What a call of a counted function returns: its result, which needs what this call was given."""
+        result, kind = len(self._tensors), self._tensors[value]
+        self._tensors.append(kind)
+        cost = Cost(kind=OpKind.ELEMENTWISE, dtype=kind.dtype, operand_bytes=(kind.bytes,), written_bytes=kind.bytes)
+        self._emit("meshcast.returned", cost, (value, *operands), (result,), "", ops)
+        return result
 
     def _manual_computation(self, operation: Any, ops: list[Op], scope: str) -> None:
         """A region whose arguments are its operands: shard_map bodies, named computations, fusions."""
@@ -336,42 +358,18 @@ class _Reader:
         operands = self._operands(operation)
         location = location_name(operation)
         label = f"while#{len(self._loops) + 1}"
-        trips = trip_count(operation)
-        self._loops[label] = ""
-        if trips is None:
-            given = self._options.trip_counts
-            self._loops[label] = label if label in given else "*"
-            trips = given.get(self._loops[label])
-        if trips is None:
-            raise UsageError(
-                f"the trip count of {label} is not a constant of the program",
-                where=self._where(location, scope),
-                fix=f"give it: --trip-count N, or --trip-count {label}=N for this loop alone",
-            )
+        where = self._where(location, scope)
+        trips, self._loops[label] = trips_of(operation, label, self._options.trip_counts, where=where)
         body = operation.regions[1].blocks[0]
         carried = []
         for argument, value in zip(body.arguments, operands, strict=True):
             carried.append(self._define_like(argument, value))
         inner: list[Op] = []
-        outputs = self._read_block(body, inner, scope)
+        with self._calls.looped(trips):
+            outputs = self._read_block(body, inner, scope)
         block = Block(inputs=tuple(carried), outputs=outputs, ops=tuple(inner))
         results = self._results(operation)
         self._emit(label, Cost(kind=OpKind.LOOP), operands, results, location, ops, (block,), trips)
-
-    def _refuse_unused_trip_counts(self) -> None:
-        """A count that changes nothing misleads: whoever gave it believes that it counts."""
-        given = self._options.trip_counts.items()
-        unused = [(name, count) for name, count in given if name not in self._loops.values()]
-        if not unused:
-            return
-        said = ", ".join(f"{count}" if name == "*" else f"{name}={count}" for name, count in unused)
-        asking = [label for label, source in self._loops.items() if source]
-        known = len(self._loops) - len(asking)
-        raise UsageError(
-            f"--trip-count {said} has no effect: no loop asks for it",
-            where=self._program.source,
-            fix=f"loops that need a count: {', '.join(asking) or 'none'} ({known} have theirs in the program)",
-        )
 
     def _branch(self, operation: Any, ops: list[Op], scope: str) -> None:
         operands = self._operands(operation)

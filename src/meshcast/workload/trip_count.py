@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from meshcast.capture.mlir import ir
+from meshcast.errors import UsageError
 
 CONSTANTS = ("stablehlo.constant", "sdy.constant")
 _TRANSPARENT = (
@@ -119,3 +121,46 @@ def constant_value(value: Any) -> int | None:
         return None
     splat = np.asarray(ir.DenseElementsAttr(attribute)).reshape(-1)
     return int(splat[0]) if splat.size and np.issubdtype(splat.dtype, np.integer) else None
+
+
+def trips_of(operation: Any, label: str, given: Mapping[str, int], *, where: str) -> tuple[int, str]:
+    """A loop's trips, and the name in `given` that they came from; nothing where the program says them.
+
+    Raises:
+        UsageError: Neither says them.
+    """
+    trips = trip_count(operation)
+    if trips is not None:
+        return trips, ""
+    source = label if label in given else "*"
+    if source not in given:
+        raise UsageError(
+            f"the trip count of {label} is not a constant of the program",
+            where=where,
+            fix=f"give it: --trip-count N, or --trip-count {label}=N for this loop alone",
+        )
+    return given[source], source
+
+
+def refuse_unused(given: Mapping[str, int], loops: Mapping[str, str], *, where: str) -> None:
+    """A count that changes nothing misleads: whoever gave it believes that it counts.
+
+    Args:
+        given: Trip counts by loop label; "*" for every unknown one.
+        loops: By label, the name in `given` that a loop's count came from; nothing where the program says it.
+        where: The program.
+
+    Raises:
+        UsageError: A count that no loop needs.
+    """
+    unused = [(name, count) for name, count in given.items() if name not in loops.values()]
+    if not unused:
+        return
+    said = ", ".join(f"{count}" if name == "*" else f"{name}={count}" for name, count in unused)
+    asking = [label for label, source in loops.items() if source]
+    known = len(loops) - len(asking)
+    raise UsageError(
+        f"--trip-count {said} has no effect: no loop asks for it",
+        where=where,
+        fix=f"loops that need a count: {', '.join(asking) or 'none'} ({known} have theirs in the program)",
+    )

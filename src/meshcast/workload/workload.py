@@ -14,7 +14,7 @@ import numpy as np
 from meshcast.capture.program import Argument
 from meshcast.display import Rows, shown
 from meshcast.mesh import Mesh
-from meshcast.workload.graph import Block, Collective, Op, OpKind, Tensor
+from meshcast.workload.graph import Block, Collective, Op, Tensor
 
 COLUMNS = np.dtype(
     [
@@ -66,7 +66,7 @@ class Workload:
 
     def walk(self) -> Iterator[tuple[Op, int]]:
         """Every op with how often it runs in a step; of branches only the costlier one."""
-        yield from _walk(self.body, 1)
+        return self.body.walk()
 
     def collectives(self) -> Iterator[tuple[Collective, int]]:
         """Every collective with how often it runs."""
@@ -148,26 +148,8 @@ def _hash_block(block: Block, update: Callable[[bytes], None]) -> None:
             _hash_block(inner, update)
 
 
-def _walk(block: Block, count: int) -> Iterator[tuple[Op, int]]:
-    for op in block.ops:
-        yield op, count
-        if op.cost.kind is OpKind.LOOP:
-            yield from _walk(op.blocks[0], count * op.trip_count)
-        elif op.cost.kind is OpKind.BRANCH and op.blocks:
-            yield from _walk(max(op.blocks, key=_weight), count)
-
-
 def are_alike(branches: Sequence[Block]) -> bool:
     """Whether it hardly matters which branch is taken: as many FLOPs in matrices, and sizes within a tenth."""
-    flops = {sum(count * op.cost.matrix_flops for op, count in _walk(block, 1)) for block in branches}
-    sizes = [_weight(block) for block in branches]
+    flops = {block.matrix_flops for block in branches}
+    sizes = [block.weight for block in branches]
     return len(flops) == 1 and max(sizes) <= 1.1 * min(sizes)
-
-
-def _weight(block: Block) -> float:
-    """A hardware-free size of a block, to tell the costlier branch: FLOPs at 100 per byte."""
-    return sum(
-        count
-        * (op.cost.matrix_flops + op.cost.vector_flops + 100.0 * (sum(op.cost.operand_bytes) + op.cost.written_bytes))
-        for op, count in _walk(block, 1)
-    )

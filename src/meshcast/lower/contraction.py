@@ -1,0 +1,172 @@
+"""The graph of a block's ops while groups of them become one op each: who depends on whom, and a valid order afterwards.
+
+An op's level is the number of ops on the longest way to it: whatever it depends on has a lower one. A group that has become
+one op depends on everything its members do. Groups within one level keep that true; only a group across levels leads a
+search for dependencies upwards again, so that nothing else has to be searched for circles.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from meshcast.workload.graph import Op
+
+
+class Contraction:
+    """Ops of a block, some of them contracted to groups."""
+
+    def __init__(self, ops: Sequence[Op], reads: Callable[[Op], set[int]], buffer: Mapping[int, int]) -> None:
+        producers = {value: index for index, op in enumerate(ops) for value in op.results}
+        origin = partial(_origins, producers=producers, buffer=buffer)
+        self._before: list[list[int]] = [origin(reads(op)) for op in ops]  # what each op depends on
+        self._groups: dict[int, list[int]] = {}  # by member
+        self._tree = _Tree([max(before, default=-1) for before in self._before])
+        self._levels: list[int] = []
+        for before in self._before:
+            self._levels.append(1 + max((self._levels[origin] for origin in before), default=-1))
+        # The highest level of the groups that begin at a level or below it.
+        self._highest = _PrefixMaximum(1 + max(self._levels, default=0))
+
+    def independent(self, members: Sequence[int]) -> list[int]:
+        """Of some ops in order, those that depend on none of the ones before that are in the answer, groups aside."""
+        chosen: list[int] = []
+        targets: set[int] = set()
+        for index in members:
+            if not chosen or not self._depends(index, chosen, targets):
+                chosen.append(index)
+                targets.add(index)
+        return chosen
+
+    def _depends(self, index: int, earlier: Sequence[int], targets: set[int]) -> bool:
+        first = earlier[0]
+        if self._tree.leads(first, index) or self._tree.leads(earlier[-1], index):
+            return True
+        waiting, seen = [index], {index}
+        while waiting:
+            for origin in self._before[waiting.pop()]:
+                if origin in targets:
+                    return True
+                if origin > first and origin not in seen:
+                    seen.add(origin)
+                    waiting.append(origin)
+        return False
+
+    def contract(self, members: Sequence[int]) -> bool:
+        """Makes a group of ops that do not depend on each other; False, and nothing, where other groups make them."""
+        if self._in_circle(members):
+            return False
+        group = list(members)
+        self._groups |= dict.fromkeys(group, group)
+        levels = [self._levels[member] for member in group]
+        self._highest.raise_to(min(levels), max(levels))
+        return True
+
+    def _in_circle(self, members: Sequence[int]) -> bool:
+        lowest, targets = min(self._levels[member] for member in members), set(members)
+        waiting, seen = list(members), set(members)
+        while waiting:
+            for origin in self._before[waiting.pop()]:
+                if origin in targets:
+                    return True
+                if origin not in seen and self._leads_above(self._levels[origin], lowest):
+                    group = self._groups.get(origin, (origin,))
+                    seen.update(group)
+                    waiting.extend(group)
+        return False
+
+    def _leads_above(self, level: int, bound: int) -> bool:
+        """Whether a search backwards from a level can come above another one, over groups across levels."""
+        while level <= bound:
+            further = self._highest.up_to(level)
+            if further <= level:
+                return False
+            level = further
+        return True
+
+
+def in_order(ops: Sequence[Op], reads: Callable[[Op], set[int]], buffer: Mapping[int, int]) -> list[Op] | None:
+    """The ops again, each after those whose results it reads; None where they need each other.
+
+    The order is that of sweeps over the ops that take what is ready and leave the rest for the next sweep: an op's sweep is
+    that of the last one it needs, or the next where that stands behind it.
+    """
+    producers = {value: index for index, op in enumerate(ops) for value in op.results}
+    before = [_origins(reads(op), producers=producers, buffer=buffer) for op in ops]
+    after: list[list[int]] = [[] for _ in ops]
+    missing = [len(needed) for needed in before]
+    for index, needed in enumerate(before):
+        for origin in needed:
+            after[origin].append(index)
+    ready = [(0, index) for index, count in enumerate(missing) if not count]
+    sweeps = [0] * len(ops)
+    made: list[Op] = []
+    while ready:
+        sweep, index = heapq.heappop(ready)
+        made.append(ops[index])
+        for reader in after[index]:
+            sweeps[reader] = max(sweeps[reader], sweep + (reader < index))
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, (sweeps[reader], reader))
+    return made if len(made) == len(ops) else None
+
+
+def _origins(values: set[int], *, producers: Mapping[int, int], buffer: Mapping[int, int]) -> list[int]:
+    """The ops that make values or what they show, each once; none for what comes from outside."""
+    found = {producers.get(buffer.get(value, value), -1) for value in values}
+    found.discard(-1)
+    return list(found)
+
+
+class _Tree:
+    """One path from every op to the ops it depends on: over the latest of them each time.
+
+    Answers most questions about dependent ops at once, as the latest operand is what a chain of layers goes through.
+    """
+
+    def __init__(self, parents: Sequence[int]) -> None:
+        children: list[list[int]] = [[] for _ in parents]
+        for index, parent in enumerate(parents):
+            if parent >= 0:
+                children[parent].append(index)
+        self._entered, self._left = [0] * len(parents), [0] * len(parents)
+        now = 0
+        for root, parent in enumerate(parents):
+            if parent >= 0:
+                continue
+            waiting = [(root, False)]
+            while waiting:
+                index, done = waiting.pop()
+                if done:
+                    self._left[index] = now
+                    continue
+                now += 1
+                self._entered[index] = now
+                waiting.append((index, True))
+                waiting.extend((child, False) for child in children[index])
+
+    def leads(self, first: int, last: int) -> bool:
+        """Whether the path from `last` goes over `first`; where not, another one may."""
+        return self._entered[first] < self._entered[last] <= self._left[first]
+
+
+class _PrefixMaximum:
+    """Maxima over the first places of a row, after Fenwick (1994): both ways in O(log n)."""
+
+    def __init__(self, size: int) -> None:
+        self._row = [-1] * (size + 1)
+
+    def raise_to(self, place: int, value: int) -> None:
+        at = place + 1
+        while at < len(self._row):
+            self._row[at] = max(self._row[at], value)
+            at += at & -at
+
+    def up_to(self, place: int) -> int:
+        at, found = place + 1, -1
+        while at:
+            found = max(found, self._row[at])
+            at -= at & -at
+        return found

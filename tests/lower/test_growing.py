@@ -1,0 +1,57 @@
+"""Fusions while they grow: what comes from outside, kept up to date; and each op looked at once as they do."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.programs_by_size import independent, shared
+from meshcast.capture.files import from_bytes
+from meshcast.lower import growing, lower
+from meshcast.lower.growing import Growing
+from meshcast.lower.reductions import LONGEST, _parts
+from meshcast.workload import read_workload
+from meshcast.workload.graph import Cost, Op, OpKind
+
+
+def made(reads: tuple[int, ...], result: int, *, slow: bool = False) -> Op:
+    cost = Cost(kind=OpKind.ELEMENTWISE, transcendentals=float(slow))
+    return Op(name="op", cost=cost, operands=reads, results=(result,))
+
+
+def test_what_joins_is_outside_no_more() -> None:
+    """4 = f(2, 3), 3 = g(1, 2): of even values 2 comes from outside, before and after; 3 only before; 1 only after."""
+    fusion = Growing(made((2, 3), 4), (2, 3), [lambda value: value % 2 == 0, lambda value: value % 2 == 1])
+    joining = made((1, 2), 3, slow=True)
+    assert (fusion.outside(0, joining, (1, 2)), fusion.outside(1, joining, (1, 2))) == (1, 1)
+    assert fusion.outside(1, joining) == 0
+    assert fusion.is_plain
+    fusion.add(joining, (1, 2))
+    assert fusion.is_slow
+    assert not fusion.is_plain
+    assert fusion.outside(1, made((0,), 1), (0,)) == 0
+
+
+@pytest.mark.parametrize("fusion", ["compiler", "eager"])
+@pytest.mark.parametrize("program", [independent, shared])
+def test_fusing_looks_at_each_op_a_few_times(program, fusion, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """A sum of many products is one fusion that each of them might join."""
+    asked = 0
+    is_plain = growing.is_plain
+
+    def counting(op: Op) -> bool:
+        nonlocal asked
+        asked += 1
+        return is_plain(op)
+
+    monkeypatch.setattr(growing, "is_plain", counting)
+    workload = read_workload(from_bytes(program(600).encode(), name="program", where="test"))
+    lower(workload, fusion=fusion)
+    assert 0 < asked <= 2 * len(workload.body.ops)
+
+
+def test_beyond_what_memories_hold_no_divisor_is_looked_for() -> None:
+    """2^61 - 1 is a prime: among the 760 million numbers between half its root and the root none divides it."""
+    assert _parts(2**62) == 2**31
+    assert _parts(2**61 - 1) == 1_518_500_249
+    assert _parts(99_991 * 99_989) == 99_989
+    assert LONGEST < 2**61 - 1

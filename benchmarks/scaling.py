@@ -62,7 +62,7 @@ def main() -> None:
                 seconds.append(cpu_seconds(str(path)))
             row = {"what": case.what, "n": case.size, "seconds": seconds, "limit_s": case.limit_s}
             _print(row, as_json)
-        for mode in ("prefill", "decode", "forward"):
+        for mode in ("prefill", "forward", "train"):
             settings = {"batch": "1", "seq": "128", "mode": mode}
             seconds = [cpu_seconds(str(CONFIG), settings=settings)]
             _print({"what": f"DeepSeek-V3, {mode}", "n": 1, "seconds": seconds, "limit_s": 5.0}, as_json)

@@ -20,7 +20,7 @@ def made(reads: tuple[int, ...], result: int, *, slow: bool = False) -> Op:
 
 def test_what_joins_is_outside_no_more() -> None:
     """4 = f(2, 3), 3 = g(1, 2): of even values 2 comes from outside, before and after; 3 only before; 1 only after."""
-    fusion = Growing(made((2, 3), 4), (2, 3), [lambda value: value % 2 == 0, lambda value: value % 2 == 1])
+    fusion = Growing(made((2, 3), 4), (2, 3), {0: lambda value: value % 2 == 0, 1: lambda value: value % 2 == 1})
     joining = made((1, 2), 3, slow=True)
     assert (fusion.outside(0, joining, (1, 2)), fusion.outside(1, joining, (1, 2))) == (1, 1)
     assert fusion.outside(1, joining) == 0

@@ -9,6 +9,7 @@ leads to the other, and at least one of the two is small: its operands and resul
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -79,6 +80,7 @@ def _replaced(ops: Sequence[Op], merged: Mapping[int, list[Op]], gone: Set[int])
     return made
 
 
+@functools.lru_cache(maxsize=1024)
 def _common(shape: Gemm, side: int) -> Gemm:
     """What two products with the same operand on `side` must agree in: everything but the other's free dimension."""
     return replace(shape, n=0) if side == 0 else replace(shape, m=0)

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from meshcast.lower.growing import Growing
+from meshcast.lower.growing import Growing, Predicate
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
 from meshcast.workload.graph import Op, OpKind, Reduction, Tensor
@@ -188,12 +188,12 @@ class _Sweep:
         if found is None:
             op, space = self._ops[root], self._space(root)
             elements = self._tensors[op.results[0]].elements if op.results else 0
-            watched = (
-                # What is spread from something small is small: it is computed on the way in.
-                lambda value: self._least_elements(value) * 2 > space,
-                lambda value: self._tensors[value].elements >= elements,
-                self._complicated.__contains__,
-            )
+            watched: dict[int, Predicate] = {}
+            if self._rules.tensors:  # what is spread from something small is small: it is computed on the way in
+                watched[_FULL] = lambda value: self._least_elements(value) * 2 > space
+            if self._rules.plain_epilogues and OpKind.GEMM in self._rules.joining:
+                watched[_LARGE] = lambda value: self._tensors[value].elements >= elements
+                watched[_COMPLICATED] = self._complicated.__contains__
             found = self._growing[root] = Growing(op, self._operands[root], watched)
         return found
 

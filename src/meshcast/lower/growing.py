@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from meshcast.lower.products import is_plain
 from meshcast.workload.graph import Op
@@ -19,9 +19,9 @@ class Growing:
 
     __slots__ = ("_watched", "is_plain", "is_slow")
 
-    def __init__(self, root: Op, operands: Sequence[int], watched: Sequence[Predicate]) -> None:
+    def __init__(self, root: Op, operands: Sequence[int], watched: Mapping[int, Predicate]) -> None:
         """Begins with the root; of what comes from outside, the values that satisfy each of `watched` are kept."""
-        self._watched: list[tuple[Predicate, set[int]]] = [(predicate, set()) for predicate in watched]
+        self._watched: dict[int, tuple[Predicate, set[int]]] = {which: (watched[which], set()) for which in watched}
         self.is_plain = True  # whether all of its ops are plain arithmetic
         self.is_slow = False  # whether one of them computes a slow function
         self.add(root, operands)
@@ -30,7 +30,7 @@ class Growing:
         """An op joins."""
         self.is_plain = self.is_plain and is_plain(op)
         self.is_slow = self.is_slow or bool(op.cost.transcendentals)
-        for predicate, outside in self._watched:
+        for predicate, outside in self._watched.values():
             outside.difference_update(op.results)
             outside.update(filter(predicate, operands))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -96,7 +97,7 @@ def _short(name: str) -> str:
 class CostKey:
     """What a kernel's cost depends on; equal keys cost the same. Hashed once, as simulations look it up often."""
 
-    __slots__ = ("_hash", "_parts")
+    __slots__ = ("__weakref__", "_hash", "_parts")
 
     def __init__(self, *parts: object) -> None:
         self._parts = parts
@@ -109,6 +110,10 @@ class CostKey:
         if self is other:
             return True
         return isinstance(other, CostKey) and self._hash == other._hash and self._parts == other._parts
+
+
+# Equal keys that are in use are one object: a look-up then compares no parts.
+_KEYS: weakref.WeakValueDictionary[CostKey, CostKey] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +171,20 @@ class Kernel:
     @cached_property
     def cost_key(self) -> CostKey:
         """Everything but its own name, values and places."""
-        return CostKey(
+        key = CostKey(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
             bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written,
         )  # fmt: skip
+        return _KEYS.setdefault(key, key)
+
+    def with_recency(self, recency: Recency | None) -> Kernel:
+        """The same with other ages; every kernel of a program is made again so, which `replace` takes eight times as long for."""
+        made = object.__new__(Kernel)
+        made.__dict__.update(self.__dict__)
+        made.__dict__.pop("cost_key", None)
+        made.__dict__["recency"] = recency
+        return made
 
     @property
     def footprint_bytes(self) -> int:

@@ -59,5 +59,8 @@ def _product(kernel: Kernel, gemm: Gemm, values: Values, made: set[int], copies:
             copies[value] = values.new(tensor.shape, tensor.dtype)
             yield replace(copy_kernel(value, copies[value], tensor, kernel.location), name="cast:transpose")
         reads[place], major[place] = copies[value], True
+    if tuple(reads) == kernel.reads:
+        yield kernel
+        return
     geometry = replace(gemm, lhs_contracting_minor=major[0], rhs_contracting_minor=major[1])
     yield replace(kernel, reads=tuple(reads), geometry=geometry)

@@ -112,7 +112,7 @@ class _Walk:
         if isinstance(step, Kernel):
             recency = self._recency(step)
             self._direction.kernel(step, self._uses)
-            return replace(step, recency=recency)
+            return step.with_recency(recency)
         if isinstance(step, LoopStep):
             return replace(step, body=self._loop(step))
         bodies = tuple([self.aged(body) for body in step.bodies])

@@ -91,7 +91,7 @@ class _Walk:
             age = self._distance(value, kernel)
             kept[age] = kept.get(age, 0) + written
         recency = replace(kernel.recency or Recency(), kept=tuple(sorted(kept.items())))
-        return replace(kernel, recency=recency)
+        return kernel.with_recency(recency)
 
     def _distance(self, value: int, kernel: Kernel) -> int:
         read = self._uses.at.get(value)

@@ -288,11 +288,12 @@ def is_library_target(target: str) -> bool:
     return rule is not None and rule not in (_kernel, _host_call)
 
 
-def any_custom_call_cost(reading: OpReading) -> Cost:
-    """The cost of a custom call, of an unknown one that of its bytes alone (`Cost.guessed`)."""
+def any_custom_call_cost(reading: OpReading, target: str, warnings: dict[str, None]) -> Cost:
+    """The cost of a custom call; of an unknown one that of its bytes alone (`Cost.guessed`), and a warning."""
     try:
         return custom_call_cost(reading)
     except UnsupportedError:
+        warnings[f"custom call {target} has no known cost: counted by its bytes alone"] = None
         return Cost(
             kind=OpKind.CUSTOM,
             operand_bytes=tuple(t.bytes for t in reading.operands),

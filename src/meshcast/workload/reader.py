@@ -264,9 +264,8 @@ class _Reader:
             location=self._where(location, scope),
         )
         target = string_of(operation.attributes["call_target_name"])
-        cost = any_custom_call_cost(reading) if self._options.approximate else custom_call_cost(reading)
-        if cost.guessed:
-            self._warnings[f"custom call {target} has no known cost: counted by its bytes alone"] = None
+        known = not self._options.approximate
+        cost = custom_call_cost(reading) if known else any_custom_call_cost(reading, target, self._warnings)
         self._emit(f"custom_call:{target}", cost, operands, results, location, ops)
 
     # Collectives.

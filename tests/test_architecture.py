@@ -23,6 +23,7 @@ RANKS = {
                 "ranks",
                 "ranges",
                 "overlaps",
+                "nesting",
                 "files",
                 "garbage",
                 "chakra",

@@ -265,9 +265,8 @@ class Collective:
     input_bytes: int
     output_bytes: int
     reason: str = ""  # why the partitioner put it there, where it is not the user's own
-    copies: int = (
-        1  # of an all-to-all: as many of its rows are copies of one, and no part of a network is sent two of them
-    )
+    # Of an all-to-all: as many of its rows are copies of one, and no part of a network is sent two of them.
+    copies: int = 1
     # Of a permutation whose pairs are given: all sources, then all targets (`mesh.pairs_of`); else every group is a ring.
     # As bytes, which are hashed once: there are as many pairs as devices.
     pairs: bytes = field(default=b"", repr=False)
@@ -353,9 +352,8 @@ class Op:
     @property
     def counted(self) -> Block | None:
         """Of its blocks the one whose cost is counted: a loop's body, the costliest branch."""
-        if not self.blocks:
-            return None
-        return self.blocks[0] if len(self.blocks) == 1 else max(self.blocks, key=lambda block: block.weight)
+        several = len(self.blocks) > 1
+        return max(self.blocks, key=lambda block: block.weight) if several else next(iter(self.blocks), None)
 
     @property
     def redundant_flops(self) -> float:
@@ -378,8 +376,7 @@ class Block:
         waiting: list[tuple[Iterator[Op], int]] = [(iter(self.ops), 1)]
         while waiting:
             ops, count = waiting[-1]
-            op = next(ops, None)
-            if op is None:
+            if (op := next(ops, None)) is None:
                 waiting.pop()
                 continue
             yield op, count
@@ -400,8 +397,6 @@ class Block:
         total = 0.0
         for op in self.ops:
             cost = op.cost
-            moved = sum(cost.operand_bytes) + cost.written_bytes
-            total += cost.matrix_flops + cost.vector_flops + 100.0 * moved
-            if (inner := op.counted) is not None:
-                total += op.trip_count * inner.weight
+            total += cost.matrix_flops + cost.vector_flops + 100.0 * (sum(cost.operand_bytes) + cost.written_bytes)
+            total += op.trip_count * inner.weight if (inner := op.counted) else 0.0
         return total

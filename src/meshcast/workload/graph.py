@@ -386,10 +386,8 @@ class Block:
     @cached_property
     def matrix_flops(self) -> float:
         """On the matrix engine, of all it runs."""
-        return sum(
-            op.cost.matrix_flops + (op.trip_count * inner.matrix_flops if (inner := op.counted) else 0.0)
-            for op in self.ops
-        )
+        nested = [op.trip_count * inner.matrix_flops for op in self.ops if (inner := op.counted)]
+        return sum([op.cost.matrix_flops for op in self.ops]) + sum(nested)
 
     @cached_property
     def weight(self) -> float:

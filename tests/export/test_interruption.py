@@ -205,6 +205,7 @@ def test_a_signal_while_modules_are_loaded_ends_at_once(
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr("meshcast.interruption._ignore", lambda: None)
     monkeypatch.setattr("meshcast.interruption._half_done", [])
+    monkeypatch.setattr("meshcast.interruption._command.done", False)
     with pytest.raises(Left, match="130"):
         importlib.import_module("interrupted_import")
     assert "meshcast: interrupted" in capfd.readouterr().err

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import pytest
 from jax import export, lax
 
-from meshcast import predict
 from meshcast.capture import capture, from_bytes
 from meshcast.errors import UnsupportedError
 from meshcast.workload import Workload, read_workload
@@ -126,9 +125,3 @@ def test_a_ragged_composite_without_its_numbers_is_refused() -> None:
     beyond = ", ".join(["dense<> : tensor<0xi64>"] * 2 + ["dense<7> : tensor<1xi64>"] * 4)
     with pytest.raises(UnsupportedError, match="do not fit"):
         composite("chlo.ragged_dot", f"ragged_dot_dimension_numbers = [{beyond}]")
-
-
-def test_on_gpus_a_warning_says_what_xla_makes_of_it() -> None:
-    function, args, _ = MODES["rows"]
-    assert any("once for every group" in warning for warning in predict((function, args), on="h200").warnings)
-    assert not any("once for every group" in warning for warning in predict((function, args), on="tpu-v5p").warnings)

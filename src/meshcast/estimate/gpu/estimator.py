@@ -26,7 +26,6 @@ from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import Gemm
 
 _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
     KernelKind.GEMM: gemm,
@@ -46,14 +45,6 @@ _MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
 # Inside a CUDA graph kernels follow each other in about half of what a launch latency leaves beside the smallest kernel:
 # 0.16 us on the H200, from programs of a thousand small kernels.
 GRAPH_GAP = 0.5
-
-
-# Measured on an H200 with JAX 0.11.2: 4096 x 2048 x 5632 in 8 groups takes one product of 8 times the work, 957 us, behind 81 us
-# of masking; 16384 x 2048 x 768 in 64 groups 4.7 ms.
-RAGGED_CAVEAT = (
-    "ragged products are timed as one grouped kernel, as PyTorch has it; XLA on GPUs (JAX 0.11) masks the operand and multiplies "
-    "once for every group, as many times the work as there are groups"
-)
 
 
 class GpuAnalytical:
@@ -80,8 +71,6 @@ class GpuAnalytical:
             return support
         if kernel.kind is KernelKind.SOLVER:
             return replace(support, reason=solver_caveat(device))
-        if isinstance(kernel.geometry, Gemm) and kernel.geometry.groups > 1:
-            return replace(support, reason=RAGGED_CAVEAT)
         return support
 
     def work(self, kernel: Kernel, device: Device) -> Work:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from meshcast.errors import UsageError, nearest
 from meshcast.estimate.estimator import Clocks
-from meshcast.hardware import Cluster
+from meshcast.hardware import Cluster, is_own
 from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.lower import Fusion
 from meshcast.lower.ragged_products import RaggedProducts
@@ -115,7 +115,7 @@ class Options:
     @property
     def own_hardware(self) -> bool:
         """Whether the hardware is a file of the user's own."""
-        return isinstance(self.on, str) and Path(self.on).suffix != ""
+        return isinstance(self.on, str) and is_own(self.on)
 
     @property
     def arrangement(self) -> Arrangement:

@@ -9,7 +9,9 @@ import pytest
 
 from meshcast.errors import MeshcastError, UsageError
 from meshcast.estimate.profiled.sources import measured_kernels
-from meshcast.hardware import resolve
+from meshcast.hardware import catalogue, resolve
+from meshcast.hardware.checked import DATA_SHEET, Checked
+from meshcast.options import Options
 
 TWICE = """
 schema = "meshcast.device/1"
@@ -48,6 +50,7 @@ def test_several_numbers_of_device_and_levels(tmp_path: Path) -> None:
         ("h100-sxm+memory.bandwidth=fast", "memory.bandwidth"),
         ("h100-sxm+memory.bandwidth=0TB/s", "memory.bandwidth"),
         ("dgx-h100+nvlink.size=4", "nvlink.size"),
+        ("dgx-h100+nvlnk.link_bandwidth=1GB/s", "did you mean 'nvlink.link_bandwidth'?"),
         ("dgx-h100+nvlink.link_bandwidth=0GB/s", "above 0"),
         ("dgx-h100+nvlink.link_bandwidth=1W", "nvlink.link_bandwidth"),
         ("h100-sxm+power.tdp=1W+power.tdp=2W", "twice"),
@@ -57,6 +60,43 @@ def test_what_cannot_be_changed_is_refused(on: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
         resolve(on)
     assert said in str(error.value)
+
+
+def test_what_is_said_of_a_level_goes_with_its_number() -> None:
+    base, found = resolve("dgx-h100"), resolve("dgx-h100+infiniband.link_bandwidth=1GB/s")
+    assert found.name == "dgx-h100+infiniband.link_bandwidth=1GBps"
+    fact = found.facts["levels.1.link_bandwidth"]
+    assert (fact.value, fact.unit, fact.text, fact.source, fact.note) == (1e9, "bytes/s", "1GB/s", "user", None)
+    assert found.facts["levels.0.link_bandwidth"] == base.facts["levels.0.link_bandwidth"]
+    assert base.device.checked.clusters
+    kept, _, runs = base.device.checked.against.rpartition("; ")
+    assert "runs" in runs
+    assert found.device.checked == Checked(how=base.device.checked.how, against=kept)
+    assert replace(found.device, checked=base.device.checked) == base.device
+    # Runs of many devices are all that this one was checked against.
+    assert resolve("tpu-v5e+ici.latency=2us").device.checked == DATA_SHEET
+
+
+def test_what_was_assumed_of_a_level_is_not_assumed_of_the_changed_one() -> None:
+    base = next(each for each in catalogue().clusters if any(level.assumed for level in each.levels))
+    level = next(level for level in base.levels if level.assumed)
+    found = resolve(f"{base.name}+{level.name}.link_bandwidth=1GB/s")
+    assert [each.assumed for each in found.levels if each.name == level.name] == [""]
+
+
+@pytest.mark.parametrize(
+    ("on", "own"),
+    [
+        ("dgx-h100", False),
+        ("dgx-h100+memory.capacity=160GiB", False),
+        ("dgx-h100+memory.bandwidth=6.7TB/s", False),
+        ("mine.toml", True),
+        ("mine.toml+memory.bandwidth=6.7TB/s", True),
+        ("h100-sxm@network.yml", True),
+    ],
+)
+def test_hardware_of_ones_own_is_a_file(on: str, own: bool) -> None:
+    assert Options(on=on).own_hardware == own
 
 
 def test_a_name_with_a_plus_is_no_change() -> None:

@@ -16,6 +16,9 @@ WORDS: dict[How, str] = {
 }
 
 
+RUNS_PAGE = "docs/accuracy-runs.md"  # where published runs of many devices stand
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """How a device was checked, against what (words, and a page of the documentation), and whether many at once were."""
@@ -23,6 +26,16 @@ class Checked:
     how: How
     against: str = ""
     clusters: bool = False  # published runs of many such devices were among it
+
+    @property
+    def alone(self) -> Checked:
+        """What is left of it on a network that none of the published runs had: single devices, or nothing."""
+        if not self.clusters:
+            return self
+        if self.how == "runs":
+            return DATA_SHEET
+        kept = "; ".join(each for each in self.against.split("; ") if RUNS_PAGE not in each)
+        return Checked(how=self.how, against=kept)
 
 
 DATA_SHEET = Checked(how="data-sheet")

@@ -128,6 +128,12 @@ def resolve(name_or_path: str | Path | Cluster) -> Cluster:
     return replace(load_cluster(device.default_cluster), device=device)
 
 
+def is_own(name: str) -> bool:
+    """Whether hardware is named by a file of the user's own, also where single numbers of it are changed."""
+    base, _ = what_if.split(name)
+    return _is_path(base) or base.endswith(astra.SUFFIXES)
+
+
 def _device_document(name: str, cluster: Cluster) -> document.Document:
     """The document that a cluster's device was read from: the catalogue's, or the file that is asked for.
 

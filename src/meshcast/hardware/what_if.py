@@ -1,7 +1,9 @@
 """Hardware of the catalogue, or of a file, with single numbers changed: `dgx-h100+memory.bandwidth=6.7TB/s`.
 
-Keys are those of the files, read and checked as they are there: `memory.bandwidth` is a device's, `nvlink.link_bandwidth` that of
-the level of this name. A number that was derived from others is not derived again, as with a file that has a `base`.
+A device has the keys of its file, read and checked as they are there: `memory.bandwidth`. A level of the network has
+`link_bandwidth` and `latency`, behind its name: `nvlink.link_bandwidth`; its size and shape are for a file of one's own to say. A
+number that was derived from others is not derived again, as with a file that has a `base`. What was said of a number goes with
+it: the new one is the user's, and nobody has checked anything with it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from meshcast.errors import InputError, UsageError, nearest
 from meshcast.hardware import loader
 from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, NetworkLevel
-from meshcast.hardware.device import Device
+from meshcast.hardware.device import Device, Fact
 from meshcast.hardware.document import Document
 from meshcast.units import Dimension, parse
 
@@ -56,19 +58,47 @@ def changed(cluster: Cluster, changes: Mapping[str, str], read_device: Callable[
     Raises:
         UsageError: There is no such number, or it is none.
     """
-    levels = {level.name: level for level in cluster.levels}
-    of_device: dict[str, str] = {}
-    for key, value in changes.items():
+    places = {level.name: index for index, level in enumerate(cluster.levels)}
+    of_levels = {key: value for key, value in changes.items() if key.partition(".")[0] in places}
+    of_device = {key: value for key, value in changes.items() if key not in of_levels}
+    if of_device:
+        _check_known(cluster, of_device)
+        cluster = replace(cluster, device=_device(cluster.device, of_device, read_device()))
+    if not of_levels:
+        return cluster
+    levels, facts = list(cluster.levels), dict(cluster.facts)
+    for key, value in of_levels.items():
         table, _, name = key.partition(".")
-        if table in levels:
-            levels[table] = _level(levels[table], name, value, key)
-        else:
-            of_device[key] = value
-    device = _device(cluster.device, of_device, read_device()) if of_device else cluster.device
-    return replace(cluster, device=device, levels=tuple(levels.values()))
+        index = places[table]
+        levels[index], facts[f"levels.{index}.{name}"] = _level(levels[index], name, value, key)
+    return replace(
+        cluster,
+        name=cluster.name + _said(of_levels),
+        aliases=(),
+        device=replace(cluster.device, checked=cluster.device.checked.alone),
+        levels=tuple(levels),
+        facts=facts,
+    )
 
 
-def _level(level: NetworkLevel, name: str, value: str, key: str) -> NetworkLevel:
+def _check_known(cluster: Cluster, of_device: Mapping[str, str]) -> None:
+    for key in of_device:
+        if key not in cluster.device.facts:
+            known = [*cluster.device.facts, *(f"{level.name}.{name}" for level in cluster.levels for name in _LEVEL)]
+            raise UsageError(
+                f"{cluster.device.name} has no number {key!r}, nor has a level of {cluster.name}",
+                where=FLAG,
+                fix=nearest(key, known),
+            )
+
+
+def _said(changes: Mapping[str, str]) -> str:
+    """Changes behind a name, which may become that of a file."""
+    return "".join(f"{MARK}{key}={value.replace('/', 'p')}" for key, value in changes.items())
+
+
+def _level(level: NetworkLevel, name: str, value: str, key: str) -> tuple[NetworkLevel, Fact]:
+    """The level with one number changed, of which nothing is taken for granted any more, and that number."""
     if name not in _LEVEL:
         raise UsageError(f"no number {key!r} to change", where=FLAG, fix=nearest(name, _LEVEL))
     try:
@@ -77,23 +107,20 @@ def _level(level: NetworkLevel, name: str, value: str, key: str) -> NetworkLevel
         raise UsageError(f"{key}: {error.message}", where=FLAG, fix=EXAMPLE) from None
     if number <= 0:
         raise UsageError(f"{key}={value} is not above 0", where=FLAG, fix=EXAMPLE)
-    return replace(level, **{{"latency": "latency_s"}.get(name, name): number})  # type: ignore[arg-type]
+    fact = Fact(value=number, unit=_LEVEL[name].value, text=value, source="user")
+    field = {"latency": "latency_s"}.get(name, name)
+    return replace(level, assumed="", **{field: number}), fact  # type: ignore[arg-type]
 
 
 def _device(device: Device, changes: Mapping[str, str], document: Document) -> Device:
     own: dict[str, Any] = {}
     for key, value in changes.items():
-        if key not in device.facts:
-            numbers = [*device.facts]
-            raise UsageError(f"{device.name} has no number {key!r}", where=FLAG, fix=nearest(key, numbers))
         *tables, last = key.split(".")
         inner = own
         for table in tables:
             inner = inner.setdefault(table, {})
         inner[last] = {"value": value, "source": "user"}
-    # A device's name may become that of a file.
-    said = "".join(f"{MARK}{key}={value.replace('/', 'p')}" for key, value in changes.items())
-    merged = loader.merged(document, {**own, "name": device.name + said, "aliases": []})
+    merged = loader.merged(document, {**own, "name": device.name + _said(changes), "aliases": []})
     try:
         return replace(loader.device(merged), checked=DATA_SHEET)  # nobody has such a device
     except InputError as error:

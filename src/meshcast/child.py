@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from typing import IO, Any
 from meshcast.errors import MeshcastError
 from meshcast.interruption import at_end
 
+READER_BYTES = 8 * 2**30  # what a child may hold that reads what may be damaged, and ask for any size
 LONGEST_LINE = 300  # of what a process says when it dies
 _REASON = re.compile(r"Check failed|what\(\): |LLVM ERROR|Assertion .* failed")
 _LOG_PREFIX = re.compile(r"^[FEWI]\d{4} [\d:.]+ +\d+ ")  # of absl: a grade, the time and the process
@@ -199,11 +201,17 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes) -> tuple[dict[st
     return answer, result
 
 
-def serve(answer: Callable[[dict[str, Any], bytes], bytes]) -> None:
+def serve(answer: Callable[[dict[str, Any], bytes], bytes], *, memory_bytes: int | None = None) -> None:
     """The child's side: answers requests from stdin on stdout until the parent closes the pipe.
 
     Only answers may go there: whatever else is printed, by native code on descriptor 1 too, goes to stderr.
+
+    Args:
+        answer: What a request and its bytes are answered with.
+        memory_bytes: The most that this process may hold; None: all there is.
     """
+    if memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while header := source.readline():

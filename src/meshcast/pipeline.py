@@ -31,6 +31,7 @@ from meshcast.lower.kernel import Overflow
 from meshcast.lower.overlap import overlapped
 from meshcast.lower.xla_tpu import OutOfMemoryError
 from meshcast.models import model_named
+from meshcast.models.words import SERVE
 from meshcast.network.models import MODELS as NETWORK_MODELS
 from meshcast.options import ContentionSetting, Host, given_options
 from meshcast.options import Options as Options
@@ -53,7 +54,7 @@ from meshcast.plans.levers import in_words_of_plans
 from meshcast.plans.stacked import assumed_kernels, with_stack
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
-from meshcast.serving import SERVE, predict_serving
+from meshcast.serving import predict_serving
 from meshcast.simulate.pipelines import PipelineRun
 from meshcast.stacks import Attention
 from meshcast.traced import DURATIONS, check_asked, find_traces, names_traces, predict_traces

@@ -87,10 +87,8 @@ class Run:
     @cached_property
     def full_clock(self) -> EstimatedKernels:
         """Times of the compute kernels at the full clock."""
-        return estimate_kernels(
-            self.lowered, self.device, self.estimators, 
-            first_named=self.options.simulator is not None,
-        )  # fmt: skip
+        named = self.options.simulator is not None
+        return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named)
 
     @cached_property
     def full_clock_timeline(self) -> Timeline:

@@ -27,14 +27,18 @@ SQUARE = jax.ShapeDtypeStruct((256, 256), jnp.float32)
 MANY = jax.ShapeDtypeStruct((8, 64, 64), jnp.float32)
 
 
-def seconds(routine: Routine, n: int, *, batch: int = 1, rows: int = 0, on: str = "h200") -> float:
+def call(routine: Routine, n: int, *, batch: int = 1, rows: int = 0) -> Kernel:
     shape = Factorisation(routine=routine, batch=batch, rows=rows or n, columns=n, right=n)
     flops = batch * (2.0 * n**3 if routine == "triangular" else COUNTS[routine](rows or n, n))
     size = 4 * batch * n * (rows or n)
-    kernel = Kernel(
+    return Kernel(
         name=routine, kind=KernelKind.SOLVER, dtype="f32", vector_flops=flops, read_bytes=size, written_bytes=size,
         geometry=shape,
     )  # fmt: skip
+
+
+def seconds(routine: Routine, n: int, *, batch: int = 1, rows: int = 0, on: str = "h200") -> float:
+    kernel = call(routine, n, batch=batch, rows=rows)
     return float(GpuAnalytical().estimate([kernel], load_device(on)).time[0])
 
 

@@ -104,3 +104,41 @@ def test_a_kernel_that_nothing_tells_of_is_refused_by_name_and_line(target: str,
         read_workload(program)
     assert "'mine' (train.py:12)" in str(refused.value)
     assert "register_custom_call" in (refused.value.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("bound", "before"),
+    [
+        ("arith.divsi %a, %b", "384307168202282324"),  # (2^60 + 2) / 3, which no double holds
+        ("arith.remsi %a, %b", "-2"),  # nothing is left
+        ("arith.divsi %d, %c", "-5"),  # -7 / 2 is -3: towards zero
+        ("arith.remsi %d, %c", "-3"),  # and leaves -1
+    ],
+)
+def test_bounds_of_loops_are_divided_as_integers(bound: str, before: str) -> None:
+    """Each loop turns twice, and adds once a turn."""
+    from jaxlib.mlir import ir
+    from jaxlib.triton import dialect
+
+    from meshcast.workload.triton_code import kernel_work
+
+    code = f"""
+    tt.func @twice() {{
+      %a = arith.constant 1152921504606846978 : i64
+      %b = arith.constant 3 : i64
+      %c = arith.constant 2 : i64
+      %d = arith.constant -7 : i64
+      %one = arith.constant 1 : i64
+      %low = arith.constant {before} : i64
+      %high = {bound} : i64
+      %x = arith.constant 1.0 : f32
+      scf.for %i = %low to %high step %one : i64 {{
+        %y = arith.addf %x, %x : f32
+      }}
+      tt.return
+    }}"""
+    context = ir.Context()
+    dialect.register_dialect(context)
+    context.load_all_available_dialects()
+    with context:
+        assert kernel_work(ir.Module.parse(code), (1, 1, 1)).vector_flops == 2

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 from typing import Any
 
 from meshcast.capture import hlo_text, mlir
-from meshcast.child import serve
-
-MEMORY_LIMIT = 8 * 2**30
+from meshcast.child import READER_BYTES, serve
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:
@@ -35,5 +32,4 @@ def _read_names(operation: Any) -> None:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    serve(answer)
+    serve(answer, memory_bytes=READER_BYTES)

@@ -18,6 +18,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from meshcast.capture.stand_ins import standing_in
+
 CUDNN_VERSION = 91100  # 9.11: the last version that `jax._src.cudnn` of JAX 0.10 to 0.12 compares with
 CAPABILITY = (9, 0)  # Hopper: what cuDNN's wide heads, packed layouts and latent attention ask for
 ESTIMATE = "cost_estimate"
@@ -44,23 +46,8 @@ def answered(platform: str) -> Iterator[None]:
     with _changing, contextlib.ExitStack() as undo:
         for owner, name, answer in answers:
             if hasattr(owner, name):
-                undo.enter_context(_replaced(owner, name, answer))
+                undo.enter_context(standing_in(owner, **{name: answer}))
         yield
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute with another value inside; where it was its class's own, it is so again afterwards."""
-    missing = object()
-    before = vars(owner).get(name, missing)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if before is missing:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
 
 
 def _module(name: str) -> Any | None:

@@ -10,10 +10,11 @@ from typing import Any
 from meshcast.capture.target import setting_value
 from meshcast.hardware import Device, resolve
 from meshcast.models import Builder, model_named
+from meshcast.models.words import SERVE
 from meshcast.options import Options
 from meshcast.plans.plan import Plan, text_of
 from meshcast.plans.settings import DECIDED, microbatches_of
-from meshcast.serving import SERVE, chunk_of, request_lengths
+from meshcast.serving import chunk_of, request_lengths
 from meshcast.serving.chunks import SETTING
 
 _LENGTHS = ("seq", "context")  # that a model's table of positions says where nobody does

@@ -8,6 +8,7 @@ from typing import Any
 
 from meshcast.described.asked import Asked
 from meshcast.models.families import FAMILIES
+from meshcast.models.words import SERVE
 from meshcast.results import Prediction
 from meshcast.results.throughput import Throughput
 
@@ -47,7 +48,7 @@ def throughput_of(asked: Asked, prediction: Prediction) -> Throughput | None:
 
 def _units(mode: str, unit: str, values: Mapping[str, Any]) -> int:
     batch = int(values["batch"])
-    if unit != "tokens" or mode in ("decode", "serve"):
+    if unit != "tokens" or mode in ("decode", SERVE):
         return batch
     targets = values.get("target") or 0 if mode in ("train", "forward") else 0
     return batch * (int(values["seq"]) + int(targets))

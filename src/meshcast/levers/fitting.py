@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from meshcast.errors import MeshcastError
 from meshcast.levers.candidate import Candidate, Question, by_promise
 from meshcast.levers.plans import planned
+from meshcast.models.words import SERVE
 from meshcast.options import Options
 from meshcast.plans.attending import unfused
 from meshcast.plans.levers import memory_parts
@@ -97,7 +98,7 @@ def _of_plan(question: Question) -> Iterator[Candidate]:
     assert asked is not None
     assert asked.plan is not None
     peak = max(1, question.prediction.memory.peak)
-    mode = {**question.options.settings, "mode": "prefill"} if asked.mode == "serve" else question.options.settings
+    mode = {**question.options.settings, "mode": "prefill"} if asked.mode == SERVE else question.options.settings
     options = replace(question.options, settings=mode)
     parts = memory_parts(question.prediction, asked.builder, asked.plan, options, question.cluster.device)
     for _, size, ways in parts:

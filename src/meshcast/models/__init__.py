@@ -18,6 +18,7 @@ from meshcast.models.builder import Builder as Builder
 from meshcast.models.builder import Program as Program
 from meshcast.models.builder import num_parameters as num_parameters
 from meshcast.models.families import FAMILIES, Family
+from meshcast.models.words import SERVE
 
 
 def models() -> dict[str, Builder]:
@@ -89,7 +90,7 @@ def hint(name: str) -> str:
     """What may be meant by a name that is not in the zoo: the modes that a model has, or the nearest name."""
     model, _, mode = name.rpartition("-")
     known = models()
-    if mode == "serve" and mode in getattr(known.get(model), "all_modes", ()):
+    if mode == SERVE and mode in getattr(known.get(model), "all_modes", ()):
         return f"two programs serve a model: name it {model}, with --set mode=serve"
     if mode in MODES and model in known:
         return f"{model} has no mode {mode!r}; its modes are {', '.join(known[model].all_modes)}"

@@ -13,7 +13,8 @@ from meshcast.models.context_attention import balanced_positions, gathered, ring
 from meshcast.models.fused import Asked, fused
 from meshcast.models.layers import attention, causal_attention, causal_mask, soft_cap
 from meshcast.models.saving import kept
-from meshcast.models.sharding import BATCH, Axes, Layout
+from meshcast.models.sharding import Axes, Layout
+from meshcast.models.words import BATCH
 
 Kind = Literal["auto", "plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 KINDS = get_args(Kind)

@@ -12,6 +12,7 @@ from typing import Any
 
 from meshcast.errors import UsageError, nearest
 from meshcast.models.dtypes import dtype_named
+from meshcast.models.words import SERVE
 
 Program = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 MODES = {
@@ -45,11 +46,11 @@ class Builder:
     @property
     def all_modes(self) -> tuple[str, ...]:
         """What `--set mode` takes: those of one program each, and `serve` where there are a prompt's pass and a step."""
-        return (*self.modes, "serve") if set(ANSWERING) <= set(self.modes) else self.modes
+        return (*self.modes, SERVE) if set(ANSWERING) <= set(self.modes) else self.modes
 
     def _function(self, mode: str) -> Callable[..., Program]:
         """What builds the program; this is what imports jax."""
-        if mode == "serve" and mode in self.all_modes:
+        if mode == SERVE and mode in self.all_modes:
             raise UsageError(
                 "mode serve is two programs, and one is asked for here",
                 where="--set",

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from meshcast.errors import UsageError
 from meshcast.models.saving import ATTENTION, POLICIES, kept
 from meshcast.models.saving import Remat as Remat
-from meshcast.models.sharding import BATCH as BATCH
 from meshcast.models.sharding import Layout, Weight
+from meshcast.models.words import BATCH as BATCH
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,

@@ -18,11 +18,9 @@ from jax.typing import DTypeLike
 
 from meshcast.errors import UndividedError, UsageError
 from meshcast.models.saving import kept
-from meshcast.models.words import AUTO
+from meshcast.models.words import AUTO, BATCH
 
 Axes = str | tuple[str, ...] | None
-BATCH: Axes = ("data", "fsdp", "expert")
-"""The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
 WHOLE = -1
 """The dimension along which something is shared out that is not."""
 _SHARING = frozenset({"fsdp", "context"})  # what weights are stored over and gathered from

@@ -18,6 +18,10 @@ UNMARKED: tuple[Remat, ...] = ("autodiff", "products", "selective", "full")
 """What models have that do not mark all of it."""
 Gradients = Literal["fp32", "bf16"]
 """The type that gradients are added up, kept and reduced over replicas in."""
+SERVE = "serve"
+"""The mode of both passes of requests: a prompt's, and a decoding step."""
+BATCH = ("data", "fsdp", "expert")
+"""The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
 AUTO = "auto"
 """How a model attends where nobody says: by the fused kernel where the device has one for it, by products elsewhere."""
 LARGEST_HEAD = 256

@@ -13,7 +13,7 @@ from meshcast.capture.target import setting_value
 from meshcast.hardware import Device
 from meshcast.models import Builder
 from meshcast.models.dtypes import dtype_named
-from meshcast.models.words import AUTO
+from meshcast.models.words import AUTO, SERVE
 from meshcast.options import Options
 from meshcast.plans.fused_kernels import without_kernel, without_unequal
 from meshcast.plans.plan import Attention, Plan
@@ -141,7 +141,7 @@ def unfused_note(builder: Builder | None, options: Options, device: Device) -> s
 
 def _mode(builder: Builder, settings: Mapping[str, str]) -> str:
     mode = str(setting_value(settings["mode"])) if "mode" in settings else builder.mode
-    return "prefill" if mode == "serve" and "prefill" in builder.modes else mode
+    return "prefill" if mode == SERVE and "prefill" in builder.modes else mode
 
 
 def _not_by_default(plan: Plan | None, builder: Builder, options: Options, device: Device) -> str:

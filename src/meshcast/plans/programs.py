@@ -33,7 +33,8 @@ from meshcast.capture.program import Program, entry_function
 from meshcast.models.optimizers import adamw, adamw_state
 from meshcast.models.program import jit_options
 from meshcast.models.sections import Sections
-from meshcast.models.sharding import BATCH, Layout
+from meshcast.models.sharding import Layout
+from meshcast.models.words import BATCH
 from meshcast.partition import partition
 from meshcast.plans.splitting import split
 

@@ -2,7 +2,6 @@
 
 from meshcast.serving.answering import OUTPUT as OUTPUT
 from meshcast.serving.answering import PROMPT as PROMPT
-from meshcast.serving.answering import SERVE as SERVE
 from meshcast.serving.answering import predict_serving as predict_serving
 from meshcast.serving.answering import request_lengths as request_lengths
 from meshcast.serving.answering import serves as serves

@@ -15,13 +15,13 @@ from typing import Any
 from meshcast.capture.target import setting_value, whole_setting
 from meshcast.errors import UsageError
 from meshcast.models import Builder, model_named
+from meshcast.models.words import SERVE
 from meshcast.options import Options
 from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
 from meshcast.serving.chunks import SETTING, Pass, batch_shards, chunk_of, passes_over, time_of, with_whole_cache
 
-SERVE = "serve"
 PROMPT, OUTPUT = 1024, 128
 _OWN = ("mode", "prompt", "output", SETTING)
 _LENGTHS = ("seq", "context", "target")

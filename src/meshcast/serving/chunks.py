@@ -11,19 +11,20 @@ Products of a chunk do not depend on what is before it, and its scores grow with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.capture.target import whole_setting
 from meshcast.feasibility import memory_verdict
+from meshcast.models.words import BATCH
 from meshcast.options import Options
 from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 
 SETTING = "prefill_chunk"
 CHUNK = 8192
-_SHARES = ("data", "fsdp", "expert")  # axes that split the batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +58,7 @@ def batch_shards(options: Options) -> int:
     if options.plan is not None:
         return Plan.parse(str(options.plan)).batch_shards
     sizes = options.mesh or {}
-    count = 1
-    for axis in _SHARES:
-        count *= sizes.get(axis, 1)
-    return count
+    return math.prod(sizes.get(axis, 1) for axis in BATCH)
 
 
 def passes_over(batch: int, prompt: int, chunk: int, shards: int, *, resumes: bool) -> list[Pass]:

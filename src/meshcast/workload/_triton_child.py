@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import resource
 from dataclasses import asdict
 from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
-from meshcast.child import serve
+from meshcast.child import READER_BYTES, serve
 from meshcast.workload.triton_code import kernel_work
-
-MEMORY_LIMIT = 8 * 2**30
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:
@@ -28,5 +25,4 @@ def answer(request: dict[str, Any], data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    serve(answer)
+    serve(answer, memory_bytes=READER_BYTES)

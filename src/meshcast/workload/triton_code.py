@@ -23,13 +23,20 @@ from jaxlib.mlir import ir
 from meshcast.workload.graph import DTYPE_BITS
 
 _SAMPLES = 16  # places along one axis of the grid, and turns of an outer loop, that are evaluated
+
+
+def _quotient(a: int, b: int) -> int:
+    """`arith.divsi`: rounded towards zero; 0 where `b` is, which the code leaves undefined."""
+    return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else 0
+
+
 _INTEGERS: Mapping[str, Callable[[int, int], int]] = {
     "addi": lambda a, b: a + b,
     "subi": lambda a, b: a - b,
     "muli": lambda a, b: a * b,
-    "divsi": lambda a, b: int(a / b) if b else 0,
+    "divsi": _quotient,
     "divui": lambda a, b: a // b if b else 0,
-    "remsi": lambda a, b: a - b * int(a / b) if b else 0,
+    "remsi": lambda a, b: a - b * _quotient(a, b) if b else 0,
     "remui": lambda a, b: a % b if b else 0,
     "ceildivsi": lambda a, b: -(-a // b) if b else 0,
     "floordivsi": lambda a, b: a // b if b else 0,
@@ -65,12 +72,10 @@ class KernelWork:
     transcendentals: float = 0.0
     loaded_bytes: float = 0.0
     stored_bytes: float = 0.0
-    matrix_bits: float = 0.0  # of the widest operand of its products
 
     def plus(self, other: KernelWork, times: float = 1.0) -> KernelWork:
         """The sum of this work and `times` the other."""
-        mine = {f.name: getattr(self, f.name) + times * getattr(other, f.name) for f in fields(self)}
-        return KernelWork(**mine | {"matrix_bits": max(self.matrix_bits, other.matrix_bits)})
+        return KernelWork(*(getattr(self, f.name) + times * getattr(other, f.name) for f in fields(self)))
 
 
 def kernel_work(module: Any, grid: tuple[int, int, int]) -> KernelWork:
@@ -199,8 +204,8 @@ class _Program:
 def _op_work(name: str, op: Any) -> KernelWork:
     """The work of one op of a straight block."""
     if name == "tt.dot":
-        (left, bits), (result, _) = _sized(op.operands[0].type), _sized(op.results[0].type)
-        return KernelWork(matrix_flops=2.0 * math.prod(result) * left[-1], matrix_bits=bits)
+        (left, _), (result, _) = _sized(op.operands[0].type), _sized(op.results[0].type)
+        return KernelWork(matrix_flops=2.0 * math.prod(result) * left[-1])
     if name == "tt.reduce":
         shape, _ = _sized(op.operands[0].type)
         return KernelWork(vector_flops=math.prod(shape))

@@ -8,15 +8,32 @@ from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.roofline import Roofline
 from meshcast.lower import Kernel, KernelKind
+from meshcast.workload.graph import Reduction, SortGeometry
 from tests.estimate.conformance import gemm, pass_over
-from tests.estimate.gpu.test_models import EVERY_KIND, H200
+from tests.estimate.formulas import by_formula, definitions
+from tests.estimate.gpu.test_models import EVERY_KIND, H200, kernel
+from tests.estimate.test_solvers import call as solver_call
+
+SAMPLES = (
+    *EVERY_KIND,
+    gemm(64, 64, 2**16),  # parts of K, added up
+    kernel(KernelKind.REDUCTION, 2**22, 4096, Reduction(shape=(1024, 1024), dims=(1,)), dtype="f32"),
+    kernel(KernelKind.SORT, 2**26, 2**26, SortGeometry(length=2**24, batch=1, operands=1), dtype="f32"),
+    kernel(KernelKind.CUSTOM, 2**20, 2**20, None, matrix_flops=1e12),
+    *(solver_call(routine, 512, batch=batch) for routine in ("lu", "svd", "triangular") for batch in (1, 4, 1024)),
+    solver_call("eigh", 16),
+)
 
 
 def terms(explanation: Explanation) -> dict[str, float]:
     return {term.symbol.partition(" =")[0]: term.value for term in explanation.terms}
 
 
-@pytest.mark.parametrize("sample", EVERY_KIND, ids=lambda k: k.kind.value)
+def test_every_kind_has_a_sample() -> None:
+    assert {sample.kind for sample in SAMPLES} == set(KernelKind) - {KernelKind.COLLECTIVE}
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda k: k.name)
 def test_every_kind_is_explained_as_it_is_estimated(sample: Kernel) -> None:
     estimator = GpuAnalytical()
     found = estimator.explain(sample, H200)
@@ -26,10 +43,9 @@ def test_every_kind_is_explained_as_it_is_estimated(sample: Kernel) -> None:
     named = terms(found)
     assert named["t"] == estimator.work(sample, H200).time
     assert all(term.name and term.symbol and term.value >= 0 for term in found.terms)
-    # Every name in the formula is among the terms.
-    for word in ("launch", "start", "issue", "mem", "compute", "fetch", "prologue", "atomics"):
-        first = found.formula.partition(";")[0].replace("(", " ").replace(",", " ").replace("|", " ").split()
-        assert word not in first or word in named
+    assert by_formula(found) == pytest.approx(named["t"])
+    for printed, made in definitions(found):
+        assert made == pytest.approx(printed)
 
 
 def test_terms_are_named_only_on_request() -> None:

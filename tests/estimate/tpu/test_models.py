@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from meshcast.estimate.analytical import Analytical
-from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.products import Product, product_of
 from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.estimate.tpu.blocks import read_again
@@ -20,6 +19,8 @@ from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.recency import NEVER
 from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor
 from tests.estimate.conformance import SAMPLES, check_conformance, gemm, pass_over
+from tests.estimate.formulas import by_formula
+from tests.estimate.test_solvers import call as solver_call
 
 V6E, V5E, V4 = (load_device(name) for name in ("tpu-v6e", "tpu-v5e", "tpu-v4"))
 GENERATIONS = ("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "tpu-v7-core")
@@ -250,16 +251,6 @@ def custom(flops: float) -> Kernel:
     )  # fmt: skip
 
 
-def by_formula(told: Explanation) -> float:
-    """What a reader gets who puts the printed terms into the printed formula."""
-    values = {term.symbol.partition(" =")[0]: term.value for term in told.terms if term.symbol != "t"}
-    formula, _, parts = told.formula.removeprefix("t = ").partition(", of ")
-    if parts:
-        engines = [eval(part, {}, values) for part in parts.split(", ")]
-        values |= {"longest": max(engines), "sum": sum(engines)}
-    return float(eval(formula, {"max": max}, values))
-
-
 @pytest.mark.parametrize(
     "sample",
     [
@@ -272,6 +263,8 @@ def by_formula(told: Explanation) -> float:
         attention(pages=2**14),
         custom(flops=2.0**36),
         custom(flops=0.0),
+        solver_call("cholesky", 512, batch=4),
+        solver_call("eigh", 64),
     ],
 )
 @pytest.mark.parametrize("moved", [far, lambda kernel: kernel])

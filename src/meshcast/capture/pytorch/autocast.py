@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from meshcast.capture.pytorch.stand_ins import standing_in
+from meshcast.capture.stand_ins import standing_in
 from meshcast.errors import UsageError
 
 _LOWER = (torch.bfloat16, torch.float16)

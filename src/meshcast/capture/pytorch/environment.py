@@ -27,7 +27,7 @@ from meshcast.capture.pytorch.function_bodies import body_of
 from meshcast.capture.pytorch.library import removed_operators_named
 from meshcast.capture.pytorch.mistakes import DATA_DEPENDENT, OperandError
 from meshcast.capture.pytorch.operators import register
-from meshcast.capture.pytorch.stand_ins import standing_in
+from meshcast.capture.stand_ins import standing_in
 from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 
 # Without 64-bit mode JAX's integers have 32 bits; torch counts and indexes with 64.

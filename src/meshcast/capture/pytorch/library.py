@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from meshcast.capture.pytorch.stand_ins import standing_in
+from meshcast.capture.stand_ins import standing_in
 from meshcast.errors import UnsupportedError, UsageError
 
 EXTRA = "torch"

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from meshcast.capture.pytorch.options import TorchOptions
-from meshcast.capture.pytorch.stand_ins import standing_in
+from meshcast.capture.stand_ins import standing_in
 from meshcast.errors import UnsupportedError, UsageError
 
 _ONE_STEP = 'one backward() and one step() make a program; give (module, args, {"train": True, "loss": ...}) otherwise'

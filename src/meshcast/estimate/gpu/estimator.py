@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
+from meshcast.estimate.estimator import Estimates, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.gpu.attention import attention
 from meshcast.estimate.gpu.clocks import power_draw
@@ -22,29 +22,30 @@ from meshcast.estimate.gpu.parameters import Calibration, shipped_calibration
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.solvers import solver, solver_caveat, solver_interval
 from meshcast.estimate.gpu.sorting import sort
+from meshcast.estimate.kind_model import KindModel
 from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 
-_MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
-    KernelKind.GEMM: gemm,
-    KernelKind.CONVOLUTION: convolution,
-    KernelKind.ATTENTION: attention,
-    KernelKind.LOOP_FUSION: loop_fusion,
-    KernelKind.REDUCTION: reduction,
-    KernelKind.TRANSPOSE: transpose,
-    KernelKind.GATHER: gather,
-    KernelKind.SCATTER: scatter,
-    KernelKind.SORT: sort,
-    KernelKind.SOLVER: solver,
-    KernelKind.OTHER: other,
-    KernelKind.CUSTOM: declared,
-}
-
 # Inside a CUDA graph kernels follow each other in about half of what a launch latency leaves beside the smallest kernel:
 # 0.16 us on the H200, from programs of a thousand small kernels.
 GRAPH_GAP = 0.5
+
+_MODELS: dict[KernelKind, KindModel[Machine, Work]] = {
+    KernelKind.GEMM: KindModel(work=gemm),
+    KernelKind.CONVOLUTION: KindModel(work=convolution),
+    KernelKind.ATTENTION: KindModel(work=attention),
+    KernelKind.LOOP_FUSION: KindModel(work=loop_fusion),
+    KernelKind.REDUCTION: KindModel(work=reduction),
+    KernelKind.TRANSPOSE: KindModel(work=transpose),
+    KernelKind.GATHER: KindModel(work=gather),
+    KernelKind.SCATTER: KindModel(work=scatter),
+    KernelKind.SORT: KindModel(work=sort),
+    KernelKind.SOLVER: KindModel(work=solver, interval=solver_interval, caveat=solver_caveat),
+    KernelKind.OTHER: KindModel(work=other),
+    KernelKind.CUSTOM: KindModel(work=declared),
+}
 
 
 class GpuAnalytical:
@@ -69,9 +70,7 @@ class GpuAnalytical:
         support = arithmetic_support(kernel, device)
         if support.level != "yes":
             return support
-        if kernel.kind is KernelKind.SOLVER:
-            return replace(support, reason=solver_caveat(device))
-        return support
+        return replace(support, reason=_MODELS[kernel.kind].caveat(device))
 
     def work(self, kernel: Kernel, device: Device) -> Work:
         """What one kernel takes at the full clock."""
@@ -81,7 +80,11 @@ class GpuAnalytical:
         if not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops):
             terms = machine.named(("launch", "launch", machine.launch, "s"))  # tensors without elements
             return Work(time=machine.launch, formula="t = launch", terms=terms)
-        return _MODELS[kernel.kind](kernel, machine)
+        return _MODELS[kernel.kind].work(kernel, machine)
+
+    def _interval(self, kind: KernelKind, device: Device) -> tuple[float, float]:
+        own = _MODELS[kind].interval
+        return own(device) if own is not None else self.calibration.interval(kind.value)
 
     def _machine(self, device: Device) -> Machine:
         return Machine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
@@ -100,7 +103,7 @@ class GpuAnalytical:
         )
         return Explanation(
             estimator=self.name,
-            model=_MODELS[kernel.kind].__name__.replace("_", " "),
+            model=_MODELS[kernel.kind].name,
             formula=work.formula,
             terms=terms,
             time=float(answer.time[0]),
@@ -119,10 +122,7 @@ class GpuAnalytical:
         draw = power_draw(works, time, machine)
         cores = np.minimum(column(w.compute for w in works), time)
         memory = np.minimum(column(w.memory for w in works), time)
-        intervals = [
-            solver_interval(device) if k.kind is KernelKind.SOLVER else self.calibration.interval(k.kind.value)
-            for k in kernels
-        ]
+        intervals = [self._interval(kernel.kind, device) for kernel in kernels]
         return Estimates(
             time=time,
             low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), light),
@@ -132,7 +132,7 @@ class GpuAnalytical:
             memory_time=memory,
             overhead=np.minimum(column(w.overhead for w in works), time - np.maximum(cores, memory)),
             energy=draw.joules(1.0),
-            origin=tuple(Origin.GUESSED if k.guessed else Origin.ANALYTICAL for k in kernels),
+            origin=tuple(_MODELS[k.kind].origin_of(k) for k in kernels),
             gap=GRAPH_GAP * machine.gap,
             draw=draw,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from meshcast.estimate import work
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.parameters import Parameters
 from meshcast.hardware import Device
@@ -17,36 +18,16 @@ CLOCKED_NORM = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """What one kernel takes: seconds in all and by engine, and what it moves and does for its energy.
+class Work(work.Work):
+    """What one kernel takes, and what it moves and does for its energy.
 
-    `time` holds at the full clock; `clocked` is the share of it that grows when the clock falls. `compute` is what keeps
-    the cores busy; of it `arithmetic` is what computing alone would take, all of it unless something else is said: the
-    rest is threads that are started, updates in turns and loads waited for, to carry data. `fixed` is what launches and
-    the first and last steps take however small the kernel is; by default all beyond the longer of compute and memory.
+    `time` holds at the full clock; `clocked` is the share of it that grows when the clock falls. What keeps the cores busy
+    beside arithmetic is threads that are started, updates in turns and loads waited for, to carry data.
     """
 
-    time: float
-    compute: float = 0.0
-    memory: float = 0.0
     dram_bytes: float = 0.0
     matrix_joules: float = 0.0
     instructions: float = 0.0
-    computing: float | None = None
-    fixed: float | None = None
-    formula: str = ""
-    terms: tuple[Term, ...] = ()  # of the formula, where the machine is asked to explain
-
-    @property
-    def arithmetic(self) -> float:
-        """Seconds of `compute` that are arithmetic."""
-        return self.compute if self.computing is None else self.computing
-
-    @property
-    def overhead(self) -> float:
-        """Seconds of `fixed` that neither compute nor memory covers."""
-        beyond = max(0.0, self.time - max(self.compute, self.memory))
-        return beyond if self.fixed is None else min(self.fixed, beyond)
 
     @property
     def clocked(self) -> float:

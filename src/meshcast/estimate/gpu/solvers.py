@@ -1,11 +1,11 @@
 """Dense solvers on GPUs: a chain of column steps that nothing hides, and the arithmetic beside it.
 
-    t = passes (fixed + s step + c byte + F / (work peak))
+    t = passes (fixed + s step + c byte + work F / peak)
 
 A factorisation goes column by column, s = min(m, n) of them, and each waits for the one before: `step` is what a step takes
 however short its column is, `byte` what passing a byte of it through the few cores that hold a panel takes, c = s max(m, n)
-bytes an element being all that passes. F at a share `work` of the vector units' peak are the blocked updates. A library has
-several ways, and a set of these for each (`path`):
+bytes an element being all that passes. The blocked updates, F, take `work` times what they would at the vector units' peak.
+A library has several ways, and a set of these for each (`path`):
 
 - `looped`: one matrix after the other, `passes` is the batch;
 - `batched`: a matrix for each of the S cores; `passes` is 1 for fixed and step, and bytes and FLOPs count max(1, batch / S)
@@ -135,13 +135,17 @@ def solver(kernel: Kernel, machine: Machine) -> Work:
         fixed=machine.launch + chain,  # steps that wait for each other keep no engine busy
         dram_bytes=kernel.read_bytes + kernel.written_bytes,
         instructions=kernel.vector_flops,
-        formula="t = launch + passes (fixed + s step + c byte) + F/(work peak)",
+        formula="t = launch + passes fixed + s step + c byte + work F/peak",
         terms=machine.named(
-            ("column steps, one after the other", "s", found.steps, ""),
+            ("matrices, one after the other", "passes", found.fixed, ""),
+            ("what each takes at least", "fixed", slower * costs.fixed, "s"),
+            ("column steps of all passes", "s", found.steps, ""),
             ("a step", "step", slower * costs.step, "s"),
             ("bytes of columns that pass through panels", "c", found.bytes, "B"),
-            ("fixed, steps and bytes", "chain", chain, "s"),
-            ("blocked updates", "F/(work peak)", updates, "s"),
+            ("a byte", "byte", slower * costs.byte, "s/B"),
+            ("fixed, steps and bytes", "chain = passes fixed + s step + c byte", chain, "s"),
+            ("blocked updates at the vector units' peak", "F/peak", found.peak / machine.boost, "s"),
+            ("their time over that", "work", costs.work, ""),
             ("launch", "launch", machine.launch, "s"),
         ),
     )

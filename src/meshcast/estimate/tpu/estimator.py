@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
+from meshcast.estimate.kind_model import KindModel
 from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
 from meshcast.estimate.tpu import solvers
@@ -22,22 +23,27 @@ from meshcast.estimate.tpu.vector import call, loop
 from meshcast.hardware import Device
 from meshcast.lower.kernel import Kernel, KernelKind
 
-_MODELS: dict[KernelKind, Callable[[Kernel, Machine], Work]] = {
-    KernelKind.GEMM: product,
-    KernelKind.CONVOLUTION: product,
-    KernelKind.ATTENTION: attention,
-    KernelKind.CUSTOM: call,
-    KernelKind.SCATTER: scatter,
-    KernelKind.SORT: sort,
-    KernelKind.SOLVER: solvers.solver,
+_MODELS: dict[KernelKind, KindModel[Machine, Work]] = {
+    KernelKind.GEMM: KindModel(work=product),
+    KernelKind.CONVOLUTION: KindModel(work=product),
+    KernelKind.ATTENTION: KindModel(work=attention),
+    KernelKind.CUSTOM: KindModel(work=call),
+    KernelKind.SCATTER: KindModel(work=scatter),
+    KernelKind.SORT: KindModel(work=sort),
+    KernelKind.SOLVER: KindModel(
+        work=solvers.solver,
+        interval=lambda device: solvers.INTERVAL,
+        caveat=lambda device: solvers.CAVEAT,
+        origin=Origin.GUESSED,
+    ),
 }
+_GATHER: KindModel[Machine, Work] = KindModel(work=gather)
+_LOOP: KindModel[Machine, Work] = KindModel(work=loop)
 
 
-def model_of(kernel: Kernel) -> Callable[[Kernel, Machine], Work]:
+def model_of(kernel: Kernel) -> KindModel[Machine, Work]:
     """The model that answers: by kind, and for anything else as a loop, with or without picked slices."""
-    if kernel.kind in _MODELS:
-        return _MODELS[kernel.kind]
-    return gather if picked_slices(kernel) else loop
+    return _MODELS.get(kernel.kind) or (_GATHER if picked_slices(kernel) else _LOOP)
 
 
 class TpuAnalytical:
@@ -60,13 +66,11 @@ class TpuAnalytical:
         if device.tensor_cores is None:
             return Support(level="no", reason=f"{device.name} says nothing about its systolic arrays")
         support = arithmetic_support(kernel, device)
-        if kernel.kind is KernelKind.SOLVER and support.level == "yes":
-            return replace(support, reason=solvers.CAVEAT)
-        return support
+        return replace(support, reason=model_of(kernel).caveat(device)) if support.level == "yes" else support
 
     def work(self, kernel: Kernel, device: Device) -> Work:
         """What one kernel takes."""
-        return model_of(kernel)(kernel, self._machine(device))
+        return model_of(kernel).work(kernel, self._machine(device))
 
     def _machine(self, device: Device) -> Machine:
         return Machine(device=device, parameters=self.calibration.parameters)
@@ -74,11 +78,11 @@ class TpuAnalytical:
     def explain(self, kernel: Kernel, device: Device) -> Explanation:
         """The model's formula with the terms of this kernel: the same computation, with its terms kept."""
         model = model_of(kernel)
-        work = model(kernel, replace(self._machine(device), explaining=True))
+        work = model.work(kernel, replace(self._machine(device), explaining=True))
         answer = self.estimate([kernel], device)
         return Explanation(
             estimator=self.name,
-            model=model.__name__,
+            model=model.name,
             formula=work.formula,
             terms=(*work.terms, Term("by the formula", "t", work.time, "s")),
             time=float(answer.time[0]),
@@ -88,7 +92,8 @@ class TpuAnalytical:
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times, intervals and energies of kernels."""
         machine = self._machine(device)
-        works = [model_of(kernel)(kernel, machine) for kernel in kernels]
+        models = [model_of(kernel) for kernel in kernels]
+        works = [model.work(kernel, machine) for model, kernel in zip(models, kernels, strict=True)]
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
         bound = Roofline().estimate(kernels, device)
         # Never faster than light, where arithmetic is concerned: VMEM may well be faster than the memory.
@@ -96,8 +101,8 @@ class TpuAnalytical:
         cores = np.minimum(column(w.compute for w in works), time)
         memory = np.minimum(column(w.memory for w in works), time)
         intervals = [
-            solvers.INTERVAL if k.kind is KernelKind.SOLVER else self.calibration.interval(k.kind.value)
-            for k in kernels
+            model.interval(device) if model.interval is not None else self.calibration.interval(kernel.kind.value)
+            for model, kernel in zip(models, kernels, strict=True)
         ]
         return Estimates(
             time=time,
@@ -108,7 +113,5 @@ class TpuAnalytical:
             memory_time=memory,
             overhead=np.minimum(column(w.overhead for w in works), time - np.maximum(cores, memory)),
             energy=bound.energy,
-            origin=tuple(
-                Origin.GUESSED if k.guessed or k.kind is KernelKind.SOLVER else Origin.ANALYTICAL for k in kernels
-            ),
+            origin=tuple(model.origin_of(kernel) for model, kernel in zip(models, kernels, strict=True)),
         )

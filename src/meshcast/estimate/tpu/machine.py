@@ -9,6 +9,7 @@ from functools import cached_property
 from meshcast.errors import UnsupportedError
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.tpu.parameters import Parameters
+from meshcast.estimate.work import Work as Work
 from meshcast.hardware import Device
 from meshcast.hardware.device import TensorCores
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
@@ -37,35 +38,6 @@ class Traffic:
     def all(self) -> float:
         """Every byte passes through VMEM, wherever it comes from."""
         return self.read + self.written
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """What one kernel takes: seconds in all, by the arrays and vector units, and by the memory.
-
-    `computing` is what arithmetic alone keeps those units busy, all of `compute` unless something else is said: they
-    load, store, shuffle and address as well. `fixed` is what the kernel takes however small it is; all beyond the longer
-    of the two by default.
-    """
-
-    time: float
-    compute: float = 0.0
-    memory: float = 0.0
-    computing: float | None = None
-    fixed: float | None = None
-    formula: str = ""  # that gave the time, and its terms: where the machine is asked to explain
-    terms: tuple[Term, ...] = ()
-
-    @property
-    def arithmetic(self) -> float:
-        """Seconds of `compute` that are arithmetic."""
-        return self.compute if self.computing is None else self.computing
-
-    @property
-    def overhead(self) -> float:
-        """Seconds of `fixed` that neither compute nor memory covers."""
-        beyond = max(0.0, self.time - max(self.compute, self.memory))
-        return beyond if self.fixed is None else min(self.fixed, beyond)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ def contraction(
     rhs_contracting: Sequence[int],
     rhs_batch: Sequence[int],
     precision: str = "DEFAULT",
-    groups: int = 1,
     rhs_group: Sequence[int] = (),
     minor: tuple[int, int] | None = None,
 ) -> Gemm:
@@ -53,7 +52,6 @@ def contraction(
         lhs_contracting_minor=lhs_minor in lhs_contracting,
         rhs_contracting_minor=rhs_minor in rhs_contracting,
         precision=precision,
-        groups=groups,
     )
 
 

@@ -11,7 +11,10 @@ _ABSENT = object()
 
 @contextmanager
 def standing_in(owner: Any, **attributes: Any) -> Iterator[None]:
-    """While a program is traced: the owner, a class, a module or an object, has these attributes of its own."""
+    """While a program is traced: the owner, a class, a module or an object, has these attributes of its own.
+
+    What it had not of its own, but from its class, is so again afterwards.
+    """
     before = {name: vars(owner).get(name, _ABSENT) for name in attributes}
     for name, value in attributes.items():
         setattr(owner, name, value)

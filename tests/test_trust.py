@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast import Options, Prediction, capture_function, compare, predict
+from meshcast import Options, Prediction, capture_function, compare, pipeline, predict, run
 from meshcast.capture.program import Program
 from meshcast.fidelities import common_fidelity
 from meshcast.hardware import load_device, resolve
@@ -74,9 +77,25 @@ def test_intervals_widen_by_class_and_light_is_never_beaten(product: Program) ->
         assert wider == pytest.approx((prediction.interval_s[0] / low, prediction.interval_s[1] * high))
 
 
-def test_one_that_says_so_already_stays_as_it_is(product: Program) -> None:
-    prediction = predict(product, on="mi300x")
-    assert with_trust(prediction, resolve("mi300x"), Options()) is prediction
+@pytest.mark.parametrize("plan", [None, "pp=2", "fsdp=2"])
+def test_trust_and_what_is_asked_are_worked_out_once(plan: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*args: Any, **named: Any) -> Any:
+            calls[name] += 1
+            return function(*args, **named)
+
+        return counting
+
+    monkeypatch.setattr(run, "with_trust", counted("trust", with_trust))
+    monkeypatch.setattr(pipeline, "with_trust", counted("trust", with_trust))
+    monkeypatch.setattr(pipeline, "asked_of", counted("asked", pipeline.asked_of))
+    monkeypatch.setattr(pipeline, "with_levers", lambda question, again: question.prediction)
+    settings = {"layers": "2", "batch": "4", "seq": "64"}
+    prediction = predict("llama3-tiny", on="dgx-h100", plan=plan, settings=settings, levers=True)
+    assert calls == {"trust": 1, "asked": 1}
+    assert prediction.trust is not None
 
 
 def test_clusters_that_nobody_published_runs_of_are_as_wide_as_data_sheets() -> None:

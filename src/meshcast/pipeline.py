@@ -80,7 +80,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
     with collected_later(), names_taken():
         if not how_many(chosen.levers) or names_traces(target):  # a trace has decided what could be changed
-            prediction = _answered(target, chosen)
+            prediction = _question(target, None, chosen).prediction
         else:
             again = partial(_question, target, _loaded(target, chosen))
             prediction = with_levers(again(chosen), again)
@@ -94,27 +94,21 @@ def _loaded(target: Any, options: Options) -> Program | None:
     return captured(target, options, resolve(options.on).device)[0]
 
 
-def _answered(target: Any, options: Options, loaded: Program | None = None) -> Prediction:
-    """A prediction with what shaped it, and of models with what it gets done."""
+def _question(target: Any, loaded: Program | None, options: Options) -> Question:
+    """A prediction with what shaped it, and of models with what it gets done, beside everything that it was asked with."""
     traced = names_traces(target)  # before models: a manifest of traces is a .json file as a configuration is
     prediction = None if traced else predict_serving(target, options, partial(_predicted, target))
     if prediction is None:  # sizes are in a program that is loaded
         prediction = _predicted(loaded or target, replace(options, dims={}) if loaded else options)
-    prediction = with_trust(prediction, resolve(options.on), options)
     asked = None if traced else _asked(target, options)
     throughput = throughput_of(asked, prediction) if asked is not None else None
-    return replace(prediction, inputs=inputs_of(options, asked, prediction), throughput=throughput)
+    prediction = replace(prediction, inputs=inputs_of(options, asked, prediction), throughput=throughput)
+    return Question(options=options, asked=asked, prediction=prediction, cluster=resolve(options.on))
 
 
 def _asked(target: Any, options: Options) -> Asked | None:
     """What a model is asked for; None where the target is a program already."""
     return asked_of(target, options, lambda used: resolved(target, used)[1].settings, partial(_plan, target))
-
-
-def _question(target: Any, loaded: Program | None, options: Options) -> Question:
-    """A prediction beside everything that it was asked with."""
-    found, asked = _answered(target, options, loaded), _asked(target, options)
-    return Question(options=options, asked=asked, prediction=found, cluster=resolve(options.on))
 
 
 def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Prediction:
@@ -125,6 +119,7 @@ def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Pre
     if is_pipeline(planned):
         pipeline, cluster, prepare_part = _prepared_pipeline(planned, chosen)
         prediction = predict_pipeline(pipeline, chosen, cluster, prepare_part, _simulate(chosen))
+        prediction = with_trust(prediction, resolve(options.on), options)
     else:
         prediction = prepare(planned, chosen).predict()
     if prediction.feasible:
@@ -142,7 +137,7 @@ def _predict_traces(target: str | Path, options: Options) -> Prediction:
     check_settings(options)
     estimators, notes = chosen_estimators(options, cluster.device)
     prediction = predict_traces(find_traces(target), options, cluster, estimators)
-    return replace(prediction, warnings=(*notes, *prediction.warnings))
+    return with_trust(replace(prediction, warnings=(*notes, *prediction.warnings)), cluster, options)
 
 
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:

@@ -46,10 +46,8 @@ def widenings() -> dict[How, dict[str, Factors]]:
 def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Prediction:
     """A prediction that says how its device was checked, with its interval widened and what was assumed in its warnings.
 
-    One that says so already stays as it is: pipelines and jobs of traces are told when they are put together.
+    It is asked once, when a prediction is whole: by a run, and of pipelines and jobs of traces when they are put together.
     """
-    if prediction.trust is not None:
-        return prediction
     device = cluster.device
     own_profile = options.profile is not None and prediction.fidelity == "profiled"
     how: How = "measured" if own_profile else device.checked.how

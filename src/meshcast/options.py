@@ -39,6 +39,7 @@ class Brought:
     stack: str
     fields: tuple[str, ...]
     in_plan: bool = field(default=False, compare=False)
+    framework: str = field(default="", compare=False)  # the stack's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ class Options:
             "context_attention": stack.context_attention,
         }
         taken = {name: value for name, value in brought.items() if name not in but}
-        return replace(self, **taken, brought=Brought(stack=stack.name, fields=tuple(taken)))  # type: ignore[arg-type]
+        return replace(self, **taken, brought=Brought(stack=stack.name, fields=tuple(taken), framework=stack.framework))  # type: ignore[arg-type]
 
     @property
     def asked(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from importlib import resources
 
 from meshcast.errors import InputError
+from meshcast.estimate.gpu.clocks import CALIBRATED
 from meshcast.hardware import Cluster, Device
 from meshcast.hardware.checked import WORDS, How
 from meshcast.options import Options
@@ -74,7 +75,7 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
 def _energy(device: Device) -> str:
     """Where a device's joules per FLOP come from."""
     if device.kind == "tpu" or device.energy is None or not device.energy.matrix:
-        return "a share of the power budget" if device.kind != "gpu" else "an H200's, by clock"
+        return "a share of the power budget" if device.kind != "gpu" else f"those of {CALIBRATED}, by clock"
     keys = [key for key in device.facts if key.startswith("energy.matrix.")]
     return ", ".join(dict.fromkeys(_source(device, device.facts[key].source) for key in keys))
 

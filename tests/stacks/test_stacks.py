@@ -11,8 +11,12 @@ from typer.testing import CliRunner
 
 from meshcast.cli.app import app
 from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.hardware import resolve
+from meshcast.levers import Question
+from meshcast.levers.running import of_running
 from meshcast.options import Options
 from meshcast.pipeline import predict
+from meshcast.plans.stacked import assumed_kernels, with_stack
 from meshcast.simulate.host import HostCosts
 from meshcast.stacks import choices_of, load_stack, stack_names
 
@@ -214,3 +218,15 @@ def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
 def test_tpus_have_no_eager_framework() -> None:
     with pytest.raises(UsageError, match="eager"):
         predict("gpt2-tiny", Options(on="tpu-v5e", fusion="eager"))
+
+
+def test_stacks_of_one_framework_are_known_by_what_their_files_say(tmp_path: Path) -> None:
+    assert all(load_stack(name).framework for name in stack_names())
+    (said,) = assumed_kernels("torch:model", Options())
+    assert "--stack pytorch-ddp or pytorch-fsdp (eager) or pytorch-compile assumes those" in said
+    file = tmp_path / "fork.toml"
+    file.write_text('schema = "meshcast.stack/1"\nname = "fork"\ntitle = "Ours"\nbase = "pytorch-fsdp"\n')
+    options = with_stack(Options(on="h200", settings={"layers": "1", "batch": "1", "seq": "64"}, levers=False), file)
+    prediction = predict("llama3-tiny", options)
+    question = Question(options=options, asked=None, prediction=prediction, cluster=resolve("h200"))
+    assert "--stack pytorch-compile" in {candidate.flag for candidate in of_running(question)}

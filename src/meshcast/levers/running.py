@@ -75,10 +75,10 @@ def _compiled(question: Question) -> Iterator[Candidate]:
     options, brought = question.options, question.options.brought
     if brought is None or options.fusion != "eager":
         return
-    framework = brought.stack.partition("-")[0]
     bare = question.without_fields(brought.fields)
     for name in stack_names():
-        if name.partition("-")[0] == framework and name != brought.stack and load_stack(name).fusion == "compiler":
+        other = load_stack(name)
+        if name != brought.stack and other.framework == brought.framework and other.fusion == "compiler":
             flag = f"--stack {name}"
             if brought.in_plan:
                 flag = f"--plan {replace(Plan.parse(str(options.plan)), stack=name)}"

@@ -9,7 +9,9 @@ from pathlib import Path
 from meshcast.errors import UsageError
 from meshcast.options import Options
 from meshcast.plans.plan import Plan
-from meshcast.stacks import Stack, load_stack
+from meshcast.stacks import Stack, load_stack, stack_names
+
+PYTORCH = "pytorch"  # as stacks name their framework
 
 
 def with_stack(
@@ -47,7 +49,7 @@ def with_stack(
 
 
 def assumed_kernels(source: str, options: Options) -> tuple[str, ...]:
-    """Whose kernels are assumed for a program of PyTorch where no stack says it; nothing for other programs.
+    """Whose kernels are assumed for a program of PyTorch where no stack says it, and the stacks that would; else nothing.
 
     Args:
         source: Where the program came from, as its capture wrote it.
@@ -55,7 +57,12 @@ def assumed_kernels(source: str, options: Options) -> tuple[str, ...]:
     """
     if not source.startswith("torch:") or options.brought is not None:
         return ()
+    by_fusion: dict[str, list[str]] = {"eager": [], "compiler": []}
+    for name in stack_names():
+        if (stack := load_stack(name)).framework == PYTORCH:
+            by_fusion[stack.fusion].append(name)
+    known = [f"{' or '.join(by_fusion['eager'])} (eager)", *by_fusion["compiler"]]
     return (
         "a PyTorch program without a stack: the kernels are those that XLA would compile, not PyTorch's own; "
-        "--stack pytorch-ddp or pytorch-fsdp (eager) or pytorch-compile assumes those",
+        f"--stack {' or '.join(known)} assumes those",
     )

@@ -67,6 +67,7 @@ def _read(path: Path) -> Stack:
     stack = Stack(
         name=reader.text("name"),
         title=reader.text("title"),
+        framework=reader.text("framework", default=""),
         fusion=cast(Fusion, reader.choice("kernels", "fusion", among=get_args(Fusion))),
         products=reader.text("kernels", "products"),
         attention_library=cast(

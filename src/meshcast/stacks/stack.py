@@ -28,6 +28,7 @@ class Stack:
     """A software stack.
 
     Attributes:
+        framework: What programs for it are written in; stacks of the same one run the same programs.
         fusion: `compiler`: chains of pointwise ops and reductions become one kernel; `eager`: one kernel for each op of
             the framework.
         products: The library that its matrix products come from; told, not modelled: see docs/stacks.md.
@@ -57,6 +58,7 @@ class Stack:
 
     name: str
     title: str
+    framework: str
     fusion: Fusion
     products: str
     attention_library: AttentionLibrary

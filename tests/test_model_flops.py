@@ -55,3 +55,10 @@ def test_what_devices_compute_alike_counts_once(on: str) -> None:
     assert hardware > 1.01 * model
     said = redundancy("mixtral-tiny", Plan.parse("ep=2,tp=2,mbs=2"), settings=settings)
     assert hardware / model == pytest.approx(1 + said.repeated_flops / said.model_flops)
+
+
+@pytest.mark.parametrize("plan", ["fsdp=2", "pp=2,microbatches=2"])
+def test_the_types_of_the_peak_are_known(plan: str) -> None:
+    asked = {"on": "dgx-h100", "lowering": "modelled", "fidelity": "roofline", "settings": SHAPE}
+    assert meshcast.predict("llama3-8b", plan=plan, **asked).matrix_types == ("bf16",)
+    assert meshcast.predict("llama3-8b", plan=f"{plan},precision=tf32", **asked).matrix_types == ("tf32",)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Host = Literal["auto", "on", "off"]
 # Whether compute and communication slow each other down while both run.
 ContentionSetting = Literal["on", "off"]
+# Fields that options keep about themselves: no way to ask for anything.
+_KEPT = ("brought", "written")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,13 +161,18 @@ class Options:
             )
         return skew
 
-    def changed(self, overrides: Mapping[str, object], *, where: str) -> Options:
+    def changed(self, overrides: Mapping[str, object], *, where: str, but: Collection[str] = ()) -> Options:
         """These with single ones changed, by the names of the fields.
 
+        Args:
+            overrides: New values by name.
+            where: What they are given to.
+            but: Fields that it takes by other means.
+
         Raises:
-            UsageError: There is none of that name.
+            UsageError: There is none of that name, or it is not for users to write.
         """
-        known = {option.name for option in fields(self)}
+        known = {option.name for option in fields(self)} - {*_KEPT, *but}
         for name in overrides:
             if name not in known:
                 raise UsageError(f"{where} has no setting {name!r}", where=where, fix=nearest(name, known))

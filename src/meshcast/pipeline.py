@@ -50,8 +50,8 @@ from meshcast.pipelined.state import HardwareState
 from meshcast.pipelined.step import StepParts
 from meshcast.plans import Plan, check_device, model_of, plan_target
 from meshcast.plans.attending import unfused_note, with_attention, with_attention_set
-from meshcast.plans.levers import in_words_of_plans
-from meshcast.plans.stacked import assumed_kernels, with_stack
+from meshcast.plans.memory_parts import in_words_of_plans
+from meshcast.plans.stacked import assumed_kernels, chosen_options, with_stack
 from meshcast.results import Prediction
 from meshcast.run import Run as Run
 from meshcast.serving import predict_serving
@@ -75,9 +75,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
             that are left at their defaults.
     """
     started = time.perf_counter()
-    stack = overrides.pop("stack", None)
-    chosen = given_options(options).changed(overrides, where="predict")
-    chosen = with_stack(chosen, stack)  # type: ignore[arg-type]  # whatever it is, it is looked up
+    chosen = chosen_options(options, overrides, where="predict")
     with collected_later(), names_taken():
         if not how_many(chosen.levers) or names_traces(target):  # a trace has decided what could be changed
             prediction = _question(target, None, chosen).prediction

@@ -15,7 +15,6 @@ from meshcast.capped import capped_energy, settled_step
 from meshcast.display import Rows, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
 from meshcast.estimate.energy import idle_watts
-from meshcast.estimate.rates import matrix_rate
 from meshcast.feasibility import memory_verdict
 from meshcast.hardware import Cluster, Device
 from meshcast.hardware.host_link import host_rate
@@ -31,7 +30,7 @@ from meshcast.options import Options
 from meshcast.overlaps import NOTHING_PAIRED
 from meshcast.results import Prediction, Provenance
 from meshcast.results.ranks import rank_shares
-from meshcast.shares import collective_shares, communication_summary, top_kernels
+from meshcast.shares import collective_shares, communication_summary, matrix_flops, top_kernels
 from meshcast.simulate import MemoryUse, Timeline, peak_memory
 from meshcast.simulate.class_run import ClassRun, rank_speeds, simulate_classes
 from meshcast.simulate.contention import Contention
@@ -325,16 +324,18 @@ class Run:
                 f"the {self.device.tdp_watts:.0f} W cap leaves {self.clock_share * self.device.clock_hz / 1e6:.0f} of "
                 f"{self.device.clock_hz / 1e6:.0f} MHz"
             )
-        model_flops, all_flops, peak = self._model_flops()
+        matrix = matrix_flops(self)
+        most = step * matrix.peak
         return replace(
             prediction,
             step_time_s=step,
             interval_s=self._interval(),
             breakdown=timeline.breakdown,
             energy_j=energy,
-            mfu=model_flops / (step * peak) if step and peak else 0.0,
-            hfu=all_flops / (step * peak) if step and peak else 0.0,
-            model_flops=model_flops,
+            mfu=matrix.model / most if most else 0.0,
+            hfu=matrix.total / most if most else 0.0,
+            model_flops=matrix.model,
+            matrix_types=matrix.types,
             communication_s=timeline.communication_busy,
             provenance=self._provenance(),
             top_kernels=top_kernels(self),
@@ -369,19 +370,6 @@ class Run:
             duration = self.duration(replace(self.kernels, by_key=shifted), network) + self.pauses
             ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
         return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
-
-    def _model_flops(self) -> tuple[float, float, float]:
-        """(the model's own matrix FLOPs, all matrix FLOPs, the peak of the type that most of them are in)."""
-        by_peak: defaultdict[float, float] = defaultdict(float)
-        total = redundant = 0.0
-        for kernel, count in self.executed:
-            if kernel.matrix_flops:
-                flops = count * kernel.matrix_flops
-                total += flops
-                redundant += count * kernel.redundant_flops
-                by_peak[matrix_rate(kernel, self.device).flops] += flops
-        peak = max(by_peak, key=lambda rate: by_peak[rate]) if by_peak else 0.0
-        return total - redundant, total, peak
 
     def _provenance(self) -> Provenance:
         """Shares of busy time by origin."""

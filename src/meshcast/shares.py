@@ -1,10 +1,12 @@
-"""Which kernels and collectives a run's time goes to."""
+"""Which kernels and collectives a run's time goes to, and which arithmetic."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshcast.estimate.rates import matrix_rate
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
 from meshcast.mesh import Group
@@ -14,6 +16,40 @@ from meshcast.workload.graph import Gemm
 
 if TYPE_CHECKING:
     from meshcast.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixFlops:
+    """FLOPs of matrix products on one device, in one step.
+
+    Attributes:
+        model: The model's own.
+        total: With what is recomputed or repeated.
+        peak: FLOP/s of the types that most of them are in; 0 where nothing multiplies matrices.
+        types: These types, the catalogue's keys, that with most FLOPs first.
+    """
+
+    model: float
+    total: float
+    peak: float
+    types: tuple[str, ...]
+
+
+def matrix_flops(run: Run) -> MatrixFlops:
+    """The matrix products of a run."""
+    by_peak: defaultdict[float, float] = defaultdict(float)
+    by_type: defaultdict[tuple[float, str], float] = defaultdict(float)
+    total = redundant = 0.0
+    for kernel, count in run.executed:
+        if kernel.matrix_flops:
+            flops, rate = count * kernel.matrix_flops, matrix_rate(kernel, run.device)
+            total += flops
+            redundant += count * kernel.redundant_flops
+            by_peak[rate.flops] += flops
+            by_type[rate.flops, rate.type] += flops
+    peak = max(by_peak, key=lambda rate: by_peak[rate], default=0.0)
+    types = sorted((each for each in by_type if each[0] == peak), key=lambda each: -by_type[each])
+    return MatrixFlops(model=total - redundant, total=total, peak=peak, types=tuple(name for _, name in types))
 
 
 def top_kernels(run: Run, limit: int = 10) -> tuple[KernelShare, ...]:

@@ -53,6 +53,15 @@ def test_cells_say_what_predict_says() -> None:
     assert found.exit_code == 0
 
 
+def test_a_stack_is_asked_for_as_predict_has_it() -> None:
+    found = meshcast.compare("gpt2-tiny", on="h200", fidelities="analytical", stack="pytorch-ddp")
+    (cell,) = found.cells
+    alone = [
+        meshcast.predict("gpt2-tiny", on="h200", fidelity="analytical", stack=each) for each in ("pytorch-ddp", None)
+    ]
+    assert [cell.step_time_s == each.step_time_s for each in alone] == [True, False]
+
+
 def test_all_is_every_fidelity_and_what_nobody_supports_is_named() -> None:
     found = meshcast.compare(TANH, on="tpu-v5e,h200")
     assert set(found.fidelities) == set(fidelity_names())
@@ -203,6 +212,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         ("h200", ",", {}, UsageError, "no fidelity is given"),
         ("h200", "roofline", {"clocks": "fast"}, UsageError, "no clocks 'fast'"),
         ("h200", "roofline", {"clock": "burst"}, UsageError, "did you mean 'clocks'"),
+        ("h200", "roofline", {"written": ("clocks",)}, UsageError, "no setting 'written'"),
+        ("h200", "roofline", {"stack": "megatrom"}, UnsupportedError, "did you mean 'megatron'"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_asked(

@@ -11,7 +11,6 @@ import pytest
 
 from meshcast.cli.app import app
 from meshcast.described import Asked, inputs_of
-from meshcast.described.asked import said_by
 from meshcast.described.inputs import NO_PART, RESOLVED, SOFTWARE, SPREAD, TOLD
 from meshcast.hardware import parse_conditions
 from meshcast.models import zoo
@@ -86,7 +85,7 @@ def test_every_key_of_a_plan_is_described() -> None:
     text = "dp=2,tp=2,sp=1,remat=full,attention=flash"
     asked = Asked(
         builder=zoo()["llama3-tiny"], mode="train", plan=Plan.parse(text), settings={"batch": "8", "layers": "1"},
-        said=said_by(text, {"batch": "8", "layers": "1"}),
+        said=Plan.names_in(text) | {"batch", "layers"},
     )  # fmt: skip
     found = inputs_of(Options(plan=text), asked, ONE)
     values = found.to_json()
@@ -94,6 +93,8 @@ def test_every_key_of_a_plan_is_described() -> None:
     assert (values["plan"], values["remat"], values["sp"], values["microbatches"]) == (text, "full", True, 4)
     assert {"batch", "layers", "dp", "tp", "sp", "remat", "attention", "plan"}.isdisjoint(found.defaults)
     assert {"seq", "mbs", "zero", "precision", "schedule", "microbatches", "fsdp"} <= set(found.defaults)
+    assert {"dp", "sp", "remat"} <= set(found.in_plan)
+    assert "remat" not in dict(found.rows())["inputs"].replace(text, "")  # the plan's own text tells it
     assert "layers" in values
     assert values["model"]["dim"] == 64
 

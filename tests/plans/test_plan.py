@@ -60,6 +60,13 @@ def test_other_spellings() -> None:
     assert Plan.parse("pp=4,layers-per-stage=0+3x2+1").layers_per_stage == (0, 3, 3, 1)
 
 
+def test_the_fields_that_a_text_gives() -> None:
+    assert Plan.names_in("hsdp=2x4,layers-per-stage=1+2, pp=2,stack=xla") == {
+        "dp", "fsdp", "layers_per_stage", "pp", "stack"
+    }  # fmt: skip
+    assert Plan.names_in(None) == frozenset()
+
+
 def test_zero_3_shares_the_weights_out_over_replicas() -> None:
     assert Plan.parse("dp=4,fsdp=2,tp=2,zero=3").mesh == {"fsdp": 8, "tensor": 2}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from meshcast.estimate import estimator_names, load_estimator
 from meshcast.fidelities import common_fidelity, fidelity_names
 from meshcast.hardware import resolve
 from meshcast.models.words import AUTO
-from meshcast.options import Options, given_options
+from meshcast.options import Options
 from meshcast.pipeline import captured, check_settings, predict, resolved
 from meshcast.pipelined import Pipeline, is_pipeline
+from meshcast.plans.stacked import chosen_options
 from meshcast.results import Prediction
 from meshcast.serving import serves
 from meshcast.traced import find_traces, names_traces
@@ -93,13 +94,10 @@ def compare(
         folder: Where to keep answers, tables and plot; asked again, only what is new is worked out. None keeps nothing.
         told: Called with every question before it is asked, "3 of 24: ..."; what it returns is a context that is
             entered while the answer is worked out.
-        **overrides: Single settings, by the field names of `Options`.
+        **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
+            that are left at their defaults.
     """
-    known = {option.name for option in fields(Options)} - {"on", "fidelity"}
-    for name in overrides:
-        if name not in known:
-            raise UsageError(f"compare has no setting {name!r}", where="compare", fix=nearest(name, known))
-    chosen = replace(given_options(options), **overrides)  # type: ignore[arg-type]
+    chosen = chosen_options(options, overrides, where="compare", but=("on", "fidelity"))
     if not isinstance(targets, (str, Path, Program, list, tuple)):
         raise UsageError(f"targets are one target or a list of them, not {targets!r}", where="targets")
     listed = list(targets) if isinstance(targets, (list, tuple)) else [targets]

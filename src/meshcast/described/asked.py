@@ -15,7 +15,7 @@ from meshcast.options import Options
 from meshcast.plans.plan import Plan, text_of
 from meshcast.plans.settings import DECIDED, microbatches_of
 from meshcast.serving import chunk_of, request_lengths
-from meshcast.serving.chunks import SETTING
+from meshcast.serving.chunks import CHUNK_SETTING
 
 _LENGTHS = ("seq", "context")  # that a model's table of positions says where nobody does
 
@@ -59,7 +59,7 @@ class Asked:
         if self.mode == SERVE:
             prompt, output = request_lengths(self.builder, self.settings)
             yield from (("prompt", prompt), ("output", output), ("context", prompt + output))
-            yield SETTING, chunk_of(self.settings)
+            yield CHUNK_SETTING, chunk_of(self.settings)
 
     def _of_plan(self, plan: Plan) -> dict[str, Any]:
         """Every key of a plan, and the batch that it makes."""
@@ -70,13 +70,6 @@ class Asked:
         number = microbatches_of(plan, self.settings)
         keys |= {"microbatches": number, "batch": plan.mbs * plan.batch_shards * number}
         return keys | ({"schedule": plan.pipeline_schedule} if plan.pp > 1 else {})
-
-
-def said_by(plan: str | None, settings: Mapping[str, str]) -> frozenset[str]:
-    """The names that a plan's text and settings have, as `Asked.said` has them."""
-    keys = {item.partition("=")[0].strip().replace("-", "_") for item in (plan or "").split(",") if item}
-    both = {"dp", "fsdp"} if "hsdp" in keys else set()
-    return frozenset((keys - {"hsdp", "stack"}) | both | settings.keys())
 
 
 def asked_of(
@@ -105,5 +98,5 @@ def asked_of(
         mode=mode,
         plan=plan_of(used, resolve(options.on).device) if planned else None,
         settings=options.settings if planned else settings_of(used),
-        said=said_by(options.plan, options.settings),
+        said=(Plan.names_in(options.plan) - {"stack"}) | options.settings.keys(),
     )

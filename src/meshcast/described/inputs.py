@@ -15,6 +15,7 @@ from meshcast.described.asked import Asked
 from meshcast.hardware import Cluster
 from meshcast.hardware.conditions import Conditions, LinkCondition
 from meshcast.options import Options
+from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 from meshcast.results.inputs import Inputs
 
@@ -79,6 +80,7 @@ def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> 
         values=values,
         defaults=tuple(name for name in values if name not in chosen | by_stack | {"model"}),
         by_stack=tuple(name for name in values if name in by_stack - chosen),
+        in_plan=tuple(sorted(Plan.names_in(values.get("plan")))),
     )
 
 

@@ -19,6 +19,11 @@ class Rate:
     key: str
     stand_in: bool = False
 
+    @property
+    def type(self) -> str:
+        """The catalogue's key alone, of products in several passes too."""
+        return self.key.partition("/")[0]
+
 
 # Types an engine lacks are computed in the next wider one it has (a conversion on the way in).
 _WIDENED = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from meshcast.described import Asked
 from meshcast.hardware import Cluster
 from meshcast.options import Options
+from meshcast.plans.attending import unfused
 from meshcast.results import Prediction
 
 
@@ -18,7 +19,8 @@ class Candidate:
 
     Attributes:
         change: What it is, in words.
-        flag: What makes it on the command line, in place of the same flag (of `--set` the same name) where that is there already.
+        flag: What makes it on the command line: flags with their values, each in place of the same flag (of `--set` the same
+            name) where that is there already; or `without --slow`, a flag that is to be left out.
         options: What the command line then asks with.
         bound: The share of the time that it can save at most or hardly more, by Amdahl's law from the breakdown: the part that it
             acts on, times what becomes of it. It decides what is tried, and is never told.
@@ -44,7 +46,7 @@ def by_promise(found: Iterable[Candidate]) -> list[Candidate]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A prediction that has a time, and what it was asked with.
+    """A prediction, of a step that has a time or of one that does not fit, and what it was asked with.
 
     Attributes:
         options: Everything besides the target, with what a stack brings.
@@ -57,6 +59,16 @@ class Question:
     asked: Asked | None
     prediction: Prediction
     cluster: Cluster
+
+    @property
+    def unfused(self) -> str:
+        """Why the model has no fused attention here; empty where it has."""
+        asked = self.asked
+        if asked is None:
+            return "a program attends as it is written"
+        precision = asked.plan.precision if asked.plan is not None else None
+        library = self.options.attention_library
+        return unfused(asked.builder, asked.settings, self.cluster.device, library, precision=precision)
 
     def share(self, part: str) -> float:
         """A part of the breakdown as a share of the step."""
@@ -77,8 +89,7 @@ class Question:
 
     def changed(self, **values: object) -> Options:
         """The options with some fields as the user would have written them."""
-        written = tuple(sorted({*self.options.written, *values}))
-        return replace(self.options, written=written, **values)  # type: ignore[arg-type]
+        return self.options.changed(values, where="levers")
 
     def with_setting(self, name: str, value: object) -> Options:
         """The options with a model's setting changed."""

@@ -10,8 +10,7 @@ from meshcast.levers.candidate import Candidate, Question, by_promise
 from meshcast.levers.plans import planned
 from meshcast.models.words import SERVE
 from meshcast.options import Options
-from meshcast.plans.attending import unfused
-from meshcast.plans.levers import memory_parts
+from meshcast.plans.memory_parts import memory_parts
 from meshcast.plans.plan import FLAG
 from meshcast.results import Fix, Prediction
 
@@ -115,12 +114,7 @@ def _of_settings(question: Question) -> Iterator[Candidate]:
     activations = memory.temporaries / max(1, memory.peak)
     for change, name, value, possible in (
         ("recompute everything", "remat", "full", True),
-        (
-            "fused attention",
-            "attention",
-            "flash",
-            not unfused(asked.builder, asked.settings, question.cluster.device, question.options.attention_library),
-        ),
+        ("fused attention", "attention", "flash", not question.unfused),
         ("twice the microbatches", "accumulate", 2 * int(now.get("accumulate") or 1), True),
         ("the optimizer's state shared out over replicas", "zero", 2, bool((question.options.mesh or {}).get("data"))),
     ):

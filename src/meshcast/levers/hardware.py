@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from meshcast.hardware import Device
+from meshcast.hardware.conditions import HEALTHY, Conditions
 from meshcast.levers.candidate import Candidate, Question
+from meshcast.options import Options
 
 _CAPPED = 0.97  # of the power cap: from here on a run is taken to be held back by it
 
@@ -21,15 +22,15 @@ def of_hardware(question: Question) -> Iterator[Candidate]:
         yield Candidate(
             change="all devices at the same speed",
             flag="without --slow",
-            options=replace(options, conditions=replace(conditions, speed={}, kinds={})),
+            options=_in_state(question, replace(conditions, speed={}, kinds={})),
             bound=1.0,  # the whole step waits for the slowest
         )
     if conditions.links:
-        healthy = replace(options, conditions=replace(conditions, links=()))
+        healthy = _in_state(question, replace(conditions, links=()))
         bound = question.share("exposed_communication")
         yield Candidate(change="links at their full rate", flag="without --link", options=healthy, bound=bound)
     if conditions.background:
-        alone = replace(options, conditions=replace(conditions, background={}))
+        alone = _in_state(question, replace(conditions, background={}))
         bound = question.share("exposed_communication")
         yield Candidate(change="no other jobs", flag="without --background", options=alone, bound=bound)
     step, energy = question.prediction.step_time_s, question.prediction.energy_j
@@ -53,7 +54,7 @@ def _twice(question: Question, on: str) -> Iterator[Candidate]:
         {"memory.bandwidth": f"{2e-9 * device.memory_bandwidth:.10g}GB/s"},
         question.share("memory") / 2,
     )
-    if types := _types(question, device):
+    if types := [name for name in question.prediction.matrix_types if name in device.matrix_flops]:
         rates = {f"matrix.{name}": f"{2e-12 * device.matrix_flops[name]:.10g}TFLOP/s" for name in types}
         yield from _candidate(
             question, on, f"twice the {types[0]} arithmetic rate", rates, question.share("compute") / 2
@@ -74,10 +75,8 @@ def _candidate(question: Question, on: str, change: str, keys: dict[str, str], b
     yield Candidate(change=change, flag=f"--on {name}", options=question.changed(on=name), bound=bound)
 
 
-def _types(question: Question, device: Device) -> list[str]:
-    """Operand types of the peak that MFU is relative to; none where nothing multiplies matrices."""
-    found = question.prediction
-    if not found.mfu or not found.model_flops_per_device_s:
-        return []
-    peak = found.model_flops_per_device_s / found.mfu
-    return [name for name, rate in device.matrix_flops.items() if abs(rate / peak - 1) < 1e-6]
+def _in_state(question: Question, conditions: Conditions) -> Options:
+    """The options with another state of devices and links; where all of it is healthy, nobody has asked for any."""
+    if conditions == HEALTHY:
+        return question.without_fields(("conditions",))
+    return question.changed(conditions=conditions)

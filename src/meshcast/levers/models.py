@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from meshcast.levers.candidate import Candidate, Question
 from meshcast.models.words import MARKED
-from meshcast.plans.attending import unfused
 
-# What recomputes less than everything, least first; a model has those of its own words.
-LESS = ("none", "autodiff", "attention", "selective")
+_LESS = ("none", "autodiff", "attention", "selective")  # than everything, in the order in which they are tried
+_NOTHING = ("none", "autodiff")  # what recomputes nothing
 
 
 def of_model(question: Question) -> Iterator[Candidate]:
@@ -30,7 +29,7 @@ def of_model(question: Question) -> Iterator[Candidate]:
     ):  # fmt: skip
         if bound and name in now and now[name] != value:
             yield _setting(question, change, name, value, bound)
-    for value in _less(question, str(now.get("remat", ""))):
+    for value in recomputing_less(question, str(now.get("remat", "none"))):
         yield _setting(question, f"remat={value} (now {now['remat']})", "remat", value, recomputing(question))
     if isinstance(now.get("batch"), int):
         yield _setting(question, "twice the batch", "batch", 2 * now["batch"], larger_batch(question))
@@ -45,9 +44,7 @@ def _setting(question: Question, change: str, name: str, value: object, bound: f
 def _attending(question: Question) -> float:
     asked = question.asked
     assert asked is not None
-    if asked.mode not in asked.builder.modes or unfused(
-        asked.builder, asked.settings, question.cluster.device, question.options.attention_library
-    ):
+    if asked.mode not in asked.builder.modes or question.unfused:
         return 0.0
     return attending(question)
 
@@ -75,15 +72,17 @@ def larger_batch(question: Question) -> float:
     return fixed / 2 + 0.02  # and products of larger matrices are made a little faster
 
 
-def _less(question: Question, now: str) -> list[str]:
-    """Words that recompute less, as the model has them: those that keep marked values are for models that mark them."""
+def recomputing_less(question: Question, now: str) -> list[str]:
+    """Words that may recompute less than a word does, as the model has them; none where nothing is recomputed.
+
+    Those that keep marked values are for models that mark them, of which `none` is what `autodiff` is of others.
+    """
     asked = question.asked
     assert asked is not None
-    if not now or not recomputing(question):
+    if now in _NOTHING or not recomputing(question):
         return []
     marks = "products" in asked.builder.overrides(asked.mode)
-    words = [word for word in LESS if word != now and (marks or word not in MARKED)]
-    return [word for word in words if word != "autodiff"] if marks else words
+    return [word for word in _LESS if word != now and (word != "autodiff" if marks else word not in MARKED)]
 
 
 def _meshes(question: Question) -> Iterator[Candidate]:

@@ -8,8 +8,7 @@ from typing import Any
 
 from meshcast.errors import MeshcastError
 from meshcast.levers.candidate import Candidate, Question
-from meshcast.levers.models import LESS, attending, in_fp8, larger_batch, recomputing
-from meshcast.plans.attending import unfused
+from meshcast.levers.models import attending, in_fp8, larger_batch, recomputing, recomputing_less
 from meshcast.plans.plan import Plan, text_of
 from meshcast.plans.settings import check_device
 
@@ -66,22 +65,11 @@ def _now(question: Question, given: Plan, key: str) -> Any:
 
 def _of_training(question: Question, now: Plan) -> Iterator[tuple[dict[str, Any], float]]:
     """(keys, the share of the time that they can save)."""
-    asked = question.asked
-    assert asked is not None
     exposed = question.share("exposed_communication")
-    if not now.attending.startswith("flash") and not unfused(
-        asked.builder,
-        asked.settings,
-        question.cluster.device,
-        question.options.attention_library,
-        precision=now.precision,
-    ):
+    if not now.attending.startswith("flash") and not question.unfused:
         yield {"attention": "flash-all-gather" if now.cp > 1 else "flash"}, attending(question)
-    marks = "products" in asked.builder.overrides("train")
-    if now.remat != "none":
-        for word in LESS:
-            if word != now.remat and (word != "autodiff" or not marks):
-                yield {"remat": word}, recomputing(question)
+    for word in recomputing_less(question, now.remat):
+        yield {"remat": word}, recomputing(question)
     if now.precision in ("bf16", "fp32", "tf32"):
         finer = "bf16" if now.precision != "bf16" else "fp8"
         yield {"precision": finer}, in_fp8(question) if finer == "fp8" else question.share("compute") / 2

@@ -19,7 +19,8 @@ from meshcast.levers.running import of_running
 from meshcast.options import Options
 from meshcast.results import Lever, Prediction
 
-TRIED, ALL = 6, 10_000
+TRIED = 6  # changes, unless another number is asked for
+ALL = 10_000  # as good as all: no question has more than some dozens of candidates
 WORTH_SAYING = 0.01  # of the time for the same work: below it a change is not worth a line
 _REFUSED = 3  # candidates that may turn out impossible, for each that is tried
 Again = Callable[[Options], Question]

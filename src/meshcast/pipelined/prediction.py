@@ -245,6 +245,7 @@ def _timed(
     energy = idle_watts(cluster.device) * duration
     busy: defaultdict[str, float] = defaultdict(float)
     by_fidelity: defaultdict[str, float] = defaultdict(float)
+    by_types: defaultdict[tuple[str, ...], float] = defaultdict(float)
     breakdown = Breakdown()
     communicating = model = hardware = model_flops = 0.0
     for estimate, name, times in _counts(step):
@@ -259,6 +260,7 @@ def _timed(
         model += share * (alone.mfu or 0.0) * alone.step_time_s
         hardware += share * (alone.hfu or 0.0) * alone.step_time_s
         by_fidelity[alone.fidelity] += seconds
+        by_types[alone.matrix_types] += share * (alone.model_flops or 0.0)
         for origin in Provenance.__dataclass_fields__:
             busy[origin] += seconds * getattr(alone.provenance, origin)
     added = sum(step.schedule.microbatches * e.accumulation_s for e in step.estimates) / count
@@ -281,6 +283,7 @@ def _timed(
         mfu=model / duration,
         hfu=hardware / duration,
         model_flops=model_flops,
+        matrix_types=max(by_types, key=lambda types: by_types[types]),
         communication_s=communicating + sum(m.seconds * times for m, times in _messages(step)) / count,
         provenance=Provenance(**{origin: seconds / total for origin, seconds in busy.items()}),
         top_kernels=kernel_shares(step, bottleneck),

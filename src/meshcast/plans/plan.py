@@ -274,23 +274,37 @@ class Plan:
             UnsupportedError: Products of its precision are not modelled.
             InfeasibleError: Its parts do not go together.
         """
-        found: dict[str, Any] = {}
-        for item in (item.strip() for item in text.split(",")):
-            key, equals, value = (side.strip() for side in item.partition("="))
-            if not equals or not key or not value:
-                raise UsageError(f"{item!r} is not KEY=VALUE", where=FLAG, fix="write such as dp=4,tp=8,mbs=1")
-            if key not in _READERS:
-                raise UsageError(f"a plan has no {key!r}", where=FLAG, fix=nearest(key, _READERS))
-            for name, read in _READERS[key](key, value).items():
-                if name in found:
-                    raise UsageError(f"{name} is given twice", where=FLAG, fix="give it once")
-                found[name] = read
-        return cls(**found)
+        return cls(**_read(text))
+
+    @staticmethod
+    def names_in(text: str | None) -> frozenset[str]:
+        """The fields that a plan's text gives (`hsdp=4x8`: `dp` and `fsdp`); none where there is no plan.
+
+        Raises:
+            UsageError: As `parse`.
+        """
+        return frozenset(_read(text)) if text is not None else frozenset()
 
     def __str__(self) -> str:
         said = {field.name: getattr(self, field.name) for field in fields(self)}
         kept = {name: value for name, value in said.items() if value != _DEFAULTS[name]}
         return ",".join(f"{_spelled(name)}={text_of(value)}" for name, value in (kept or {"dp": self.dp}).items())
+
+
+def _read(text: str) -> dict[str, Any]:
+    """Fields and their values, as a text gives them."""
+    found: dict[str, Any] = {}
+    for item in (item.strip() for item in text.split(",")):
+        key, equals, value = (side.strip() for side in item.partition("="))
+        if not equals or not key or not value:
+            raise UsageError(f"{item!r} is not KEY=VALUE", where=FLAG, fix="write such as dp=4,tp=8,mbs=1")
+        if key not in _READERS:
+            raise UsageError(f"a plan has no {key!r}", where=FLAG, fix=nearest(key, _READERS))
+        for name, read in _READERS[key](key, value).items():
+            if name in found:
+                raise UsageError(f"{name} is given twice", where=FLAG, fix="give it once")
+            found[name] = read
+    return found
 
 
 def _spelled(name: str) -> str:

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
 from meshcast.errors import UsageError
-from meshcast.options import Options
+from meshcast.options import Options, given_options
 from meshcast.plans.plan import Plan
 from meshcast.stacks import Stack, load_stack, stack_names
 
 PYTORCH = "pytorch"  # as stacks name their framework
+
+
+def chosen_options(
+    options: Options | None, overrides: Mapping[str, object], *, where: str, but: Collection[str] = ()
+) -> Options:
+    """The options of a call from Python: with single ones changed, and with what its stack brings.
+
+    Args:
+        options: All at once; None: the defaults.
+        overrides: Single ones by the names of the fields; `stack`, a software stack, its name or its file.
+        where: What is called.
+        but: Fields that it takes by other means.
+
+    Raises:
+        UsageError: There is no such setting, or the plan names another stack.
+        UnsupportedError: No such stack.
+    """
+    single = {name: value for name, value in overrides.items() if name != "stack"}
+    chosen = given_options(options).changed(single, where=where, but=but)
+    return with_stack(chosen, overrides.get("stack"))  # type: ignore[arg-type]  # whatever it is, it is looked up
 
 
 def with_stack(

@@ -25,11 +25,13 @@ class Inputs:
             where a default, a stack or the device decided them.
         defaults: Names of those that neither the user nor a stack decided.
         by_stack: Names of those that the software stack brought.
+        in_plan: Names of those that the plan's own text tells.
     """
 
     values: Mapping[str, Any]
     defaults: tuple[str, ...] = ()
     by_stack: tuple[str, ...] = ()
+    in_plan: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Under `inputs` of a prediction."""
@@ -38,9 +40,7 @@ class Inputs:
 
     def rows(self) -> list[tuple[str, str]]:
         """For people: what was asked for, what the stack brought, and the defaults that decide something."""
-        plan = self.values.get("plan") or ""
-        within = {item.partition("=")[0].replace("-", "_") for item in plan.split(",")}  # told by the plan's own text
-        asked = [n for n in self.values if n not in {*self.defaults, *self.by_stack, *within, "model"}]
+        asked = [n for n in self.values if n not in {*self.defaults, *self.by_stack, *self.in_plan, "model"}]
         rows = (
             ("inputs", asked),
             ("of the stack", [name for name in self.by_stack if name not in _LONG]),

@@ -20,10 +20,10 @@ from meshcast.options import Options
 from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
-from meshcast.serving.chunks import SETTING, Pass, batch_shards, chunk_of, passes_over, time_of, with_whole_cache
+from meshcast.serving.chunks import CHUNK_SETTING, Pass, batch_shards, chunk_of, passes_over, time_of, with_whole_cache
 
 PROMPT, OUTPUT = 1024, 128
-_OWN = ("mode", "prompt", "output", SETTING)
+_OWN = ("mode", "prompt", "output", CHUNK_SETTING)
 _LENGTHS = ("seq", "context", "target")
 Predict = Callable[[Options], Prediction]
 

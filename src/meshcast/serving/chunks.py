@@ -23,7 +23,7 @@ from meshcast.options import Options
 from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 
-SETTING = "prefill_chunk"
+CHUNK_SETTING = "prefill_chunk"
 CHUNK = 8192
 
 
@@ -50,7 +50,7 @@ def chunk_of(settings: Mapping[str, Any]) -> int:
     Raises:
         UsageError: It is no positive integer.
     """
-    return whole_setting(settings, SETTING) or CHUNK
+    return whole_setting(settings, CHUNK_SETTING) or CHUNK
 
 
 def batch_shards(options: Options) -> int:

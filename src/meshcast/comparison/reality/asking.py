@@ -20,6 +20,7 @@ from meshcast.measured.repetition import repetitions
 from meshcast.options import Options
 from meshcast.pipeline import captured, prepare, resolved
 from meshcast.pipelined import is_pipeline
+from meshcast.plans.stacked import chosen_options
 from meshcast.results import Prediction
 from meshcast.traced import names_traces
 from meshcast.units import format_bytes, format_time
@@ -50,7 +51,7 @@ def compare_measured(
         options: Settings of the prediction.
         steps: How many steps each trace holds, where they cannot be found.
         module: The compiled program to compare with, of a trace with several.
-        **overrides: Single settings, by the field names of `Options`.
+        **overrides: Single settings, by the field names of `Options`, and `stack`.
 
     Raises:
         UsageError: No trace is given, or the settings are wrong.
@@ -58,7 +59,7 @@ def compare_measured(
         UnsupportedError: The target is a pipeline, whose ranks run different programs, or a Chakra trace.
         InfeasibleError: The target does not fit the device, so that there is no predicted step.
     """
-    chosen = (options or Options()).changed(overrides, where="compare")
+    chosen = chosen_options(options, overrides, where="compare")
     if not measured:
         raise UsageError("no trace is given", where="--measured", fix="name a file or folder of a profiler")
     if steps is not None and steps < 1:

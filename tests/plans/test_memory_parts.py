@@ -8,7 +8,7 @@ from meshcast.hardware import load_device
 from meshcast.options import Options
 from meshcast.pipeline import predict
 from meshcast.plans import Plan, model_of
-from meshcast.plans.levers import with_plan_levers
+from meshcast.plans.memory_parts import with_memory_parts
 from meshcast.results import Infeasible, Prediction
 from meshcast.simulate import MemoryUse
 
@@ -30,7 +30,7 @@ def too_large(**roles: int) -> Prediction:
 def levers(
     plan: str, *, mode: str = "train", model: str = "llama3-tiny", on: str = "h100-sxm", **roles: int
 ) -> tuple[str, ...]:
-    found = with_plan_levers(
+    found = with_memory_parts(
         too_large(**roles), model_of(model), Plan.parse(plan), Options(settings={"mode": mode}), load_device(on)
     ).infeasible
     assert found is not None

@@ -1,4 +1,4 @@
-"""What would let a model fit that does not, in the words of plans and settings.
+"""What takes memory in a model that does not fit, and what would make it smaller, in the words of plans and settings.
 
 Changes are found here and not tried: of what takes most memory those that make it smaller, each as a plan would have it, and
 none that the plan has already or that the model cannot have. Whether one is enough is for a prediction to say (`levers.fitting`).
@@ -50,10 +50,10 @@ def in_words_of_plans(
     if builder is None or (options.plan is None and options.settings.get("mode", builder.mode) == "train"):
         return prediction
     plan = with_attention(Plan(), builder, options, device) if options.plan is None else plan_of(options, device)
-    return with_plan_levers(prediction, builder, plan, options, device, named=named)
+    return with_memory_parts(prediction, builder, plan, options, device, named=named)
 
 
-def with_plan_levers(
+def with_memory_parts(
     prediction: Prediction,
     builder: Builder,
     plan: Plan,
@@ -90,7 +90,7 @@ def with_plan_levers(
 
 
 def memory_parts(prediction: Prediction, builder: Builder, plan: Plan, options: Options, device: Device) -> list[Part]:
-    """What takes memory, how much, and the changes that would make it smaller; arguments as of `with_plan_levers`."""
+    """What takes memory, how much, and the changes that would make it smaller; arguments as of `with_memory_parts`."""
     chosen: dict[str, Any] = {name: setting_value(text) for name, text in options.settings.items()}
     mode = chosen.pop("mode", builder.mode)
     changes = _Changes(

@@ -90,8 +90,8 @@ def _top(module: str) -> str:
 def _imports(tree: ast.AST) -> list[str]:
     """Modules imported at run time, at any depth; imports for type checkers alone do not count.
 
-    `shares`, `mixed`, `capped` and `trust` name `Run` in their signatures so: they are parts of `run`, cut out of
-    it for length, are called by it alone, and run nothing of it on import.
+    `shares`, `mixed` and `capped` name `Run` in their signatures so: they are parts of `run`, cut out of it for length,
+    are called by it alone, and run nothing of it on import. `options` names `Stack`, which a caller hands to it.
     """
     found: list[str] = []
     for node in ast.iter_child_nodes(tree):
@@ -106,13 +106,16 @@ def _imports(tree: ast.AST) -> list[str]:
     return found
 
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in RANKS)
+FRONTS = {"__init__", "__main__"}  # of the whole package: they name what lies anywhere in it
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in FRONTS)
+PARTS = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_backwards(path: Path) -> None:
     relative = path.relative_to(PACKAGE)
-    own = relative.parts[0] if len(relative.parts) > 1 else relative.stem
+    own = relative.parts[0].removesuffix(".py")
+    assert own in RANKS, f"{own} has no place in the architecture"
     for module in _imports(ast.parse(path.read_text())):
         other = _top(module)
         assert other in RANKS, f"{relative} imports {module}, which has no place in the architecture"
@@ -130,9 +133,13 @@ def test_strangers_are_pairs_of_one_rank() -> None:
         assert (other, own) in SAME_RANK_STRANGERS
 
 
-def test_every_package_has_a_place() -> None:
-    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert packages <= set(RANKS)
+def test_every_module_and_package_has_a_place_and_every_place_is_taken() -> None:
+    assert set(RANKS) == PARTS
+
+
+def test_the_page_on_the_architecture_names_every_module_and_package() -> None:
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert {name for name in PARTS if f"`{name}.py`" not in page and f"`{name}/`" not in page} == set()
 
 
 def test_modules_stay_small() -> None:

@@ -130,4 +130,6 @@ def test_a_finding_is_kept_with_its_command(tmp_path: Path, monkeypatch: pytest.
     kept = tmp_path / "findings" / "0-layers"
     assert (kept / "command").read_text() == one.command + "\n"
     assert (kept / one.file).read_bytes() == one.data
-    assert isinstance(one, Input)
+    # The number alone makes it again.
+    again = made(1, 0, [named("layers")])
+    assert (again.command, again.data) == (one.command, one.data)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from meshcast.errors import UnsupportedError
 
@@ -14,8 +17,36 @@ _LEAST, _GROWTH = 1 << 15, 64  # a layer that a hundred calls share is inlined a
 _ORDINARY = 50  # levels that the interpreter's limit of 1,000 frames leaves room for
 
 
+class _Room:
+    """The interpreter's limit on recursion, which is the whole process's."""
+
+    lock = threading.Lock()
+    needed = 0  # the highest limit that a program has needed so far: lowered programs are kept, and walked over again
+    users = 0  # predictions under way
+    outside = 0  # the limit that the first of them found
+
+
+@contextmanager
+def room_for_nesting() -> Iterator[None]:
+    """Whatever nested programs need of the interpreter's limit on recursion inside; outside it is as it was."""
+    with _Room.lock:
+        if not _Room.users:
+            _Room.outside = sys.getrecursionlimit()
+        _Room.users += 1
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _Room.needed))
+    try:
+        yield
+    finally:
+        with _Room.lock:
+            _Room.users -= 1
+            if not _Room.users:
+                sys.setrecursionlimit(_Room.outside)
+
+
 def allow_nesting(depth: int, *, where: str) -> None:
-    """Makes room for walks over blocks that are nested as deep; the interpreter's limit on recursion is only ever raised.
+    """Makes room for walks over blocks that are nested as deep, for as long as `room_for_nesting` lasts.
+
+    Outside of it (stages that are called one by one) the room stays: what is read now is lowered and simulated later.
 
     Raises:
         UnsupportedError: Nobody nests programs as deep.
@@ -27,7 +58,9 @@ def allow_nesting(depth: int, *, where: str) -> None:
             fix="write the nest as one loop, or as one branch with more cases",
         )
     if depth > _ORDINARY:
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + _FRAMES * depth))
+        with _Room.lock:
+            _Room.needed = max(_Room.needed, 1000 + _FRAMES * depth)
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), _Room.needed))
 
 
 def room_to_grow(ops: int) -> int:

@@ -32,6 +32,7 @@ from meshcast.lower.overlap import overlapped
 from meshcast.lower.xla_tpu import OutOfMemoryError
 from meshcast.models import model_named
 from meshcast.models.words import SERVE
+from meshcast.nesting import room_for_nesting
 from meshcast.network.models import MODELS as NETWORK_MODELS
 from meshcast.options import ContentionSetting, Host, given_options
 from meshcast.options import Options as Options
@@ -76,7 +77,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
     """
     started = time.perf_counter()
     chosen = chosen_options(options, overrides, where="predict")
-    with collected_later(), names_taken():
+    with collected_later(), names_taken(), room_for_nesting():
         if not how_many(chosen.levers) or names_traces(target):  # a trace has decided what could be changed
             prediction = _question(target, None, chosen).prediction
         else:

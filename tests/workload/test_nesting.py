@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 import meshcast as mc
@@ -74,3 +77,17 @@ def test_a_function_that_calls_itself_is_named() -> None:
       return %y : tensor<f32> }}"""
     with pytest.raises(InputError, match="f -> f"):
         read_workload(program(text))
+
+
+def test_the_limit_on_recursion_is_the_callers_again(tmp_path: Path) -> None:
+    """A prediction of what it has lowered before needs the room again, though nothing is read."""
+    path = tmp_path / "nested.mlir"
+    path.write_text(nested_loops(300))
+    loaded, before = program(path.read_text()), sys.getrecursionlimit()
+    sys.setrecursionlimit(1500)
+    try:
+        times = {mc.predict(path, on="h200").step_time_s, mc.predict(loaded, on="h200").step_time_s}
+        assert sys.getrecursionlimit() == 1500
+    finally:
+        sys.setrecursionlimit(before)
+    assert len(times) == 1

@@ -115,9 +115,7 @@ def in_order(ops: Sequence[Op], reads: Callable[[Op], set[int]], buffer: Mapping
 
 def _origins(values: set[int], *, producers: Mapping[int, int], buffer: Mapping[int, int]) -> list[int]:
     """The ops that make values or what they show, each once; none for what comes from outside."""
-    found = {producers.get(buffer.get(value, value), -1) for value in values}
-    found.discard(-1)
-    return list(found)
+    return list({producers[shown] for value in values if (shown := buffer.get(value, value)) in producers})
 
 
 class _Tree:

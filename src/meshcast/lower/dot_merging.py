@@ -9,7 +9,6 @@ leads to the other, and at least one of the two is small: its operands and resul
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -39,16 +38,24 @@ def merge_products(
         reads: What an op reads, its blocks included.
         apart: Operands whose products are left alone: what they are made of is not joined.
     """
-    groups: dict[object, list[int]] = {}
+    groups: dict[tuple[int, int, int], list[int]] = {}  # by side, the shared operand and what must agree
+    alike: dict[object, int] = {}  # what must agree, numbered
+    numbers: dict[tuple[int, float], tuple[int, int]] = {}  # the same of both sides, by an op's cost and share
     for index, op in enumerate(ops):
         shape = op.cost.geometry
         if op.cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or shape.groups > 1 or len(op.operands) != 2:
             continue
         if apart and any(buffer.get(value, value) in apart for value in op.operands):
             continue
+        share = _share(op)
+        number = numbers.get((id(op.cost), share))
+        if number is None:
+            left, right = ((_common(shape, side), op.cost.orders, share) for side in (0, 1))
+            number = alike.setdefault(left, len(alike)), alike.setdefault(right, len(alike))
+            numbers[id(op.cost), share] = number
         for side in (0, 1):
             shared = buffer.get(op.operands[side], op.operands[side])
-            groups.setdefault((side, shared, _common(shape, side), op.cost.orders, _share(op)), []).append(index)
+            groups.setdefault((side, shared, number[side]), []).append(index)
     candidates = [(key, members) for key, members in groups.items() if len(members) > 1]
     if not candidates:
         return ops
@@ -56,7 +63,6 @@ def merge_products(
     merged: dict[int, list[Op]] = {}  # by the last member's place
     gone: set[int] = set()
     for key, members in candidates:
-        assert isinstance(key, tuple)
         chosen = _mergeable([i for i in members if i not in gone], ops, graph, values)
         # Two groups may each need a member of the other first: the later one is then left as it is.
         if len(chosen) > 1 and graph.contract(chosen):
@@ -80,7 +86,6 @@ def _replaced(ops: Sequence[Op], merged: Mapping[int, list[Op]], gone: Set[int])
     return made
 
 
-@functools.lru_cache(maxsize=1024)
 def _common(shape: Gemm, side: int) -> Gemm:
     """What two products with the same operand on `side` must agree in: everything but the other's free dimension."""
     return replace(shape, n=0) if side == 0 else replace(shape, m=0)

@@ -166,24 +166,24 @@ class _Sweep:
         users = [user for value in op.results for user in self._readers.get(value, ())]
         if not users:
             return own
-        asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
-        owners = self._roots[users[0]] if len(asking) == 1 else frozenset().union(*asking.values())
-        if self._fuses(index, users, owners) and all(self._has_room(root, index) for root in owners):
+        owners = self._roots[users[0]]
+        if len(users) > 1:
+            asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
+            owners = owners if len(asking) == 1 else frozenset().union(*asking.values())
+        if self._fuses(index, users, owners) and self._have_room(owners, index):
             self._roots[index] = owners
             for root in owners:
                 self._fusion(root).add(op, self._operands[index])
                 self._places[root, index], self._repeats[root, index] = self._asked(users, root)
         return self._roots[index]
 
-    def _has_room(self, root: int, index: int) -> bool:
-        """Whether a fusion that also computes this op reads no more tensors of full size than a kernel may."""
-        if not self._rules.tensors:
-            return True
-        reads = self._fusion(root).outside(_FULL, self._ops[index], self._operands[index])
-        return reads <= self._rules.tensors
+    def _have_room(self, owners: frozenset[int], index: int) -> bool:
+        """Whether fusions that also compute this op read no more tensors of full size than a kernel may."""
+        most, op, operands = self._rules.tensors, self._ops[index], self._operands[index]
+        return not most or all(self._fusion(root).outside(_FULL, op, operands) <= most for root in owners)
 
     def _fusion(self, root: int) -> Growing:
-        """What has joined a root so far, with what it reads from outside as `_has_room` and `_takes_product` ask for it."""
+        """What has joined a root so far, with what it reads from outside as `_have_room` and `_takes_product` ask for it."""
         found = self._growing.get(root)
         if found is None:
             op, space = self._ops[root], self._space(root)
@@ -193,7 +193,8 @@ class _Sweep:
                 watched[_FULL] = lambda value: self._least_elements(value) * 2 > space
             if self._rules.plain_epilogues and OpKind.GEMM in self._rules.joining:
                 watched[_LARGE] = lambda value: self._tensors[value].elements >= elements
-                watched[_COMPLICATED] = self._complicated.__contains__
+                if self._complicated:
+                    watched[_COMPLICATED] = self._complicated.__contains__
             found = self._growing[root] = Growing(op, self._operands[root], watched)
         return found
 
@@ -292,7 +293,7 @@ class _Sweep:
             self._products.add(root)
             return True
         product, fusion = self._ops[index], self._fusion(root)
-        if not fusion.is_plain or fusion.outside(_COMPLICATED, product):
+        if not fusion.is_plain or (self._complicated and fusion.outside(_COMPLICATED, product)):
             return False
         if not epilogue_fits(product, self._ops[root], fusion.outside(_LARGE, product), self._tensors):
             return False

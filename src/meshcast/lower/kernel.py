@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -180,10 +180,24 @@ class Kernel:
 
     def with_recency(self, recency: Recency | None) -> Kernel:
         """The same with other ages; every kernel of a program is made again so, which `replace` takes eight times as long for."""
+        if recency == self.recency:
+            return self
         made = object.__new__(Kernel)
         made.__dict__.update(self.__dict__)
         made.__dict__.pop("cost_key", None)
         made.__dict__["recency"] = recency
+        return made
+
+    def elsewhere(self, values: Mapping[int, int], location: str) -> Kernel:
+        """The same kernel of other values, which are given for its own, at another place of the program."""
+        made = object.__new__(Kernel)
+        made.__dict__.update(self.__dict__)
+        made.__dict__.update(
+            reads=tuple([values[value] for value in self.reads]),
+            writes=tuple([values[value] for value in self.writes]),
+            updates=tuple([values[value] for value in self.updates]) if self.updates else (),
+            location=location,
+        )
         return made
 
     @property

@@ -32,7 +32,7 @@ class FreeValues:
 
     def reads(self, op: Op) -> set[int]:
         """What an op reads: its operands, and what its blocks read from outside of them."""
-        return set(op.operands).union(*map(self, op.blocks))
+        return set(op.operands).union(*map(self, op.blocks)) if op.blocks else set(op.operands)
 
 
 def stepped_slices(ops: Sequence[Op], tensors: Sequence[Tensor]) -> set[int]:

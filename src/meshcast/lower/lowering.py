@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 
 from meshcast.errors import UsageError
+from meshcast.lower.alike import FusedKernels
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dot_merging import merge_products
-from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion, Fusions, plan_fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.layerwise import with_layerwise_weights
@@ -99,6 +99,7 @@ class _Lowering:
         self._masked = gpu and masked  # ragged products are dense ones of masked operands
         self._rules = (EAGER if eager else GPU) if gpu else TPU
         self._free = FreeValues()
+        self._kernels = FusedKernels(values.tensors)
         self._undone = False
         self._looped = False  # inside a loop's body
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
@@ -116,11 +117,11 @@ class _Lowering:
         for op in live:
             for value in op.operands:
                 readers.setdefault(value, []).append(op.cost.kind)
-        ops = [op for op in live if not self._alias(op, kept, readers)]
+        ops: Sequence[Op] = [op for op in live if not self._alias(op, kept, readers)]
         if self._masked:
-            ops = [made for op in ops for made in with_masked_groups(op, self._values)]
+            ops = with_masked_groups(ops, self._values)
         if self._gpu and not self._eager:
-            ops = [made for op in ops for made in with_summed_vectors(op, self._values)]
+            ops = with_summed_vectors(ops, self._values)
             ops = with_products_order(ops, kept, self._buffer, self._tensors)
         if self._gpu:
             ops = with_laid_out_loops(ops, block, self._values, kept)
@@ -265,7 +266,7 @@ class _Lowering:
         if kind is OpKind.GENERATE and not op.cost.written_bytes:
             return None  # a constant that is an output or operand lies in memory already
         made = [(ops[index], operands[index]) for index in members]
-        kernel = fused_kernel(made, self._tensors, cold=not stepped.isdisjoint(members))
+        kernel = self._kernels.kernel(made, cold=not stepped.isdisjoint(members))
         return with_sunk_reads(kernel, self._spread)
 
     def _outside(self, op: Op) -> list[int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
@@ -139,7 +140,12 @@ class Turns:
     def __init__(self, schedule: Schedule, direction: Direction) -> None:
         self._direction = direction
         self._found: dict[int, Turn] = {}  # by the block's identity
-        self._homes = _homes(schedule)
+        self._schedule = schedule
+
+    @cached_property
+    def _homes(self) -> dict[int, int]:
+        """Asked for by loops alone."""
+        return _homes(self._schedule)
 
     def of(self, schedule: Schedule) -> Turn:
         """What one run of a block leaves behind."""

@@ -8,6 +8,7 @@ where it also writes the products first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.lower.rewriting import Values
@@ -24,11 +25,16 @@ def is_summed_in_batches(op: Op) -> bool:
     return max(shape.m, shape.n) == 1 or (shape.batch > 1 and min(shape.m, shape.n) == 1)
 
 
-def with_summed_vectors(op: Op, values: Values) -> list[Op]:
-    """The op itself, or a multiplication and the reduction of its result."""
+def with_summed_vectors(ops: Sequence[Op], values: Values) -> Sequence[Op]:
+    """The ops with each such product replaced by a multiplication and the reduction of its result."""
+    if not any(map(is_summed_in_batches, ops)):
+        return ops
+    return [made for op in ops for made in (_summed(op, values) if is_summed_in_batches(op) else (op,))]
+
+
+def _summed(op: Op, values: Values) -> list[Op]:
     shape = op.cost.geometry
-    if not is_summed_in_batches(op) or not isinstance(shape, Gemm):
-        return [op]
+    assert isinstance(shape, Gemm)
     side = 1 if shape.n > 1 else 0
     minor = shape.rhs_contracting_minor if side else shape.lhs_contracting_minor
     free = max(shape.m, shape.n)

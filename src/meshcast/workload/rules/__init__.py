@@ -48,12 +48,15 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {name: _or_nothing(rule) for topic in _TOPICS for name, rule in topic.RULES.items()}
 )
 
-# Ops whose cost follows from their types alone: equal ones need to be worked out once.
-SHAPE_ONLY: frozenset[str] = frozenset(elementwise.RULES) | {
-    "stablehlo.constant",
-    "stablehlo.reshape",
-    "stablehlo.iota",
-}
+# Ops whose cost follows from their types and these attributes alone, the most frequent ones of programs: equal ones need to be
+# worked out once.
+COSTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        **dict.fromkeys((*elementwise.RULES, "stablehlo.constant", "stablehlo.reshape", "stablehlo.iota"), ()),
+        "stablehlo.broadcast_in_dim": ("broadcast_dimensions",),
+        "stablehlo.dot_general": ("dot_dimension_numbers", "precision_config", "algorithm", "meshcast.layouts"),
+    }
+)
 
 # Ops that a composite of the same name costs as much as: their rules need nothing that a composite does not carry. Others
 # (`chlo.scan`, whose work is in its region) are read through the composite's decomposition.
@@ -75,4 +78,4 @@ REFUSED: Mapping[str, str] = MappingProxyType(
     }
 )
 
-__all__ = ["COMPOSITES", "REFUSED", "RULES", "SHAPE_ONLY", "STRUCTURAL"]
+__all__ = ["COMPOSITES", "COSTED_BY", "REFUSED", "RULES", "STRUCTURAL"]

@@ -1,0 +1,64 @@
+"""Fusions that are alike are worked out once, and give what each of them gives on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks.programs_by_size import chain, layers
+from meshcast.capture.files import from_bytes
+from meshcast.lower import alike, lower
+from meshcast.lower.alike import FusedKernels
+from meshcast.lower.fused_kernel import Member, fused_kernel
+from meshcast.lower.kernel import Kernel
+from meshcast.workload import read_workload
+from meshcast.workload.graph import Cost, Op, OpKind, Tensor
+from meshcast.workload.workload import Workload
+
+
+def workload(text: str) -> Workload:
+    return read_workload(from_bytes(text.encode(), name="program", where="test"))
+
+
+def test_equal_ops_have_one_cost() -> None:
+    """Fifty products and fifty additions: two costs."""
+    assert len({id(op.cost) for op in workload(chain(100)).body.ops}) == 2
+
+
+@pytest.mark.parametrize("backend", ["xla-gpu", "xla-tpu", "none"])
+@pytest.mark.parametrize("program", [chain, layers])
+def test_a_program_of_equal_links_is_made_of_few_kernels(program, backend, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    counted = 0
+
+    def counting(members: Sequence[Member], tensors: Sequence[Tensor], *, cold: bool) -> Kernel:
+        nonlocal counted
+        counted += 1
+        return fused_kernel(members, tensors, cold=cold)
+
+    monkeypatch.setattr(alike, "fused_kernel", counting)
+    shared = lower(workload(program(350)), backend=backend)
+    assert 0 < counted < 20
+    monkeypatch.setattr(
+        FusedKernels, "kernel", lambda self, members, cold: fused_kernel(members, self._tensors, cold=cold)
+    )
+    alone = lower(workload(program(350)), backend=backend)
+    assert shared.schedule == alone.schedule
+
+
+def test_fusions_of_other_wiring_types_or_costs_are_others() -> None:
+    """X + x reads one value and x + y two; the costs that rules give are equal otherwise."""
+    tensors = [Tensor((4,), "f32")] * 5 + [Tensor((8,), "f32")] * 2
+    cost = Cost(kind=OpKind.ELEMENTWISE, dtype="f32", vector_flops=4.0, operand_bytes=(16, 16), written_bytes=16)
+    kernels = FusedKernels(tensors)
+
+    def read(*values: int, result: int) -> tuple[int, ...]:
+        op = Op(name="stablehlo.add", cost=cost, operands=values, results=(result,), location=f"at {result}")
+        made = kernels.kernel([(op, values)], cold=False)
+        assert made == fused_kernel([(op, values)], tensors)
+        return made.reads
+
+    assert read(0, 0, result=2) == (0,)
+    assert read(0, 1, result=3) == (0, 1)
+    assert read(1, 0, result=4) == (1, 0)
+    assert read(1, 5, result=6) == (1, 5)

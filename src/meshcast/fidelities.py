@@ -1,16 +1,19 @@
-"""Which estimators answer: the chain that a fidelity stands for on a device."""
+"""Which estimators answer, the chain that a fidelity stands for on a device; and whose kernels they are asked about."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from meshcast.capture.program import Program
 from meshcast.errors import UsageError, nearest
 from meshcast.estimate import Estimator, estimator_names, load_estimator
 from meshcast.estimate.profiled import Profiled
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels, why_not_measured
 from meshcast.estimate.simulators import load_simulator
 from meshcast.hardware import Device
+from meshcast.lower.choice import choose_lowering
+from meshcast.lower.kernel import Lowering
 from meshcast.options import Options
 
 # `auto`: the best first. Later fidelities enter here.
@@ -45,6 +48,42 @@ def check_fidelity(name: str) -> None:
     known = ("auto", *fidelity_names())
     if name not in known:
         raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=nearest(name, known))
+
+
+def chosen_lowering(options: Options, program: Program, device: Device) -> Lowering:
+    """Whose kernels a program has on a device: ours, the compiler's, or those that it came with.
+
+    Raises:
+        UsageError: Kernels of a compiler are asked for, and others or rewrites of theirs besides; or no such lowering.
+        UnsupportedError: The compiler is asked for and cannot be had.
+    """
+    overlap, others = options.overlapping, options.other_kernels
+    # Counts that are told name the program's own loops, not those that XLA leaves of them.
+    # The TPU compiler takes minutes for a large model: it runs when it is asked for.
+    # Rewrites are ours to make: a compiler's schedule has its own.
+    preferred = (
+        options.fidelity == "auto"
+        and not options.trip_counts
+        and device.kind != "tpu"
+        and not overlap.any
+        and not others
+    )  # fmt: skip
+    lowering = choose_lowering(options.asked_lowering, program, device, prefer_compiled=preferred)
+    if overlap.any and lowering != "modelled":
+        raise UsageError(
+            f"the kernels are {lowering}: a compiler has decided what overlaps",
+            where="--overlap",
+            fix="leave --overlap out, or use --lowering modelled with it",
+        )
+    refused = [name for name in others if lowering != "modelled" or (name == "fusion" and device.kind != "gpu")]
+    if refused:
+        said = ", ".join(f"{name}={getattr(options, name)}" for name in refused)
+        raise UsageError(
+            f"the kernels are {lowering} for a {device.kind}: what another framework launches ({said}) is not among them",
+            where="--stack",
+            fix="use a stack whose kernels are XLA's, such as xla, or --lowering modelled on a GPU",
+        )
+    return lowering
 
 
 def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:

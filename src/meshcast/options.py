@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Host = Literal["auto", "on", "off"]
 # Whether compute and communication slow each other down while both run.
 ContentionSetting = Literal["on", "off"]
+# Whose kernels are modelled on GPUs; the defaults are XLA's.
+_KERNELS = ("fusion", "attention_library", "layers", "ragged")
 # Fields that options keep about themselves: no way to ask for anything.
 _KEPT = ("brought", "written")
 
@@ -114,6 +116,17 @@ class Options:
         default = Options()
         differ = {each.name for each in fields(self) if getattr(self, each.name) != getattr(default, each.name)}
         return frozenset((differ - set(stacks)) | set(self.written))
+
+    @property
+    def asked_lowering(self) -> str:
+        """Whose kernels are asked for, a word of `lower.choice.LOWERINGS`: the fidelity `compiled` is about them."""
+        return "compiled" if self.lowering == "auto" and self.fidelity == "compiled" else self.lowering
+
+    @property
+    def other_kernels(self) -> tuple[str, ...]:
+        """Fields that say of kernels on GPUs what XLA does not do; none where all are as XLA makes them."""
+        default = Options()
+        return tuple(name for name in _KERNELS if getattr(self, name) != getattr(default, name))
 
     @property
     def own_hardware(self) -> bool:

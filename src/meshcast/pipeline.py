@@ -18,14 +18,13 @@ from meshcast.described import Asked, asked_of, inputs_of, throughput_of
 from meshcast.device_count import device_count
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
-from meshcast.fidelities import chosen_estimators
+from meshcast.fidelities import chosen_estimators, chosen_lowering
 from meshcast.files import names_taken
 from meshcast.garbage import collected_later
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.hardware.conditions import HEALTHY
 from meshcast.levers import Question, how_many, with_levers
 from meshcast.lower import LoweredProgram, lower
-from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.kernel import Overflow
 from meshcast.lower.overlap import overlapped
@@ -293,33 +292,8 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     """The kernels of a target on a kind of device; kept by the program's content and everything that shaped it."""
     program, mesh = captured(target, options, device)
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
-    asked = "compiled" if options.lowering == "auto" and options.fidelity == "compiled" else options.lowering
-    # Counts that are told name the program's own loops, not those that XLA leaves of them.
-    # The TPU compiler takes minutes for a large model: it runs when it is asked for.
-    # Rewrites are ours to make: a compiler's schedule has its own.
-    overlap = options.overlapping
-    prefer_compiled = (
-        options.fidelity == "auto"
-        and not options.trip_counts
-        and device.kind != "tpu"
-        and not overlap.any
-        and options.fusion == "compiler"
-        and options.attention_library == "cudnn"
-        and options.layers == "scanned"
-    )
-    lowering = choose_lowering(asked, program, device, prefer_compiled=prefer_compiled)
-    if overlap.any and lowering != "modelled":
-        raise UsageError(
-            f"the kernels are {lowering}: a compiler has decided what overlaps",
-            where="--overlap",
-            fix="leave --overlap out, or use --lowering modelled with it",
-        )
-    if options.fusion != "compiler" and (lowering != "modelled" or device.kind != "gpu"):
-        raise UsageError(
-            f"the kernels are {lowering} for a {device.kind}: what an eager framework would launch is not among them",
-            where="--stack",
-            fix="use a stack that compiles, or --lowering modelled on a GPU",
-        )
+    asked, overlap = options.asked_lowering, options.overlapping
+    lowering = chosen_lowering(options, program, device)
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),

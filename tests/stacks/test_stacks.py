@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from meshcast.capture.target import CaptureOptions, load
 from meshcast.cli.app import app
 from meshcast.errors import InputError, UnsupportedError, UsageError
-from meshcast.hardware import resolve
+from meshcast.fidelities import chosen_lowering
+from meshcast.hardware import load_device, resolve
 from meshcast.levers import Question
 from meshcast.levers.running import of_running
+from meshcast.lower import choice as lowering_choice
 from meshcast.options import Options
 from meshcast.pipeline import predict
 from meshcast.plans.stacked import assumed_kernels, with_stack
 from meshcast.simulate.host import HostCosts
 from meshcast.stacks import choices_of, load_stack, stack_names
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 OWN = """\
 schema = "meshcast.stack/1"
 name = "own"
@@ -213,6 +218,50 @@ def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
     own, program = said("--scheduler", "latency-hiding", *stack), said("--scheduler", "program", *stack)
     assert said(*stack)["step_time_s"] == program["step_time_s"]
     assert own["step_time_s"] != program["step_time_s"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ragged", "context"),
+    [
+        ("xla", "masked", "all-gather"),
+        ("maxtext", "masked", "all-gather"),
+        ("megatron", "grouped", "ring"),
+        ("nemo", "grouped", "ring"),
+        ("pytorch-fsdp", "grouped", "all-gather"),
+        ("megatron-2022", "grouped", "all-gather"),
+    ],
+)
+def test_shipped_files_say_how_experts_and_split_sequences_run(name: str, ragged: str, context: str) -> None:
+    stack = load_stack(name)
+    assert (stack.ragged, stack.context_attention) == (ragged, context)
+    assert {"kernels.ragged", "defaults.context_attention"} <= stack.said
+
+
+def test_what_a_file_leaves_open_is_as_without_a_stack(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'schema = "meshcast.stack/1"\nname = "own"\ntitle = "One\'s own"\n'
+        '[kernels]\nfusion = "compiler"\nproducts = "cuBLAS"\nattention = "auto"\n'
+        '[overlap]\nscheduler = "latency-hiding"\nchannels = 0\n'
+    )
+    stack, default = load_stack(path), Options()
+    for name in ("attention_library", "layers", "ragged", "context_attention"):
+        assert getattr(stack, name) == getattr(default, name)
+
+
+@pytest.mark.parametrize(
+    "other", [{"fusion": "eager"}, {"attention_library": "flash-2"}, {"layers": "separate"}, {"ragged": "grouped"}]
+)
+def test_a_compilers_kernels_are_no_other_frameworks(other: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, device = Options(on="h100-sxm", **other), load_device("h100-sxm")  # type: ignore[arg-type]
+    monkeypatch.setattr(lowering_choice, "why_not", lambda program, device: None)  # as where the compiler is installed
+    program = load(FIXTURES / "tanh.mlir", CaptureOptions(platform=device.platform))
+    assert chosen_lowering(Options(on="h100-sxm"), program, device) == "compiled"
+    assert chosen_lowering(asked, program, device) == "modelled"
+    (said,) = (f"{name}={value}" for name, value in other.items())
+    for compiled in (replace(asked, lowering="compiled"), replace(asked, fidelity="compiled")):
+        with pytest.raises(UsageError, match=said):
+            chosen_lowering(compiled, program, device)
 
 
 def test_tpus_have_no_eager_framework() -> None:

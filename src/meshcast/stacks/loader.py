@@ -13,6 +13,7 @@ from meshcast.lower import Fusion
 from meshcast.lower.ragged_products import RaggedProducts
 from meshcast.lower.separate_layers import Layers
 from meshcast.models.words import Gradients
+from meshcast.options import Options
 from meshcast.overlaps import Overlap
 from meshcast.simulate.host import HostCosts
 from meshcast.simulate.scheduling import Scheduler, Scheduling
@@ -24,6 +25,7 @@ from meshcast.workload.graph import AttentionLibrary
 SCHEMA = "meshcast.stack/1"
 _DATA = Path(__file__).parent / "data"
 _ZERO_STAGES = ("0", "1", "2", "3")
+_OPEN = Options()  # what kernels are where neither a stack's file nor anyone else says: XLA's
 
 
 def stack_names() -> tuple[str, ...]:
@@ -72,12 +74,14 @@ def _read(path: Path) -> Stack:
         products=reader.text("kernels", "products"),
         attention_library=cast(
             AttentionLibrary,
-            reader.choice("kernels", "attention_library", among=get_args(AttentionLibrary), default="cudnn"),
+            reader.choice(
+                "kernels", "attention_library", among=get_args(AttentionLibrary), default=_OPEN.attention_library
+            ),
         ),
         attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
-        layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default="scanned")),
+        layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default=_OPEN.layers)),
         ragged=cast(
-            RaggedProducts, reader.choice("kernels", "ragged", among=get_args(RaggedProducts), default="grouped")
+            RaggedProducts, reader.choice("kernels", "ragged", among=get_args(RaggedProducts), default=_OPEN.ragged)
         ),
         scheduler=cast(Scheduler, scheduler),
         channels=channels,
@@ -93,7 +97,9 @@ def _read(path: Path) -> Stack:
         gradients=cast(Gradients, reader.choice("defaults", "gradients", among=get_args(Gradients), default="fp32")),
         context_attention=cast(
             ContextAttention,
-            reader.choice("defaults", "context_attention", among=get_args(ContextAttention), default="ring"),
+            reader.choice(
+                "defaults", "context_attention", among=get_args(ContextAttention), default=_OPEN.context_attention
+            ),
         ),
         offloads=reader.flag("defaults", "offloads"),
         batch_per_device=reader.flag("defaults", "batch_per_device"),

@@ -283,7 +283,7 @@ class Run:
             kernels=sum(n for _, n in counted) + self._sums,
             communication_s=None,
             provenance=Provenance(analytical=1.0),
-            warnings=(*workload.warnings, *self.notes, *self._unpaired),
+            warnings=(*workload.warnings, *self.notes, *self._idle),
             version=VERSION,
         )
         answer = prediction if infeasible else self._timed(prediction)
@@ -347,9 +347,11 @@ class Run:
         )
 
     @property
-    def _unpaired(self) -> tuple[str, ...]:
-        """What to say where passes are to run in pairs, and there is one program for the whole step."""
-        return (NOTHING_PAIRED,) if self.whole and self.options.overlapping.paired_passes else ()
+    def _idle(self) -> tuple[str, ...]:
+        """What to say of `--overlap` where the user asked for it in vain: one program has no passes to pair, either."""
+        if not self.whole or "overlap" not in self.options.asked:
+            return ()
+        return (*self.lowered.idle, *((NOTHING_PAIRED,) if self.options.overlapping.paired_passes else ()))
 
     def _fallback_notes(self) -> list[str]:
         """What to say where another fidelity than the one asked for gives most of the time."""

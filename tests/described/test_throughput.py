@@ -83,3 +83,8 @@ def test_a_program_has_no_throughput_but_its_arithmetic() -> None:
     assert found.to_json()["throughput"] is None
     assert found.model_flops_per_device_s
     assert "model" in str(found).partition("MFU")[2].splitlines()[0]
+
+
+def test_devices_that_run_alike_have_a_batch_each_in_words_too() -> None:
+    found = predict("dlrm-tiny", settings={"batch": "128"}, devices=2, **ROOFLINE)
+    assert [text for text in found.warnings if "all 2 devices run it alike, each on a batch of its own" in text]

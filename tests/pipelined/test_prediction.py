@@ -17,6 +17,7 @@ from meshcast.mesh import Group
 from meshcast.network import plan_collective
 from meshcast.pipelined import PartWiring
 from meshcast.results import Prediction
+from meshcast.stacks import load_stack
 from meshcast.workload.graph import Collective
 
 BATCH, DIM = 256, 512
@@ -292,3 +293,23 @@ def test_communication_is_that_of_all_stages() -> None:
     assert {group.group for group in told.groups} >= {"pipeline", "data"}
     for link in told.links:
         assert link.utilisation == pytest.approx(link.bytes_sent / (link.bandwidth * (found.step_time_s or 0.0)))
+
+
+def test_overlap_in_vain_is_said_once_and_only_to_who_asked() -> None:
+    """No program of this pipeline has experts (one-copy); weights are gathered (fsdp2) in its passes, not in updates."""
+    options = Options(
+        on="dgx-h100", plan="fsdp=2,pp=2,mbs=1", settings={"batch": "4", "seq": "128"}, fidelity="roofline"
+    )
+    asked = predict("llama3-tiny", options, overlap="one-copy,fsdp2", levers=False)
+    assert [text for text in asked.warnings if "--overlap" in text] == [
+        "--overlap: one-copy changes nothing: no token is sent to several experts"
+    ]
+    brought = predict("llama3-tiny", options, stack="megatron", levers=False)
+    assert "one-copy" in load_stack("megatron").overlap
+    assert not [text for text in brought.warnings if "--overlap" in text]
+
+
+def test_overlap_of_a_stack_is_no_warning_of_a_program_either() -> None:
+    options = Options(on="dgx-h100", mesh={"data": 2}, settings={"seq": "128"}, fidelity="roofline", levers=False)
+    assert not [text for text in predict("llama3-tiny", options, stack="megatron").warnings if "--overlap" in text]
+    assert [text for text in predict("llama3-tiny", options, overlap="one-copy").warnings if "--overlap" in text]

@@ -80,3 +80,14 @@ def test_prompts_are_split_by_position_and_answers_are_not() -> None:
     assert whole is not None
     assert split.tpot_s == whole.tpot_s
     assert split.ttft_s != whole.ttft_s
+
+
+def test_a_plan_stays_in_the_words_that_it_was_written_in() -> None:
+    """A key that is written is no default, also where its value is one."""
+    assert with_stack(Options(plan="dp=2, mbs=1"), "megatron").plan == "dp=2,mbs=1"
+    assert with_stack(Options(plan="mbs=1,stack=megatron,dp=2")).plan == "mbs=1,dp=2"
+    assert with_stack(Options(plan="stack=megatron")).plan == str(Plan())
+    options = Options(on="dgx-h100", settings=SETTINGS, levers=False, fidelity="roofline")
+    found = predict("llama3-tiny", options, plan="dp=2,mbs=1", stack="megatron").inputs
+    assert found is not None
+    assert "mbs" not in found.defaults

@@ -321,6 +321,7 @@ class LoweredProgram:
     lowering: Lowering = "modelled"
     memory: CompiledMemory | None = None
     overflow: Overflow | None = None
+    idle: tuple[str, ...] = ()  # rewrites that were asked for and found nothing to do, each as a sentence
 
     @property
     def mesh(self) -> Mesh:

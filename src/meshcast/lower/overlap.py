@@ -21,12 +21,12 @@ from meshcast.overlaps import Overlap
 def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
     """The program with the rewrites made: products cut first, then collectives joined, then loops shifted.
 
-    One that finds nothing to do is told among the workload's warnings.
+    One that finds nothing to do is told in `idle`: whether that is worth a warning depends on who asked, and for how much.
     """
     if not overlap.any:
         return lowered
     values = Values(lowered.tensors)
-    workload, warnings = lowered.workload, []
+    workload, idle = lowered.workload, []
     schedule = lowered.schedule
     weights = {
         value
@@ -76,10 +76,5 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
         if asked:
             before, schedule = schedule, rewrite(schedule)
             if schedule == before:
-                warnings.append(f"--overlap: {nothing}")
-    return replace(
-        lowered,
-        schedule=schedule,
-        tensors=tuple(values.tensors),
-        workload=replace(workload, warnings=(*workload.warnings, *warnings)),
-    )
+                idle.append(f"--overlap: {nothing}")
+    return replace(lowered, schedule=schedule, tensors=tuple(values.tensors), idle=tuple(idle))

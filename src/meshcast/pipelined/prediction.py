@@ -110,8 +110,22 @@ def _assembled(
     estimates = [estimate_part(part, pipeline, prepare, state.everyone) for part in pipeline.parts]
     if options.overlapping.paired_passes:
         estimates = [with_paired_passes(estimate, pipeline, cluster.device) for estimate in estimates]
-        said = said if any(estimate.paired_s for estimate in estimates) else (*said, NOTHING_PAIRED)
+    if "overlap" in options.asked:  # what a stack brings is for all programs, whether they have a use for it or not
+        said = (*said, *_idle(estimates, paired=options.overlapping.paired_passes))
     return estimates, setting, assemble(pipeline, estimates, setting, options.network), said
+
+
+def _idle(estimates: list[PartEstimate], *, paired: bool) -> tuple[str, ...]:
+    """What to say of rewrites that no program of the step has a use for.
+
+    Args:
+        estimates: The parts.
+        paired: Whether passes are to run in pairs.
+    """
+    runs = [program.run.lowered for estimate in estimates for program in estimate.programs.values()]
+    found = tuple(text for text in runs[0].idle if all(text in run.idle for run in runs))
+    hidden = any(estimate.paired_s for estimate in estimates)
+    return (*found, NOTHING_PAIRED) if paired and not hidden else found
 
 
 def _counts(step: StepParts) -> Iterator[tuple[PartEstimate, str, int]]:

@@ -307,6 +307,12 @@ def _read(text: str) -> dict[str, Any]:
     return found
 
 
+def without_key(text: str, key: str) -> str:
+    """A plan's text without one of its keys, the others as they are written; where none is left, the plan of defaults."""
+    kept = [item.strip() for item in text.split(",") if item.partition("=")[0].strip() != key]
+    return ",".join(kept) or str(Plan())
+
+
 def _spelled(name: str) -> str:
     return name.replace("_", "-")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from meshcast.errors import UsageError
 from meshcast.options import Options, given_options
-from meshcast.plans.plan import Plan
+from meshcast.plans.plan import Plan, without_key
 from meshcast.stacks import Stack, load_stack, stack_names
 
 PYTORCH = "pytorch"  # as stacks name their framework
@@ -60,7 +60,8 @@ def with_stack(
         default = Options()
         but = {field.name for field in fields(Options) if getattr(options, field.name) != getattr(default, field.name)}
         but |= set(options.written)
-    plain = str(replace(plan, stack=None)) if plan is not None else None
+    # In the user's own words: a key that is written is no default, whatever its value.
+    plain = without_key(str(options.plan), "stack") if plan is not None else None
     stacked = replace(options, plan=plain).with_stack(chosen, but=but)
     if isinstance(stack, Stack) or stacked.brought is None:
         return stacked

@@ -15,6 +15,7 @@ import pytest
 
 from meshcast import Options, Prediction, capture_function, compare, pipeline, predict, run
 from meshcast.capture.program import Program
+from meshcast.estimate.gpu.clocks import CALIBRATED
 from meshcast.fidelities import common_fidelity
 from meshcast.hardware import load_device, resolve
 from meshcast.hardware.checked import WORDS
@@ -127,3 +128,9 @@ def test_the_best_fidelity_that_all_have() -> None:
     assert common_fidelity([h200, h200]) == "profiled"
     assert common_fidelity([h200, replace(a100, name="unmeasured")]) == "analytical"
     assert common_fidelity([h200, cpu]) == "roofline"
+
+
+def test_energy_of_a_gpu_without_its_own_names_the_one_that_it_is_taken_from(product: Program) -> None:
+    trust = predict(product, on="mi300x").trust
+    assert trust is not None
+    assert trust.energy == f"those of {CALIBRATED}, by clock"

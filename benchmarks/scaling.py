@@ -50,17 +50,19 @@ def main() -> None:
     """Prints a table, or one JSON object a line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
-    as_json = parser.parse_args().json
+    parser.add_argument("--divide", type=int, default=1, metavar="N", help="all sizes divided by N, for a quick look")
+    options = parser.parse_args()
+    as_json = options.json
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.mlir"
         path.write_text(chain(100))
         cpu_seconds(str(path))  # imports, the catalogue
         for case in CASES:
-            seconds = []
-            for size in (case.size, 2 * case.size):
+            seconds, least = [], max(1, case.size // options.divide)
+            for size in (least, 2 * least):
                 path.write_text(case.text(size))
                 seconds.append(cpu_seconds(str(path)))
-            row = {"what": case.what, "n": case.size, "seconds": seconds, "limit_s": case.limit_s}
+            row = {"what": case.what, "n": least, "seconds": seconds, "limit_s": case.limit_s}
             _print(row, as_json)
         for mode in ("prefill", "forward", "train"):
             settings = {"batch": "1", "seq": "128", "mode": mode}

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshcast.estimate.rates import matrix_rate
+from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, LoweredProgram
 from meshcast.lower.kernel import CostKey
 from meshcast.mesh import Group
@@ -39,10 +39,14 @@ def matrix_flops(run: Run) -> MatrixFlops:
     """The matrix products of a run."""
     by_peak: defaultdict[float, float] = defaultdict(float)
     by_type: defaultdict[tuple[float, str], float] = defaultdict(float)
+    rates: dict[CostKey, Rate] = {}
     total = redundant = 0.0
     for kernel, count in run.executed:
         if kernel.matrix_flops:
-            flops, rate = count * kernel.matrix_flops, matrix_rate(kernel, run.device)
+            rate = rates.get(kernel.cost_key)
+            if rate is None:
+                rate = rates[kernel.cost_key] = matrix_rate(kernel, run.device)
+            flops = count * kernel.matrix_flops
             total += flops
             redundant += count * kernel.redundant_flops
             by_peak[rate.flops] += flops

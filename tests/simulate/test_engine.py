@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshcast.estimate import estimate_kernels
+from meshcast.estimate.chain import KernelEstimate
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import load_device
 from meshcast.lower import BranchStep, Kernel, Schedule
@@ -34,6 +35,21 @@ def test_a_gap_lies_between_kernels_and_not_after_the_last() -> None:
     assert timeline.duration == 1 + 3 * 3 + 6 * 0.5  # seven kernels, six gaps
     assert timeline.breakdown.overhead == 3
     assert timeline.breakdown.total == timeline.duration
+
+
+def test_equal_kernels_are_asked_about_once() -> None:
+    asked: list[Kernel] = []
+
+    class Counting(Times):
+        def __getitem__(self, kernel: Kernel) -> KernelEstimate:
+            asked.append(kernel)
+            return super().__getitem__(kernel)
+
+    links = [kernel([i], [i + 1], 3) for i in range(50)]
+    longer = kernel([50], [51], 4)
+    duration = Simulator(program(schedule([*links, longer]))).duration(Counting(), lambda k: 0.0)
+    assert duration == pytest.approx(50 * 3 + 4)
+    assert asked == [links[0], longer]
 
 
 def both(body: Schedule, gap: float) -> float:

@@ -60,9 +60,9 @@ class _Forward:
 
     def kernel(self, kernel: Kernel, uses: Uses) -> None:
         uses.now += kernel.read_bytes + kernel.written_bytes
-        updated = self._parts(kernel) if self.placed else {}
-        for values in (kernel.reads, kernel.writes, kernel.updates):
-            uses.touch([value for value in values if value not in updated] if updated else values)
+        updated = self._parts(kernel) if self.placed and kernel.updates else {}
+        touched = (*kernel.reads, *kernel.writes, *kernel.updates)
+        uses.touch([value for value in touched if value not in updated] if updated else touched)
         for value, target in updated.items():
             uses.follow(value, target)
 

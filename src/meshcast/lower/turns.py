@@ -54,8 +54,9 @@ class Uses:
 
     def touch(self, values: Iterable[int]) -> None:
         """Values are touched now."""
+        at, now = self.at, self.now
         for value in values:
-            self.at[value] = self.now
+            at[value] = now
 
     def follow(self, value: int, other: int, moment: int | None = None) -> None:
         """If `other` was touched, `value` was at the same moment, or at the one given."""

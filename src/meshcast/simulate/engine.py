@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from meshcast.estimate.chain import KernelEstimate
-from meshcast.lower.kernel import Kernel, LoopStep, LoweredProgram, Step
+from meshcast.lower.kernel import CostKey, Kernel, LoopStep, LoweredProgram, Step
 from meshcast.mesh import Group
 from meshcast.simulate.contention import Contention, Rates
 from meshcast.simulate.critical import critical_path, flattened, shortened
@@ -55,7 +55,7 @@ class KernelTimes(Protocol):
         """Seconds between consecutive kernels."""
 
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
-        """The answer for a kernel; one that takes no time is not launched."""
+        """The answer for a kernel, the same for all with its cost key; one that takes no time is not launched."""
 
 
 def simulate(lowered: LoweredProgram, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> Timeline:
@@ -126,6 +126,7 @@ class RankRun:
         self._kernels = kernels
         self._host_rate = host_rate
         self._network = network
+        self._alone: dict[CostKey, Length] = {}  # of compute kernels at full speed: equal ones are as long
         self.rates = rates
 
     def length(self, block: BlockPlan) -> Length:
@@ -194,6 +195,14 @@ class RankRun:
         if kernel.collective is not None:
             seconds = self._network.seconds(kernel)
             return Length(seconds, seconds)
+        if speed != 1.0:
+            return self._computing(kernel, speed)
+        found = self._alone.get(kernel.cost_key)
+        if found is None:
+            found = self._alone[kernel.cost_key] = self._computing(kernel, speed)
+        return found
+
+    def _computing(self, kernel: Kernel, speed: float) -> Length:
         estimate = self._kernels[kernel]
         seconds = estimate.time / speed
         if stream_of(kernel) == COPY:

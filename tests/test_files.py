@@ -18,7 +18,7 @@ from meshcast.errors import InfeasibleError, InputError, UsageError
 from meshcast.estimate.profiled import sources
 from meshcast.estimate.profiled.interpolator import Interpolator
 from meshcast.estimate.tpu.samples import Table, write_table
-from meshcast.files import LONGEST_NAME, append_whole, check_prefix, file_name, names_taken, write_whole
+from meshcast.files import LONGEST_NAME, append_whole, check_place, check_prefix, file_name, names_taken, write_whole
 from meshcast.hardware import load_device
 from meshcast.pipeline import predict
 from meshcast.profiles.file import Header, write
@@ -109,6 +109,18 @@ def test_links_and_rights_stay(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert target.read_text() == "new"
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_files_are_written_through_links_also_those_that_lead_to_nothing_yet(tmp_path: Path, kind: str) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("elsewhere/target")
+    check_place(link, where="-o")
+    for _ in range(2):
+        WRITERS[kind](link)
+        assert link.is_symlink()
+        assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["target"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "link"]
 
 
 def test_devices_are_written_to_and_folders_refused(tmp_path: Path) -> None:

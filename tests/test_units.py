@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from meshcast.errors import InputError
-from meshcast.units import Dimension, format_bytes, format_flops, format_rate, format_time, parse
+from meshcast.units import (
+    Dimension,
+    format_bytes,
+    format_energy,
+    format_flops,
+    format_rate,
+    format_time,
+    format_whole,
+    parse,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +92,13 @@ def test_formatting() -> None:
     assert format_flops(1.0995e12) == "1.1 TFLOP"
     assert format_rate(3.35e12) == "3.35 TB/s"
     assert format_rate(989.4e12, "FLOP/s") == "989 TFLOP/s"
+
+
+def test_numbers_of_many_digits_are_written_with_exponents() -> None:
+    assert format_time(123456.0) == "123456 s"
+    assert format_time(1.5e300) == "1.5e+300 s"
+    assert format_bytes(2.0**40 * 3e7) == "3e+07 TiB"
+    assert format_flops(2e40) == "2e+22 EFLOP"
+    assert format_energy(3e20) == "3e+14 MJ"
+    assert format_whole(12_288) == "12,288"
+    assert format_whole(2**2000) == "1.15e+602"  # beyond what floats hold

@@ -76,7 +76,7 @@ __all__ = ["__version__", *_EXPORTS]
 
 def __dir__() -> list[str]:
     """The public names, for completion; nothing is loaded for it."""
-    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str) -> Any:

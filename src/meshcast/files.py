@@ -56,7 +56,12 @@ def check_place(path: Path, *, where: str) -> None:
         raise UsageError("a folder of this name is there", where=where, fix="name a file")
     if path.exists() and not path.is_file():
         raise UsageError("this is a device or a pipe, no file", where=where, fix="name a file")
-    check_folder(path.parent, where=where)
+    check_folder(_followed(path).parent, where=where)
+
+
+def _followed(place: Path) -> Path:
+    """Where a file at a place really is: at the end of links, whether it is there yet or not. Folders stay as they are named."""
+    return Path(os.path.realpath(place)) if place.is_symlink() else place
 
 
 def check_folder(folder: Path, *, where: str) -> None:
@@ -123,7 +128,8 @@ class Staged:
     _leaving: list[Path] = field(default_factory=list)
 
     def path(self, place: Path) -> Path:
-        """Where to write the file that is to be at a place; they are put there in the order of asking."""
+        """Where to write the file that is to be at a place; they are put there in the order of asking, through links."""
+        place = _followed(place)
         # Names stay, as readers go by endings; numbers keep those apart that are equal in several folders.
         return self._places.setdefault(place, self.folder / f"{len(self._places)}-{place.name}")
 
@@ -145,8 +151,8 @@ class Staged:
         return next((place for place, path in self._places.items() if path == Path(name)), Path(name))
 
     def without(self, place: Path) -> None:
-        """Has a file taken away before any is put in place."""
-        self._leaving.append(place)
+        """Has a file taken away before any is put in place; of a link, what it leads to."""
+        self._leaving.append(_followed(place))
 
     def put(self, hold: Hold) -> None:
         """Moves all of them to their places; those that were there come back if that fails or is interrupted."""
@@ -202,6 +208,7 @@ def whole_files(place: Path, *, fix: str = ELSEWHERE) -> Iterator[Staged]:
         UsageError: They cannot be written.
         InfeasibleError: The disk is full.
     """
+    place = _followed(place)  # what is renamed stays on one file system
     folder = place.parent
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     staged = Staged(folder=folder / f".{place.name}.{secrets.token_hex(4)}.part")
@@ -271,14 +278,13 @@ def write_whole(path: Path, content: str | bytes, *, fix: str = ELSEWHERE) -> No
         if special:
             path.write_bytes(data)
             return
-        path = path.resolve()
     except OSError as error:
         raise not_written(error, path, fix) from None
     with whole_files(path, fix=fix) as staged:
         whole = staged.path(path)
         whole.write_bytes(data)
         with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(path, whole)
+            shutil.copymode(path, whole)  # of the file that a link leads to
 
 
 def append_whole(path: Path, data: bytes) -> None:

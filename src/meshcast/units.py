@@ -81,6 +81,8 @@ RANGES: dict[Dimension, tuple[float, float]] = {
     Dimension.COUNT: (1e-3, 2.0**31),
     Dimension.SHARE: (1e-9, 1e6),
 }
+_SPELLED = 1e6  # numbers with units
+_COUNTED_OUT = 10**15  # numbers of things: a step of a million million kernels is still one that can be asked for
 _QUANTITY = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(?P<unit>\S.*?)?\s*")
 
 
@@ -118,10 +120,14 @@ def _refusal(text: str, dimension: Dimension, reason: str) -> InputError:
 
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
-    """`value` in the largest unit of `steps` (descending) that keeps it at 1 or more, with three digits."""
+    """`value` in the largest unit of `steps` (descending) that keeps it at 1 or more, with three digits.
+
+    Up to `_SPELLED` of the largest unit all digits before the point are written. Beyond, nobody counts them, and they would tear
+    tables: three and an exponent.
+    """
     size, unit = next(((size, unit) for size, unit in steps if abs(value) >= size), steps[-1])
     number = value / size
-    return f"{number:.3g} {unit}" if abs(number) < 999.5 else f"{number:.0f} {unit}"
+    return f"{number:.0f} {unit}" if 999.5 <= abs(number) < _SPELLED else f"{number:.3g} {unit}"
 
 
 def format_time(seconds: float) -> str:
@@ -142,3 +148,13 @@ def format_flops(count: float) -> str:
 def format_rate(per_second: float, unit: str = "B/s") -> str:
     """A rate for people, in decimal units as datasheets have them: "3.35 TB/s", or with `unit`, "989 TFLOP/s"."""
     return _scaled(per_second, [(float(scale), prefix + unit) for prefix, scale in reversed(_LARGE.items())])
+
+
+def format_energy(joules: float) -> str:
+    """An energy for people: "30.6 J", "1.2 kJ"."""
+    return _scaled(joules, [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ")])
+
+
+def format_whole(count: int) -> str:
+    """How many of something, for people: "12,288", and "1.07e+301" where nobody counts the digits."""
+    return f"{count:,}" if abs(count) < _COUNTED_OUT else f"{Decimal(count):.3g}"

@@ -54,6 +54,15 @@ def test_json_is_one_object_a_cell_and_a_summary(meshcast: Meshcast) -> None:
     assert table == summary
 
 
+def test_devices_are_given_one_by_one_or_with_commas(meshcast: Meshcast) -> None:
+    several = ("--on", "h200,b200", "--on", "tpu-v5e", "--fidelity", "roofline")
+    answer = meshcast("compare", TANH, *several, "--no-folder", "--json")
+    assert [cell["on"] for cell in answer.lines[:-1]] == ["h200", "b200", "tpu-v5e"]
+    refused = meshcast("predict", TANH, "--on", "h200", "--on", "b200", "--json")
+    assert refused.code == 2
+    assert refused.lines[0]["error"]["where"] == "--on"
+
+
 def test_without_a_folder(meshcast: Meshcast) -> None:
     answer = meshcast("compare", TANH, "--on", "h200", "--fidelity", "roofline", "--no-folder")
     assert (answer.code, answer.err) == (0, "")

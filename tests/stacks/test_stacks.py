@@ -279,3 +279,12 @@ def test_stacks_of_one_framework_are_known_by_what_their_files_say(tmp_path: Pat
     prediction = predict("llama3-tiny", options)
     question = Question(options=options, asked=None, prediction=prediction, cluster=resolve("h200"))
     assert "--stack pytorch-compile" in {candidate.flag for candidate in of_running(question)}
+
+
+def test_a_bad_value_in_an_inline_table_is_in_the_file_that_has_it_not_in_its_base(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    head = 'schema = "meshcast.stack/1"\nname = "own"\ntitle = "Ours"\nbase = "pytorch-fsdp"\n'
+    file.write_text(head + 'defaults = { zero = "nan 0", note = "every replica has all of it" }\n')
+    with pytest.raises(InputError, match=r"defaults\.zero") as caught:
+        load_stack(file)
+    assert caught.value.where == f"{file}:5"

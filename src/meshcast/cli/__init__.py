@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
     """Entry point of the `meshcast` command."""
+    # Until somebody listens, signals wait: Python's own way with Ctrl-C is a traceback out of whatever is being imported.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    from meshcast.cli.streams import open_streams
     from meshcast.interruption import InterruptedCommand, listen
 
+    open_streams()
     listen()  # first of all: what is imported below takes a while
     # XLA's start-up notes ("device count: ...") are not for our users; its warnings and errors are.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         from meshcast.reading import start_reader
 
         start_reader(sys.argv[1:])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from meshcast.cli import (
     calibrate,
@@ -75,6 +75,29 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
 
 
+class _Verb(TyperCommand):
+    """A verb. The parser keeps the last of several `--on`: a verb that predicts for one of them refuses the others."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """The parser, which says what was written twice."""
+        parser = super().make_parser(ctx)
+        read = parser.parse_args
+
+        def once(args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
+            values, rest, order = read(args)
+            written = [each for each in order if "--on" in each.opts]
+            if len(written) > 1 and not written[0].multiple:
+                raise UsageError(
+                    f"it is given {len(written)} times, and {self.name} takes one",
+                    where="--on",
+                    fix="give one, or use meshcast compare",
+                )
+            return values, rest, order
+
+        parser.parse_args = once  # type: ignore[method-assign]
+        return parser
+
+
 app = typer.Typer(
     name="meshcast",
     cls=_Verbs,
@@ -84,17 +107,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("predict")(predict.predict_command)
-app.command("compare")(compare.compare_command)
-app.command("show")(show.show_command)
-app.command("trace")(trace.trace_command)
-app.command("collective")(collective.collective_command)
-app.command("systolic")(systolic.systolic_command)
-app.command("calibrate")(calibrate.calibrate_command)
-app.command("devices")(devices.devices_command)
-app.command("models")(models.models_command)
-app.command("stacks")(stacks.stacks_command)
-app.command("doctor")(doctor.doctor_command)
+app.command("predict", cls=_Verb)(predict.predict_command)
+app.command("compare", cls=_Verb)(compare.compare_command)
+app.command("show", cls=_Verb)(show.show_command)
+app.command("trace", cls=_Verb)(trace.trace_command)
+app.command("collective", cls=_Verb)(collective.collective_command)
+app.command("systolic", cls=_Verb)(systolic.systolic_command)
+app.command("calibrate", cls=_Verb)(calibrate.calibrate_command)
+app.command("devices", cls=_Verb)(devices.devices_command)
+app.command("models", cls=_Verb)(models.models_command)
+app.command("stacks", cls=_Verb)(stacks.stacks_command)
+app.command("doctor", cls=_Verb)(doctor.doctor_command)
 app.add_typer(validate.app, name="validate")
 
 

@@ -23,7 +23,10 @@ def compare_command(
         typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
     ],
     on: Annotated[
-        str, typer.Option("--on", help="Devices or clusters of the catalogue, or TOML files, with commas between them.")
+        list[str],
+        typer.Option(
+            "--on", help="Devices or clusters of the catalogue, or TOML files, with commas between them or one by one."
+        ),
     ],
     fidelity: Annotated[
         str, typer.Option("--fidelity", help="Fidelities with commas between them; all: every one there is.")
@@ -80,12 +83,14 @@ def compare_command(
     if measured:
         if out is not None:
             raise UsageError("a comparison with a trace keeps no folder", where="--out", fix="use --json > FILE")
-        ask = Ask(target=_only(targets, "TARGET"), on=_only(split_names(on), "--on"), fidelity=_fidelity(fidelity))
+        ask = Ask(
+            target=_only(targets, "TARGET"), on=_only(split_names(",".join(on)), "--on"), fidelity=_fidelity(fidelity)
+        )
         return show_measured(ask, measured, options, steps=steps, module=module, json=json)
     for flag, given in (("--steps", steps), ("--module", module)):
         if given is not None:
             raise UsageError("it is about a trace, and none is given", where=flag, fix="give --measured TRACE")
-    grid = asked_grid(targets, on=split_names(on), fidelities=split_names(fidelity), options=options)
+    grid = asked_grid(targets, on=split_names(",".join(on)), fidelities=split_names(fidelity), options=options)
     folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(list(grid.targets))))
     cells: list[Cell] = []
     interrupted = False

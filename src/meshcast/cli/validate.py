@@ -168,7 +168,8 @@ def intervals_command(
 @app.command("silicon")
 def silicon_command(
     on: Annotated[
-        str | None, typer.Option("--on", help="Devices of the catalogue, with commas between them; by default all.")
+        list[str] | None,
+        typer.Option("--on", help="Devices of the catalogue, with commas between them or one by one; by default all."),
     ] = None,
     ops: Annotated[str, typer.Option("--ops", help="gemm, attention, or both with a comma.")] = "gemm",
     sample: Annotated[int, typer.Option("--sample", help="Rows per device, op and type.", min=1)] = 500,
@@ -196,10 +197,10 @@ def silicon_command(
     from meshcast.validate.silicon import validate_silicon
     from meshcast.validate.silicon_page import SiliconSummary, print_silicon, silicon_page
 
-    on = ",".join(SYSTEMS) if on is None else on
+    devices = ",".join(on or SYSTEMS)
     quantisation = MOST_QUANTISATION if quantisation is None else quantisation
     asked = validate_silicon(
-        split_names(on),
+        split_names(devices),
         ops=split_names(ops),
         sample=sample,
         fidelity=fidelity,
@@ -213,7 +214,7 @@ def silicon_command(
             emit_json({**row.row.to_json(), "size": row.size, "source": row.source})
     summary = SiliconSummary(rows=tuple(rows))
     if markdown is not None:
-        command = f"meshcast validate silicon --on {on} --ops {ops} --sample {sample} --fidelity {fidelity}"
+        command = f"meshcast validate silicon --on {devices} --ops {ops} --sample {sample} --fidelity {fidelity}"
         command += f" --quantisation {quantisation:g}" + (f" --framework {framework}" if framework else "")
         write_whole(markdown, silicon_page(summary, command=command, page=markdown))
     if json:

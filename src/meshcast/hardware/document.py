@@ -1,7 +1,7 @@
 """A TOML file with the line of every key, so that an error can point at it.
 
 `tomllib` gives values without places. The locator below is no second parser: it runs only on text that `tomllib` has
-accepted, and finds table headers and the keys at the start of lines; keys inside an inline table are on its line.
+accepted, and finds table headers and the keys at the start of lines; keys inside an inline table are where it begins.
 """
 
 from __future__ import annotations
@@ -68,7 +68,18 @@ def read(path: Path) -> Document:
         line = found[1] if found else str(text.count("\n") + 1)
         raise InputError(f"not valid TOML: {message}", where=f"{path}:{line}") from None
     # Reversed, so that the first place wins where a table is opened more than once.
-    return Document(path=path, data=data, lines=dict(reversed(list(_locate(text)))))
+    lines = dict(reversed(list(_locate(text))))
+    return Document(path=path, data=data, lines=dict(_of_all(data, (), 0, lines)))
+
+
+def _of_all(value: Any, key: Key, around: int, lines: dict[Key, int]) -> Iterator[tuple[Key, int]]:
+    """Every key with its line: inside inline tables and lists that of the value `around`, so that none is taken for a base's."""
+    line = lines.get(key, around)
+    if key:
+        yield key, line
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inside:
+        yield from _of_all(each, (*key, name), line, lines)
 
 
 def _locate(text: str) -> Iterator[tuple[Key, int]]:

@@ -1,8 +1,10 @@
 """Arrays without elements: nothing is launched for them, and what is summed over them is a fill.
 
-XLA replaces an op whose result has no elements by a constant (zero_sized_hlo_elimination), and a product, convolution,
+XLA replaces an op whose result has no elements by a constant (zero_sized_hlo_elimination; collectives of a partitioned program
+have no side effects, HloInstruction::HasSideEffect), and a product, convolution,
 reduction or window over no elements by a broadcast of zero or of the initial value (algebraic_simplifier: HandleDot,
-HandleConvolution, HandleReduce, HandleReduceWindow). PyTorch's kernels return before they launch where there is nothing to do.
+HandleConvolution, HandleReduce, HandleReduceWindow). PyTorch's kernels return before they launch where there is nothing to do,
+and NCCL discards collectives of no elements (taskAppend in enqueue.cc).
 """
 
 from __future__ import annotations
@@ -14,14 +16,13 @@ from meshcast.workload.graph import Attention, Op, OpKind, Tensor
 
 # Over no elements these give the value that they start from.
 _SUMMED = frozenset({OpKind.GEMM, OpKind.CONVOLUTION, OpKind.REDUCE, OpKind.WINDOW})
-_EFFECTS = frozenset({OpKind.COLLECTIVE, OpKind.HOST})
 
 
 def without_nothing(ops: Sequence[Op], tensors: Sequence[Tensor]) -> Iterator[Op]:
     """The ops less those that make nothing but arrays without elements; those that sum over none as fills of their results."""
     for op in ops:
         if op.results and not op.blocks and not any(tensors[value].elements for value in op.results):
-            if op.cost.kind in _EFFECTS:  # every rank still comes to it
+            if op.cost.kind is OpKind.HOST:  # which is called for its effects
                 yield op
         elif _sums(op) and not all(tensors[value].elements for value in op.operands):
             cost = replace(op.cost, kind=OpKind.ELEMENTWISE, geometry=None, matrix_flops=0.0, vector_flops=0.0)

@@ -12,7 +12,7 @@ from meshcast.network import CollectivePlan
 from meshcast.results.printer import Section, capped, columns, percent
 from meshcast.simulate.critical import Segment
 from meshcast.simulate.timeline import Slowdown, Timeline
-from meshcast.units import format_bytes, format_time
+from meshcast.units import format_bytes, format_time, format_whole
 
 GROUP_ROWS, SEGMENT_ROWS = 6, 6
 
@@ -182,7 +182,7 @@ def _critical(path: Sequence[Segment], step: float) -> Section:
             segment.what if segment.count == 1 or segment.kind == "communication" else f"{segment.what} and others",
             segment.kind,
             ", ".join(segment.loops) or "-",
-            f"{segment.count:,}",
+            format_whole(segment.count),
             format_time(segment.seconds),
             percent(segment.seconds / step if step else 0.0),
         )

@@ -9,7 +9,7 @@ from meshcast.errors import UsageError
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.results.printer import Section, columns, print_sections
 from meshcast.results.tables import describe, kernel_groups
-from meshcast.units import format_bytes, format_rate, format_time
+from meshcast.units import format_bytes, format_rate, format_time, format_whole
 
 if TYPE_CHECKING:
     from meshcast.lower.kernel import Kernel
@@ -137,7 +137,7 @@ def print_explanation(run: Run, explained: ExplainedKernel) -> None:
         title=f"Kernel {explained.number}: {explained.name} on a {run.device.name}",
         columns=columns("term", "symbol", ">value"),
         rows=rows,
-        note=f"{found.formula} ({found.estimator}: {found.model}); launched {explained.count:,} x in a step",
+        note=f"{found.formula} ({found.estimator}: {found.model}); launched {format_whole(explained.count)} x in a step",
     )
     print_sections([section])
 

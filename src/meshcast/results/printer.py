@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from meshcast.units import format_bytes, format_flops, format_rate, format_time
+from meshcast.units import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,13 +66,6 @@ def columns(*titles: str) -> tuple[Column, ...]:
 def percent(share: float) -> str:
     """A share for people: "12.3 %"."""
     return "<0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
-
-
-def format_energy(joules: float) -> str:
-    """An energy for people: "30.6 J", "1.2 kJ"."""
-    steps = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"))
-    size, unit = next((step for step in steps if joules >= step[0]), steps[-1])
-    return f"{joules / size:.3g} {unit}" if joules / size < 999.5 else f"{joules / size:.0f} {unit}"
 
 
 def capped(section: Section, limit: int) -> Section:
@@ -259,7 +252,7 @@ def _figures(prediction: Prediction) -> list[tuple[str, str]]:
         hfu += f"; model {format_rate(rate, 'FLOP/s')} per device" if rate else ""
         rows += [("MFU", percent(prediction.mfu) + hfu), ("", MFU_DEFINITION)]
     moved = f"{format_flops(prediction.flops)} and {format_bytes(prediction.hbm_bytes)} of memory traffic"
-    rows.append(("work", f"{moved} in {prediction.kernels:,} kernels, per device"))
+    rows.append(("work", f"{moved} in {format_whole(prediction.kernels)} kernels, per device"))
     rows += _memory(prediction.memory, prediction.capacity_bytes)
     rows += _communication(prediction)
     if prediction.energy_j is not None and prediction.step_time_s:
@@ -307,7 +300,7 @@ def _collectives(prediction: Prediction) -> list[Section]:
             share.kind.replace("_", "-"),
             share.group,
             f"{share.group_size:,}",
-            f"{share.count:,}",
+            format_whole(share.count),
             format_bytes(share.bytes_sent),
             format_time(share.seconds),
             share.algorithm,
@@ -342,7 +335,13 @@ def _kernels(prediction: Prediction) -> list[Section]:
     step = prediction.step_time_s or 1.0
     heads = columns("~kernel", ">count", ">time", ">of step", "limited by")
     rows = [
-        (share.name, f"{share.count:,}", format_time(share.seconds), percent(share.seconds / step), share.limited_by)
+        (
+            share.name,
+            format_whole(share.count),
+            format_time(share.seconds),
+            percent(share.seconds / step),
+            share.limited_by,
+        )
         for share in prediction.top_kernels[:KERNEL_ROWS]
     ]
     return [Section(title="Top kernels", columns=heads, rows=rows)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshcast.mesh import pairs_of
 from meshcast.results.printer import Section, capped, columns, percent, print_sections
-from meshcast.units import format_bytes, format_flops, format_time
+from meshcast.units import format_bytes, format_flops, format_time, format_whole
 from meshcast.workload.graph import Collective, Convolution, Gemm, Geometry, Op, OpKind
 from meshcast.workload.printer import summary_rows
 from meshcast.workload.workload import Workload
@@ -111,7 +111,7 @@ def print_workload(workload: Workload, limit: int, besides: Sequence[tuple[str, 
     whole = Section(title="What one device runs in a step", rows=[*summary_rows(workload), *besides])
     sections = [whole, _ops_section(workload)]
     if loops := _loops(workload):
-        rows = [(op.name, f"{op.trip_count:,}", f"{count:,}", op.location) for op, count in loops]
+        rows = [(op.name, format_whole(op.trip_count), format_whole(count), op.location) for op, count in loops]
         sections.append(Section(title="Loops", columns=columns("loop", ">trips", ">runs", "~location"), rows=rows))
     if totals := collective_totals(workload):
         sections.append(_collectives_section(totals))
@@ -125,7 +125,7 @@ def _ops_section(workload: Workload) -> Section:
             op.name.removeprefix("stablehlo."),
             op.kind,
             op.dtype,
-            f"{op.count:,}",
+            format_whole(op.count),
             format_flops(op.flops),
             percent(op.flops / flops),
             format_bytes(op.bytes),
@@ -139,7 +139,13 @@ def _ops_section(workload: Workload) -> Section:
 
 def _collectives_section(totals: list[CollectiveTotal]) -> Section:
     rows = [
-        (each.kind.replace("_", "-"), each.group, f"{each.group_size:,}", f"{each.count:,}", format_bytes(each.bytes))
+        (
+            each.kind.replace("_", "-"),
+            each.group,
+            f"{each.group_size:,}",
+            format_whole(each.count),
+            format_bytes(each.bytes),
+        )
         for each in totals
     ]
     heads = columns("collective", "over", ">group", ">count", ">sent per device")
@@ -155,7 +161,7 @@ def print_kernels(run: Run, limit: int) -> None:
         for number, (kernel, count) in enumerate(groups, start=1)
     ]
     heads = columns(">#", "~kernel", ">count", ">FLOPs", ">bytes", ">time", ">of step", "bound", "?location")
-    launches = f"{run.lowered.kernel_count:,} kernels in {format_time(step)} on a {run.device.name}"
+    launches = f"{format_whole(run.lowered.kernel_count)} kernels in {format_time(step)} on a {run.device.name}"
     note = (
         f"FLOPs, bytes and time are of all launches of a row; fidelity {run.fidelity}, lowering {run.lowered.lowering}"
     )
@@ -182,7 +188,7 @@ def _kernel_row(run: Run, kernel: Kernel, count: int, step: float) -> tuple[str,
     time = kernel_time(run, kernel)
     return (
         describe(run, kernel),
-        f"{count:,}",
+        format_whole(count),
         format_flops(count * (kernel.matrix_flops + kernel.vector_flops)),
         format_bytes(count * _moved(kernel)),
         format_time(count * time.seconds),

@@ -1,0 +1,51 @@
+"""Standard streams that are closed or full, and signals that come before anything is imported: outcomes stay what they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_COMMAND = f"{sys.executable} -m meshcast"
+_SIGNALLED = """
+import os, signal, sys
+
+class Hurry:
+    def find_spec(self, name, path=None, target=None):
+        if name == "meshcast.interruption":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Hurry())
+sys.argv = ["meshcast", "--version"]
+from meshcast.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("--version >&-", 0),
+        ("--help <&- >&- 2>&-", 0),
+        ("stacks no-such-stack 2>&- >&-", 4),
+        ("stacks no-such-stack 2>/dev/full", 4),
+        ("--no-such-option 2>/dev/full", 2),
+    ],
+)
+def test_a_closed_or_full_stream_leaves_the_exit_code_alone(line: str, code: int) -> None:
+    done = subprocess.run(["bash", "-c", f"{_COMMAND} {line}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_without_standard_error_the_output_is_what_it_was() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{_COMMAND} --version 2>&- | cat"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("meshcast ")
+    assert done.stdout.count("\n") == 1
+
+
+def test_an_interrupt_before_signals_are_listened_to_is_one_line() -> None:
+    done = subprocess.run([sys.executable, "-c", _SIGNALLED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "meshcast: interrupted\n")

@@ -13,7 +13,7 @@ ROOFLINE: dict[str, Any] = {"on": "dgx-h100", "levers": False, "fidelity": "roof
 
 
 def test_rates_by_hand() -> None:
-    done = Throughput(unit="tokens", units=64 * 4096, seconds=0.5, devices=64, model_flops=2e14, step_s=0.5)
+    done = Throughput(unit="tokens", units=64 * 4096, seconds=0.5, devices=64, model_flops=2e14)
     assert done.to_json() == {
         "unit": "tokens",
         "per_s": 524_288.0,
@@ -64,6 +64,22 @@ def test_served_requests() -> None:
     done = found.throughput.to_json()
     assert done["per_s"] == pytest.approx(found.serving.tokens_per_s, rel=1e-12)
     assert done["requests_per_s"] == pytest.approx(done["per_s"] / 8, rel=1e-12)
+
+
+def test_served_arithmetic_is_that_of_whole_requests() -> None:
+    """The same work as one pass over the prompts and seven decoding steps, over the time that the tokens are counted by."""
+    model = {"target": "llama3-tiny", "on": "h100-sxm", "levers": False, "fidelity": "roofline"}
+    served = predict(**model, settings={"mode": "serve", "prompt": "64", "output": "8", "batch": "4"})
+    prompts = predict(**model, settings={"mode": "prefill", "seq": "64", "batch": "4", "context": "72"})
+    step = predict(**model, settings={"mode": "decode", "context": "72", "batch": "4"})
+    assert prompts.model_flops is not None
+    assert step.model_flops is not None
+    assert served.serving is not None
+    assert served.serving.request_s is not None
+    assert served.throughput is not None
+    whole = (prompts.model_flops + 7 * step.model_flops) / served.serving.request_s
+    assert served.throughput.model_flops_per_device_s == pytest.approx(whole, rel=1e-12)
+    assert served.model_flops_per_device_s == step.model_flops_per_device_s
 
 
 def test_the_models_arithmetic_is_mfu_times_the_peak() -> None:

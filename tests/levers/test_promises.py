@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from meshcast.cli.app import app
+from meshcast.pipeline import predict
 
 SHARDED = str(Path(__file__).parents[1] / "fixtures" / "sharded.mlir")
 ROOFLINE = ("--fidelity", "roofline")  # quick; the promise is the same whatever the fidelity
@@ -87,3 +88,16 @@ def test_what_is_said_to_fit_fits(command: tuple[str, ...], capsys: pytest.Captu
         assert then["feasible"] == fix["fits"], fix
         demand = then["memory_bytes"]["peak"] if then["feasible"] else then["infeasible"]["demand"]
         assert demand == pytest.approx(fix["demand"], rel=1e-9), fix
+
+
+def test_levers_of_served_requests_tell_the_request() -> None:
+    """Arithmetic is the prompt's: the decoding step stays as it is, and the request gets shorter."""
+    settings = {"mode": "serve", "prompt": "4096", "output": "2", "batch": "8"}
+    now = predict("llama3-tiny", on="h200", settings=settings, levers=6, fidelity="roofline")
+    assert now.serving is not None
+    assert now.serving.request_s is not None
+    assert now.levers
+    for lever in now.levers:
+        assert lever.request_time_s is not None
+        if "batch" not in lever.flag:  # the same requests
+            assert lever.saved_s == pytest.approx(now.serving.request_s - lever.request_time_s, rel=1e-9)

@@ -161,6 +161,22 @@ def test_kernels_and_levers() -> None:
     assert "each was predicted" in text
 
 
+def test_flags_are_folded_and_never_cut() -> None:
+    """A what-if of many parts is one word, longer than any line."""
+    flag = "--on h200" + "".join(f"+matrix.{name}=1978.8TFLOP/s" for name in ("bf16", "f16", "f8", "s8", "tf32", "f64"))
+    text = prediction_text(replace(ONE, levers=(replace(ONE.levers[0], flag=flag),)))
+    told = text.partition("What would help most")[2].partition("each was predicted")[0]
+    assert "…" not in told
+    assert flag.replace(" ", "") in "".join("".join(line[45:] for line in told.splitlines()).split())
+
+
+def test_levers_of_requests_tell_the_time_of_a_request() -> None:
+    lever = replace(ONE.levers[0], step_time_s=0.050, request_time_s=7.0)
+    told = prediction_text(replace(ONE, levers=(lever,))).partition("What would help most")[2]
+    assert re.search(r"change +request time +saves", told)
+    assert re.search(r"twice the memory bandwidth +7 s +20.0 %", told)
+
+
 def test_one_device_says_nothing_of_communication() -> None:
     assert "\nCommunication\n" not in prediction_text(ONE)
 

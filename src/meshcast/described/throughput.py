@@ -17,7 +17,7 @@ def throughput_of(asked: Asked, prediction: Prediction) -> Throughput | None:
     """Tokens, images or samples a second; None where there is no time.
 
     A step reads `batch` samples, of sequences `batch x seq` tokens (an encoder-decoder's targets too), and of a decoding step one
-    token of each request. Where a model serves, it is the tokens that are put out, over whole requests.
+    token of each request. Where a model serves, it is the tokens that are put out, over whole requests, as are the model's FLOPs.
 
     Args:
         asked: What the model is asked for.
@@ -31,17 +31,17 @@ def throughput_of(asked: Asked, prediction: Prediction) -> Throughput | None:
     # A program for one device that several run alike works on a batch of each device's own.
     copies = prediction.devices if prod(prediction.mesh.values()) == 1 else 1
     units, seconds, requests = copies * _units(asked.mode, unit, values), step, None
+    flops = prediction.model_flops
     served = prediction.serving
     if served is not None and served.request_s and served.output_tokens:
         requests = copies * served.batch
-        units, seconds = requests * served.output_tokens, served.request_s
+        units, seconds, flops = requests * served.output_tokens, served.request_s, served.model_flops
     return Throughput(
         unit=unit,
         units=units,
         seconds=seconds,
         devices=prediction.devices,
-        model_flops=prediction.model_flops,
-        step_s=step,
+        model_flops=flops,
         requests=requests,
     )
 

@@ -82,10 +82,16 @@ def _lever(question: Question, candidate: Candidate, other: Prediction) -> Lever
         change=candidate.change,
         flag=candidate.flag,
         step_time_s=other.step_time_s,
-        saved_s=saved * now.step_time_s,
+        saved_s=saved * (_request_s(now) or now.step_time_s),
         saved_share=saved,
         throughput_per_s=other.throughput.per_s if other.throughput is not None else None,
+        request_time_s=_request_s(other),
     )
+
+
+def _request_s(prediction: Prediction) -> float | None:
+    """Seconds of a whole request: most of them may be the prompt's, which the step, a decoding one, does not show."""
+    return prediction.serving.request_s if prediction.serving is not None else None
 
 
 def _seconds_of_work(prediction: Prediction) -> float | None:

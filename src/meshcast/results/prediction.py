@@ -61,7 +61,8 @@ class Lever:
         change: What it is, in words.
         flag: What makes it on the command line, in place of the same flag (of `--set` the same name) where that is there already.
         step_time_s: The step with it.
-        saved_s: Seconds of the step that the same work takes less.
+        request_time_s: A whole request with it, from prompt to last token; None where no requests are answered.
+        saved_s: Seconds that the same work takes less, of the step or, where requests are answered, of a request.
         saved_share: Likewise as a share: `1 - t' / t`, of a step or, where throughput is known, of the time of a token, image
             or sample.
         throughput_per_s: Tokens, images or samples a second with it; None of programs.
@@ -73,6 +74,7 @@ class Lever:
     saved_s: float
     saved_share: float = 0.0
     throughput_per_s: float | None = None
+    request_time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ def _rich_table(section: Section, width: int) -> Table:
     gap = 2 if width >= TEXT_WIDTH or len(kept) <= 5 else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=_has_head(section))
     for column in (section.columns[index] for index in kept):
-        table.add_column(column.title, justify=column.align, no_wrap=column.align == "right")
+        table.add_column(column.title, justify=column.align, no_wrap=column.align == "right", overflow="fold")
     for row in section.rows:
         cells = [Text(row[index], style="cyan" if row[index].startswith(BAR) else "") for index in kept]
         for cell, index in zip(cells, kept, strict=True):
@@ -350,9 +350,10 @@ def _kernels(prediction: Prediction) -> list[Section]:
 def _levers(prediction: Prediction) -> list[Section]:
     if not prediction.levers or not prediction.step_time_s:
         return []
-    heads = columns("change", ">step time", ">saves", "by")
+    served = all(lever.request_time_s is not None for lever in prediction.levers)
+    heads = columns("change", ">request time" if served else ">step time", ">saves", "by")
     rows = [
-        (lever.change, format_time(lever.step_time_s), percent(lever.saved_share), lever.flag)
+        (lever.change, format_time(lever.request_time_s or lever.step_time_s), percent(lever.saved_share), lever.flag)
         for lever in prediction.levers[:LEVER_ROWS]
     ]
     work = "of the time for the same work" if prediction.throughput is not None else "of the step"

@@ -22,6 +22,8 @@ class Serving:
         tpot_s: Time per output token after the first: a decoding step over a full cache.
         passes: That the prompts are read in; None where one pass was predicted alone.
         chunk_tokens: Tokens of a pass at most, for each share of the batch; likewise.
+        model_flops: The model's own matrix FLOPs of a device for whole requests, `sum of the prompts' passes +
+            (output - 1) x a decoding step`, as `request_s` adds up their times; None where one pass was predicted alone.
     """
 
     batch: int
@@ -32,6 +34,7 @@ class Serving:
     tpot_s: float | None = None
     passes: int | None = None
     chunk_tokens: int | None = None
+    model_flops: float | None = None
 
     @property
     def request_s(self) -> float | None:
@@ -66,6 +69,7 @@ class Serving:
             "cache_bytes": self.cache_bytes,
             "prefill_passes": self.passes,
             "prefill_chunk_tokens": self.chunk_tokens,
+            "model_flops": self.model_flops,
         }
 
     def rows(self) -> list[tuple[str, str]]:

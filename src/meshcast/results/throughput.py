@@ -21,8 +21,7 @@ class Throughput:
         units: How many of them, on all devices.
         seconds: How long they take: a step, or where a model answers whole requests.
         devices: How many devices share the work.
-        model_flops: The model's own matrix FLOPs of a device in a step, none recomputed or repeated; None where unknown.
-        step_s: Seconds of the step that those FLOPs are of.
+        model_flops: The model's own matrix FLOPs of a device in `seconds`, none recomputed or repeated; None where unknown.
         requests: Requests that are answered in `seconds`; None where a step answers none to its end.
     """
 
@@ -31,7 +30,6 @@ class Throughput:
     seconds: float
     devices: int
     model_flops: float | None
-    step_s: float
     requests: int | None = None
 
     @property
@@ -51,8 +49,8 @@ class Throughput:
 
     @property
     def model_flops_per_device_s(self) -> float | None:
-        """FLOP/s of the model on each device: MFU times the peak."""
-        return None if self.model_flops is None else self.model_flops / self.step_s
+        """FLOP/s of the model on each device: of a step MFU times the peak, of requests over both of their passes."""
+        return None if self.model_flops is None else self.model_flops / self.seconds
 
     def to_json(self) -> dict[str, Any]:
         """Under `throughput` of a prediction."""

@@ -20,7 +20,16 @@ from meshcast.options import Options
 from meshcast.plans.plan import Plan
 from meshcast.results import Prediction
 from meshcast.results.serving import Serving
-from meshcast.serving.chunks import CHUNK_SETTING, Pass, batch_shards, chunk_of, passes_over, time_of, with_whole_cache
+from meshcast.serving.chunks import (
+    CHUNK_SETTING,
+    Pass,
+    batch_shards,
+    chunk_of,
+    flops_of,
+    passes_over,
+    time_of,
+    with_whole_cache,
+)
 
 PROMPT, OUTPUT = 1024, 128
 _OWN = ("mode", "prompt", "output", CHUNK_SETTING)
@@ -120,6 +129,7 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         tpot_s=step.step_time_s,
         passes=round(sum(each.times for each in passes)),
         chunk_tokens=chunk,
+        model_flops=flops_of(passes, read) + (output - 1) * (step.model_flops or 0.0),
     )
     return replace(answer, serving=noticed)
 

@@ -120,3 +120,8 @@ def with_whole_cache(prediction: Prediction, cache: int) -> Prediction:
 def time_of(passes: Sequence[Pass], predictions: Sequence[Prediction]) -> float:
     """Until the last prompt is read: all passes, one after the other."""
     return sum(each.times * (found.step_time_s or 0.0) for each, found in zip(passes, predictions, strict=True))
+
+
+def flops_of(passes: Sequence[Pass], predictions: Sequence[Prediction]) -> float:
+    """The model's own matrix FLOPs of a device until the last prompt is read."""
+    return sum(each.times * (found.model_flops or 0.0) for each, found in zip(passes, predictions, strict=True))

@@ -44,6 +44,7 @@ class Brought:
     fields: tuple[str, ...]
     in_plan: bool = field(default=False, compare=False)
     framework: str = field(default="", compare=False)  # the stack's
+    recipe: Mapping[str, Any] = field(default_factory=dict, compare=False)  # what its recipes say in plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,8 @@ class Options:
             "context_attention": stack.context_attention,
         }
         taken = {name: value for name, value in brought.items() if name not in but}
-        return replace(self, **taken, brought=Brought(stack=stack.name, fields=tuple(taken), framework=stack.framework))  # type: ignore[arg-type]
+        came = Brought(stack=stack.name, fields=tuple(taken), framework=stack.framework, recipe=stack.recipe)
+        return replace(self, **taken, brought=came)  # type: ignore[arg-type]
 
     @property
     def asked(self) -> frozenset[str]:

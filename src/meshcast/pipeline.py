@@ -14,7 +14,7 @@ from meshcast.bodies.one_channel import one_channel_run
 from meshcast.capture.program import Program, result_names
 from meshcast.capture.target import CaptureOptions, load
 from meshcast.deadlocks import check_program
-from meshcast.described import Asked, asked_of, inputs_of, throughput_of
+from meshcast.described import Asked, asked_of, inputs_of, throughput_of, unsaid_recipes
 from meshcast.device_count import device_count
 from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate.estimator import Clocks
@@ -100,7 +100,9 @@ def _question(target: Any, loaded: Program | None, options: Options) -> Question
         prediction = _predicted(loaded or target, replace(options, dims={}) if loaded else options)
     asked = None if traced else _asked(target, options)
     throughput = throughput_of(asked, prediction) if asked is not None else None
-    prediction = replace(prediction, inputs=inputs_of(options, asked, prediction), throughput=throughput)
+    told = (*prediction.warnings, *(unsaid_recipes(asked, options) if asked is not None else ()))
+    described = inputs_of(options, asked, prediction)
+    prediction = replace(prediction, inputs=described, throughput=throughput, warnings=told)
     return Question(options=options, asked=asked, prediction=prediction, cluster=resolve(options.on))
 
 

@@ -73,7 +73,7 @@ def test_stacks_are_listed_and_shown_with_their_sources(tmp_path: Path) -> None:
     assert "megatron-2022" in CliRunner().invoke(app, ["stacks"]).stdout
     shown = json.loads(CliRunner().invoke(app, ["stacks", "megatron", "--json"]).stdout)
     assert shown["choices"]["defaults.zero"] == {
-        "value": 1, "source": "example", "note": "--use-distributed-optimizer"
+        "value": 1, "source": "example", "note": "--use-distributed-optimizer", "used_by": "plan", "plan": "zero=1"
     }  # fmt: skip
     assert "Megatron-LM" in shown["sources"]["example"]["title"]
     path = tmp_path / "own.toml"
@@ -82,6 +82,26 @@ def test_stacks_are_listed_and_shown_with_their_sources(tmp_path: Path) -> None:
     assert own.exit_code == 0, own.output
     assert "rewrites" in own.stdout
     assert isinstance(CliRunner().invoke(app, ["stacks", "megatrom"]).exception, UnsupportedError)
+
+
+def test_what_predictions_take_and_what_a_plan_has_to_say_are_told_apart() -> None:
+    """Whatever `Options.with_stack` brings is used by predictions; the words for plans are those of `Stack.recipe`."""
+    stack = load_stack("megatron")
+    shown = json.loads(CliRunner().invoke(app, ["stacks", "megatron", "--json"]).stdout)["choices"]
+    words = {each["plan"] for each in shown.values() if each["used_by"] == "plan"}
+    assert words == {"remat=none", "sp=1", "zero=1", "gradients=bf16"}
+    assert all(each["plan"] is None for each in shown.values() if each["used_by"] != "plan")
+    brought = Options().with_stack(stack).brought
+    assert brought is not None
+    fields = {name.partition(".")[2] for name, each in shown.items() if each["used_by"] == "predictions"}
+    assert set(brought.fields) - {"overlap", "host_costs"} <= fields
+    assert shown["kernels.products"]["used_by"] == "nothing"
+    text = CliRunner().invoke(app, ["stacks", "megatron"]).stdout
+    taken, said = text.split("Its recipes choose, and a plan has to say")
+    assert "Every prediction with --stack megatron takes" in taken
+    assert "defaults.zero" not in taken
+    assert "host.launch" not in said
+    assert "sp=1" in said
 
 
 def test_a_choice_may_have_a_source_of_its_own(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from meshcast.cli import arguments as flags
 
 if TYPE_CHECKING:
-    from meshcast.stacks import Stack
+    from meshcast.stacks import Choice, Stack
 
 STACKS_SCHEMA = "meshcast.stacks/1"
 ENTRY_SCHEMA = "meshcast.stack-entry/1"
@@ -53,7 +53,13 @@ def _entry(stack: Stack) -> dict[str, Any]:
         "schema": ENTRY_SCHEMA,
         **_summary(stack),
         "choices": {
-            each.name: {"value": each.value, "source": each.source, "note": each.note or None}
+            each.name: {
+                "value": each.value,
+                "source": each.source,
+                "note": each.note or None,
+                "used_by": each.used_by,
+                "plan": _in_plan(stack, each) or None,
+            }
             for each in choices_of(stack)
         },
         "sources": {
@@ -80,19 +86,37 @@ def _print_all(stacks: list[Stack]) -> None:
 
 def _print_entry(stack: Stack) -> None:
     from meshcast.results.printer import Section, columns, print_sections
-    from meshcast.stacks import choices_of
+    from meshcast.stacks import UsedBy, choices_of
 
-    rows = [(each.name, _text(each.value), each.source, each.note) for each in choices_of(stack)]
+    heads = columns("choice", "value", "source", "note")
+    rows: dict[str, list[tuple[str, ...]]] = {user: [] for user in get_args(UsedBy)}
+    for each in choices_of(stack):
+        rows[each.used_by].append((each.name, _in_plan(stack, each) or _text(each.value), each.source, each.note))
     cited = [
         (key, " ".join(filter(None, (source.title, source.url, source.note)))) for key, source in stack.sources.items()
     ]
     print_sections(
         [
             Section(title=f"{stack.name}: {stack.title}", rows=[("notes", stack.notes)] if stack.notes else []),
-            Section(title="Choices", columns=columns("choice", "value", "source", "note"), rows=rows),
+            Section(title=f"Every prediction with --stack {stack.name} takes", columns=heads, rows=rows["predictions"]),
+            Section(
+                title="Its recipes choose, and a plan has to say",
+                columns=columns("choice", "in --plan", "source", "note"),
+                rows=rows["plan"],
+                note="a plan without one of these words keeps the plan's own default, and a warning names what differs",
+            ),
+            Section(title="Read where a published run does not say (validate runs)", columns=heads, rows=rows["runs"]),
+            Section(title="Told, not modelled", columns=heads, rows=rows["nothing"]),
             Section(title="Sources", rows=cited),
         ]
     )
+
+
+def _in_plan(stack: Stack, choice: Choice) -> str:
+    """A choice as a plan says it, `zero=1`; empty where it is not for plans."""
+    from meshcast.plans.plan import text_of
+
+    return f"{choice.plan_key}={text_of(stack.recipe[choice.plan_key])}" if choice.plan_key else ""
 
 
 def _text(value: Any) -> str:

@@ -195,6 +195,11 @@ class Plan:
         return self.pp * self.vp
 
     @property
+    def one_program(self) -> bool:
+        """Whether a step is one program: its update is a part like any other, and stands alone where its state is elsewhere."""
+        return self.pp == 1 and self.offload != "optimizer"
+
+    @property
     def batch_shards(self) -> int:
         """Devices, of those of a stage, that work on different sequences."""
         return self.dp * self.fsdp * self.ep

@@ -59,7 +59,7 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         UsageError: A setting is not known.
     """
     config = builder.configured(**settings)
-    _check_cut(builder, plan, settings, config)
+    check_cut(plan, builder, settings)
     microbatches = _microbatches(plan, settings)
     counts = layers_of_parts(plan, config.layers, builder.name)
     made: list[tuple[str, int, Future[tuple[Any, ...]], Future[Any]]] = []
@@ -98,8 +98,15 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
     )
 
 
-def _check_cut(builder: Builder, plan: Plan, settings: Mapping[str, Any], config: Any) -> None:
-    """Refuses models that cannot be cut, and what is set beside a plan's stages and is not theirs."""
+def check_cut(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
+    """Refuses models that cannot be cut, and what is set beside a plan's stages and is not theirs.
+
+    Raises:
+        InfeasibleError: The plan does not divide the model, or asks for what a pipeline does not do.
+        UnsupportedError: The model has no parts.
+        UsageError: A setting is none of stages.
+    """
+    config = builder.configured(**settings)
     module = importlib.import_module(f"meshcast.models.{builder.module}")
     if not hasattr(module, "sections"):
         asked = f"pp={plan.pp}" if plan.pp > 1 else f"offload={plan.offload}"

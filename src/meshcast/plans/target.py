@@ -59,8 +59,7 @@ def plan_target(
         )
     chosen = tuple((name, setting_value(text)) for name, text in (settings or {}).items())
     mode = dict(chosen).get("mode", builder.mode)
-    # Of a program on all devices the update is a part like any other; where its state is elsewhere it stands alone.
-    make: Callable[..., Program | Pipeline] = _program if plan.pp == 1 and plan.offload != "optimizer" else _pipeline
+    make: Callable[..., Program | Pipeline] = _program if plan.one_program else _pipeline
     try:
         if mode != "train":
             return inference_program(builder, mode, plan, chosen, platform)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from meshcast.hardware import Fact
 from meshcast.hardware.document import Document, Key
@@ -24,6 +24,21 @@ CHOICES = {
 """The sections of choices, and the keys of each."""
 HOST = ("run", "argument", "output", "launch", "convolution", "graph", "graph_kernel", "iteration")
 """What `[host]` has in seconds."""
+UsedBy = Literal["predictions", "plan", "runs", "nothing"]
+# Choices that not every prediction with the stack takes: what a plan has to say (by its key), what is looked at where a
+# published run does not say (`validate.runs`), and what is told alone.
+_IN_PLANS = {
+    "defaults.recomputation": "remat",
+    "defaults.sequence_parallel": "sp",
+    "defaults.zero": "zero",
+    "defaults.gradients": "gradients",
+}
+_OTHERS: dict[str, UsedBy] = {
+    "kernels.products": "nothing",
+    "defaults.selective": "runs",
+    "defaults.offloads": "runs",
+    "defaults.batch_per_device": "runs",
+}
 _UNIT = "choice"  # of a fact that is no number
 _FIELDS = {"rewrites": "overlap"}  # attributes of `Stack` that have another name
 
@@ -37,12 +52,19 @@ class Choice:
         value: As files write it.
         source: A name under `[sources]`, `assumption` or `user`; `default` where neither the file nor its base say it.
         note: Why, in words.
+        plan_key: The key of a plan that says it (`Stack.recipe` has its value); empty where it is not for plans.
     """
 
     name: str
     value: Any
     source: str
     note: str = ""
+    plan_key: str = ""
+
+    @property
+    def used_by(self) -> UsedBy:
+        """Who takes it: every prediction with the stack, a plan that says so, published runs that do not say, nothing."""
+        return "plan" if self.plan_key else _OTHERS.get(self.name, "predictions")
 
 
 class ChoiceReader(Reader):
@@ -83,7 +105,8 @@ def choices_of(stack: Stack) -> Iterator[Choice]:
             value = getattr(stack, _FIELDS.get(name, name))
             fact = stack.facts.get(dotted, stack.sections.get(section) if dotted in stack.said else None)
             source, note = (fact.source, fact.note) if fact is not None else ("default", None)
-            yield Choice(name=dotted, value=value, source=source, note=note or "")
+            key = _IN_PLANS.get(dotted, "")
+            yield Choice(name=dotted, value=value, source=source, note=note or "", plan_key=key)
     launch = stack.facts.get("host.launch")
     told = launch.source if launch is not None else "default"
     yield Choice(name="host.graphs", value=stack.host.graphs, source=told, note="whether launches share CUDA graphs")

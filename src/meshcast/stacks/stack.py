@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from meshcast.display import Rows, shown
 from meshcast.hardware import Fact, Source
@@ -82,6 +82,16 @@ class Stack:
     facts: Mapping[str, Fact] = field(default_factory=dict, hash=False, repr=False)
     said: frozenset[str] = field(default=frozenset(), repr=False)
     sources: Mapping[str, Source] = field(default_factory=dict, hash=False, repr=False)
+
+    @property
+    def remat(self) -> str:
+        """What its recipes recompute where they do not say, as a plan's `remat`."""
+        return self.selective if self.recomputation == "selective" else self.recomputation
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What its recipes choose and a plan has to say, by the plan's keys."""
+        return {"sp": self.sequence_parallel, "zero": self.zero, "gradients": self.gradients, "remat": self.remat}
 
     def summary_rows(self) -> Rows:
         """Its choices in a few lines."""

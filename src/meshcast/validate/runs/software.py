@@ -64,7 +64,7 @@ def recomputation_of(row: RunRow, stack: Stack, found: Findings) -> str:
     text = row.recompute.lower()
     if not text:
         found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
-        return stack.selective if stack.recomputation == "selective" else stack.recomputation
+        return stack.remat
     if text == "selective" and stack.selective != "selective":
         found.assumes(f"recompute 'selective' is taken as {stack.selective}, as recipes of {stack.name} have it")
         return stack.selective

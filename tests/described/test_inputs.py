@@ -137,3 +137,38 @@ def test_infeasible_predictions_describe_themselves_too() -> None:
     assert found.inputs is not None
     assert found.throughput is None
     assert "batch=64" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("target", "on", "attention", "library"),
+    [
+        ("llama3-tiny", "h100-sxm", "flash", "cudnn"),
+        ("llama3-tiny", "h100-sxm", "plain", None),
+        ("llama3-tiny", "tpu-v5p", None, None),
+        ("llama3-tiny", "mi300x", None, None),
+        ("llama3-tiny", "cpu-generic", None, None),
+        ("resnet-tiny", "h100-sxm", None, None),
+    ],
+)
+def test_a_library_of_attention_is_told_where_one_runs(
+    target: str, on: str, attention: str | None, library: str | None
+) -> None:
+    settings = {"attention": attention} if attention is not None else {}
+    found = predict(target, on=on, settings=settings, levers=False, fidelity="roofline").inputs
+    assert found is not None
+    assert found.values["attention_library"] == library
+    assert {found.values[name] for name in ("fusion", "layer_arrays")} == (
+        {None} if on.startswith("tpu") else {"compiler", "scanned"}
+    )
+
+
+def test_what_a_stack_brings_in_vain_is_not_told_as_its_part() -> None:
+    options: dict[str, Any] = {"on": "h100-sxm", "levers": False, "fidelity": "roofline", "stack": "megatron"}
+    plain, fused = (
+        predict("llama3-tiny", settings={"attention": each}, **options).inputs for each in ("plain", "flash")
+    )
+    assert plain is not None
+    assert fused is not None
+    assert "attention_library" in fused.by_stack
+    assert "attention_library" not in plain.by_stack
+    assert plain.values["attention_library"] is None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.described.asked import Asked
-from meshcast.hardware import Cluster
+from meshcast.hardware import Cluster, Device, resolve
 from meshcast.hardware.conditions import Conditions, LinkCondition
 from meshcast.options import Options
 from meshcast.plans.plan import Plan
@@ -76,12 +76,27 @@ def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> 
             "virtual_stages": share.virtual_stages,
         }
         chosen |= {"schedule", "microbatches", "virtual_stages"}  # by its file
+    # What has no part in this prediction is not told as if it had, unless it was asked for.
+    idle = _without_part(resolve(options.on).device, asked) - chosen
+    values |= dict.fromkeys(idle)
+    by_stack -= idle
     return Inputs(
         values=values,
         defaults=tuple(name for name in values if name not in chosen | by_stack | {"model"}),
         by_stack=tuple(name for name in values if name in by_stack - chosen),
         in_plan=tuple(sorted(Plan.names_in(values.get("plan")))),
     )
+
+
+def _without_part(device: Device, asked: Asked | None) -> set[str]:
+    """Names of the software's ways that have no part in a prediction.
+
+    The library of fused attention is for NVIDIA's GPUs, and for models that attend so (a program may hold its calls); TPUs have
+    a compiler of their own, which fuses and lays out as it does (`lower`).
+    """
+    fused = asked is None or str(asked.values().get("attention", "")).startswith("flash")
+    idle = set() if fused and device.platform == "cuda" else {"attention_library"}
+    return idle | ({"fusion", "layer_arrays", "ragged_products"} if device.kind == "tpu" else set())
 
 
 def _of_model(asked: Asked, taken: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:

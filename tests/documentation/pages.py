@@ -98,3 +98,8 @@ def mentions(page: Path) -> list[Command]:
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
         for found in INLINE.finditer(line)
     ]
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

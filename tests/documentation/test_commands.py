@@ -15,7 +15,7 @@ import typer
 from meshcast.child import child_environment
 from meshcast.cli.app import app
 from tests.documentation.command_line import exit_code
-from tests.documentation.pages import PAGES, ROOT, Command, commands, mentions
+from tests.documentation.pages import PAGES, ROOT, Command, commands, mentions, prose
 from tests.documentation.workspace import write_workspace
 
 # What would take minutes is run with these words added: the same command, over fewer rows.
@@ -96,7 +96,7 @@ def test_every_make_target_is_there() -> None:
 
 def test_every_page_and_file_that_is_linked_is_there() -> None:
     for page in PAGES:
-        for link in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+        for link in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", prose(page)):
             assert (page.parent / link).exists(), f"{page.name}: no {link}"
         for name in re.findall(
             r"`(docs/[\w-]+\.md|(?:examples|benchmarks|data)/[\w./-]+)`", page.read_text(encoding="utf-8")

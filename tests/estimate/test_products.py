@@ -23,7 +23,7 @@ V6E = load_device("tpu-v6e")
 
 def multiplied(function: Callable[..., Any], *arguments: jax.ShapeDtypeStruct) -> Kernel:
     """The one kernel of a function that multiplies."""
-    lowered = lower_function(function, *arguments)
+    lowered = lower_function(function, *arguments, backend="xla-tpu")
     (found,) = [kernel for kernel, _ in lowered.schedule.walk() if product_of(kernel.geometry) is not None]
     return found
 

@@ -143,7 +143,8 @@ def test_named_it_answers_approximately_and_says_so(op: str, shape: dict[str, st
     assert found.fidelity == "simulated"
     assert found.provenance.simulated == 1.0
     assert found.step_time_s == pytest.approx(seconds)
-    assert found.warnings == ("scalesim-tpu: its lines are fitted to f16 alone",)
+    assert found.warnings[0] == "scalesim-tpu: its lines are fitted to f16 alone"
+    assert all(warning.startswith("assumed of tpu-v4") for warning in found.warnings[1:])
 
 
 def test_where_it_has_no_line_the_note_is_not_about_measured_kernels() -> None:

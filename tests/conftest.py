@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 
 # Allocations before the youngest objects are looked through, and how often older ones are; a program's graph is 10,000s.
 THRESHOLDS = (50_000, 20, 20)
+
+
+# xdist tells its workers that a line has 80 columns; the tests see tables as a file or a pipe gets them.
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_collection_finish() -> None:

@@ -49,7 +49,7 @@ def program(tmp_path: Path) -> str:
 
 
 def invoke(*arguments: str, exit_code: int = 0) -> str:
-    result = CliRunner(env={"COLUMNS": "140"}).invoke(app, list(arguments), catch_exceptions=False)
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == exit_code, result.output
     return result.stdout
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import meshcast
-from meshcast.child import child_environment
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cross_architecture"
 PROGRAMS = sorted((EXAMPLE / "programs").glob("*.mlir.gz"))
@@ -48,7 +47,6 @@ def test_the_page_is_written(tmp_path: Path) -> None:
         [*command, "--folder", str(tmp_path / "run")],
         capture_output=True,
         text=True,
-        env=child_environment(),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -330,10 +330,11 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)
-    if (found.workload.name, found.workload.source) == (program.name, program.source) and not program.notes:
+    own = {"name": program.name, "source": program.source, "facts": program.facts}  # equal programs may have others
+    if not program.notes and all(getattr(found.workload, name) == value for name, value in own.items()):
         return found
     warnings = (*program.notes, *found.workload.warnings)
-    return replace(found, workload=replace(found.workload, name=program.name, source=program.source, warnings=warnings))
+    return replace(found, workload=replace(found.workload, **own, warnings=warnings))  # type: ignore[arg-type]
 
 
 def _warned(lowered: LoweredProgram, warning: str) -> LoweredProgram:

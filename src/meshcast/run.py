@@ -284,6 +284,7 @@ class Run:
             communication_s=None,
             provenance=Provenance(analytical=1.0),
             warnings=(*workload.warnings, *self.notes, *self._idle),
+            facts=workload.facts,
             version=VERSION,
         )
         answer = prediction if infeasible else self._timed(prediction)

@@ -327,3 +327,29 @@ def test_the_command_line_takes_modules(tmp_path: Path) -> None:
     line = json.loads(done.stdout)
     assert line["target"]["mesh"] == {"dp": 2, "tp": 4}
     assert line["communication_bytes"] > 0
+
+
+def test_inputs_tell_how_a_program_was_made() -> None:
+    """By options, and by what a step does itself while it is traced."""
+    with torch.device("meta"):
+        model, x = torch.nn.Linear(64, 1), torch.empty(8, 64)
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def step(x: Any) -> Any:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert dict(meshcast.capture_torch(model, (x,)).facts) == {"mode": "forward"}
+    assert dict(meshcast.capture_torch(step, (x,)).facts) == {
+        "mode": "train",
+        "optimizer": "sgd",
+        "autocast": "bfloat16",
+    }
+    q = torch.empty(2, 4, 128, 64, dtype=torch.bfloat16, device="meta")
+    found = meshcast.predict(meshcast.capture_torch(Attend(), (q,)), on="h200").inputs
+    assert found is not None
+    assert {"mode": "forward", "attention": "flash"}.items() <= found.values.items()
+    assert not {"mode", "attention"} & set(found.defaults)

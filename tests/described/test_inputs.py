@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import meshcast
 from meshcast.cli.app import app
 from meshcast.described import Asked, inputs_of
 from meshcast.described.inputs import NO_PART, RESOLVED, SOFTWARE, SPREAD, TOLD
@@ -172,3 +173,18 @@ def test_what_a_stack_brings_in_vain_is_not_told_as_its_part() -> None:
     assert "attention_library" in fused.by_stack
     assert "attention_library" not in plain.by_stack
     assert plain.values["attention_library"] is None
+
+
+def test_a_capture_tells_what_it_knows() -> None:
+    found = inputs_of(Options(), None, replace(ONE, facts=(("mode", "train"), ("autocast", "bfloat16"))))
+    assert found.rows()[0] == ("inputs", "mode=train, autocast=bfloat16")
+    assert found.values["attention_library"] is None  # it does not attend
+
+
+def test_equal_programs_tell_their_own_captures() -> None:
+    """A program that is lowered already is kept by its content, which says nothing of how it was made."""
+    program = meshcast.load("tests/fixtures/sharded.mlir")
+    for mode in ("train", "forward"):
+        found = predict(replace(program, facts=(("mode", mode),)), **TINY).inputs
+        assert found is not None
+        assert found.values["mode"] == mode

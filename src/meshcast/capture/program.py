@@ -39,6 +39,9 @@ class Program:
     sha256: str
     partitioned: bool = False
     notes: tuple[str, ...] = ()  # where the program is not quite what it was made from
+    facts: tuple[
+        tuple[str, str], ...
+    ] = ()  # what its capture knows of how it was made, as inputs are told: name, value
 
     @property
     def devices(self) -> int:

@@ -68,6 +68,9 @@ def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> 
         by_stack |= (
             {"attention"} if "attention" in stacks and "attention" in model and "attention" not in said else set()
         )
+    elif prediction.facts:  # a program's own: nothing of the prediction's options
+        values = {"on": values["on"]} | dict(prediction.facts) | values
+        chosen |= {name for name, _ in prediction.facts}
     elif prediction.pipeline is not None:
         share = prediction.pipeline
         values |= {
@@ -77,7 +80,7 @@ def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> 
         }
         chosen |= {"schedule", "microbatches", "virtual_stages"}  # by its file
     # What has no part in this prediction is not told as if it had, unless it was asked for.
-    idle = _without_part(resolve(options.on).device, asked) - chosen
+    idle = _without_part(resolve(options.on).device, values, known=asked is not None or bool(prediction.facts)) - chosen
     values |= dict.fromkeys(idle)
     by_stack -= idle
     return Inputs(
@@ -88,13 +91,18 @@ def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> 
     )
 
 
-def _without_part(device: Device, asked: Asked | None) -> set[str]:
+def _without_part(device: Device, values: Mapping[str, Any], *, known: bool) -> set[str]:
     """Names of the software's ways that have no part in a prediction.
 
-    The library of fused attention is for NVIDIA's GPUs, and for models that attend so (a program may hold its calls); TPUs have
-    a compiler of their own, which fuses and lays out as it does (`lower`).
+    The library of fused attention is for NVIDIA's GPUs, and for what attends so; TPUs have a compiler of their own, which fuses
+    and lays out as it does (`lower`).
+
+    Args:
+        device: What it runs on.
+        values: All inputs.
+        known: Whether they say how it attends; else a program may hold fused calls.
     """
-    fused = asked is None or str(asked.values().get("attention", "")).startswith("flash")
+    fused = not known or "flash" in str(values.get("attention", ""))
     idle = set() if fused and device.platform == "cuda" else {"attention_library"}
     return idle | ({"fusion", "layer_arrays", "ragged_products"} if device.kind == "tpu" else set())
 

@@ -162,6 +162,9 @@ class Prediction:
     serving: Serving | None = None  # of models that answer token by token
     model_flops: float | None = None  # matrix FLOPs of the model alone, none recomputed or repeated
     matrix_types: tuple[str, ...] = field(default=(), repr=False)  # catalogue's, of the peak that MFU is relative to
+    facts: tuple[tuple[str, str], ...] = field(
+        default=(), repr=False
+    )  # of the program's capture, told among the inputs
     inputs: Inputs | None = field(default=None, repr=False)
     throughput: Throughput | None = None  # of models, whose batches are known
     trust: Trust | None = None  # of whole steps

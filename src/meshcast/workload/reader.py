@@ -112,6 +112,7 @@ class _Reader:
             source=program.source,
             sha256=program.sha256,
             warnings=tuple(self._warnings),
+            facts=program.facts,
             scheduled=self._scheduled,
             on_chip=frozenset(self._on_chip),
         )

@@ -56,6 +56,7 @@ class Workload:
     source: str
     sha256: str
     warnings: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # the program's
     scheduled: bool = False  # a compiler's output: ops say which launch they belong to, in launch order
     on_chip: frozenset[int] = field(default=frozenset(), repr=False)  # values that a compiler keeps out of main memory
 

@@ -24,6 +24,7 @@ class Attention:
         self._kind = kind
         self._platform = platform
         self.note = ""
+        self.kinds: dict[str, None] = {}  # what it became, as models call it
 
     def __call__(
         self,
@@ -45,8 +46,10 @@ class Attention:
         scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
         if reason:
             self.note = f"attention as plain products: {reason}"
+            self.kinds["plain"] = None
             return plain(query, key, value, attn_mask, is_causal=is_causal, scale=scale, dropout=dropout_p)
         self.note = "attention as cuDNN's fused calls"
+        self.kinds["flash"] = None
         return fused(query, key, value, Asked(scale=float(scale), causal=bool(is_causal), heads_first=True))
 
     def _unfused(self, query: Any, key: Any, value: Any, mask: Any, dropout: float) -> str:

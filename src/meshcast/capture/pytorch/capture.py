@@ -59,4 +59,5 @@ def capture_torch(
         )
     bring_over_shardings(lowered, where=label)
     note = f" ({tracing.attention.note})" if tracing.attention.note else ""
-    return replace(from_module(lowered, name=label, source=f"torch:{label}{note}"), notes=tuple(warnings))
+    program = from_module(lowered, name=label, source=f"torch:{label}{note}")
+    return replace(program, notes=tuple(warnings), facts=tuple(tracing.facts()))

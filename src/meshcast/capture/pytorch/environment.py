@@ -83,6 +83,7 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
         self._dispatch_mode = _NamedDispatch(self)
         self._bodies: list[Any] = []  # functions that are being taken apart
         self._host_draws = torch.Generator().manual_seed(0)
+        self.autocast_types: dict[Any, None] = {}  # that operators ran under, in the order in which they were met
 
     def t2j_iso(self, torchtensors: Any) -> Any:
         """The JAX arrays of torchax tensors; other tensors become constants."""
@@ -95,6 +96,7 @@ class TracingEnvironment(Environment):  # type: ignore[misc]
             with mode_utils.no_dispatch(), torch._C.DisableTorchFunction():
                 return func(*args, **{**kwargs, "device": "cpu", "generator": self._host_draws})
         if self.param.autocast_dtype is not None:
+            self.autocast_types[self.param.autocast_dtype] = None
             with self:
                 args, kwargs = autocast_operands(func, args, kwargs, self.param.autocast_dtype)
         try:

@@ -88,6 +88,22 @@ class Tracing:
                 "writes whole tables"
             )
 
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """How the program was made, once it is traced: what it does, its types, its optimizer, how it attends."""
+        options = self.options
+        yield "mode", "train" if options.train else "forward"
+        if options.train:
+            given = options.optimizer
+            yield "optimizer", given if isinstance(given, str) else type(given).__name__.lower()
+        if self.compute is not None:
+            yield "compute_dtype", str(jnp.dtype(self.compute))
+        if types := [str(dtype).removeprefix("torch.") for dtype in self.environment.autocast_types]:
+            yield "autocast", ",".join(types)
+        if self._units:
+            yield "remat", options.remat_policy
+        if self.attention.kinds:
+            yield "attention", ",".join(self.attention.kinds)
+
     def program(self) -> Parts:
         """The function to trace, its abstract arguments, and options of `jax.jit`."""
         trained = {k: p for k, p in self.parameters.items() if self._is_trained(p)}

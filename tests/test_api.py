@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import meshcast
@@ -58,6 +60,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_completion_knows_the_public_names() -> None:
+    assert len(dir(meshcast)) == len(set(dir(meshcast)))
     shown = [name for name in dir(meshcast) if not name.startswith("_")]
     assert shown == sorted(set(meshcast.__all__) - {"__version__"})
 
@@ -67,6 +70,7 @@ def test_completion_knows_the_public_names() -> None:
     [
         ("devices", "8"), ("devices", 2.0), ("mesh", 3), ("mesh", {"data": "8"}), ("plan", 5), ("on", None), ("fidelity", 7),
         ("settings", 5), ("settings", {1: 2}), ("settings", {"batch": object()}), ("dims", {"B": "x"}), ("beside", "x"),
+        ("on", "a\0b"), ("profile", "a\0b"), ("placement", "a\0b"), ("stack", 5), ("stack", "a\0b"),
         ("channels", True), ("network", None), ("trip_counts", 7), ("profile", 3), ("conditions", None),
     ],
 )  # fmt: skip
@@ -90,9 +94,40 @@ def test_values_with_one_meaning_are_taken() -> None:
     assert options.beside == ("all_reduce:1MiB:0-7",)
 
 
-@pytest.mark.parametrize("wrong", [{"on": 5}, {"fidelities": 7}, {"fidelities": [3]}, {"folder": 5}, {"options": 5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"on": 5}, {"on": "a\0b"}, {"on": ["h200", "a\0b"]}, {"fidelities": 7}, {"fidelities": [3]}, {"folder": 5},
+        {"folder": "a\0b"}, {"options": 5}, {"told": None}, {"told": 3}, {"stack": 5},
+    ],
+)  # fmt: skip
 def test_comparisons_name_what_is_wrong(wrong: dict[str, object]) -> None:
     with pytest.raises(meshcast.MeshcastError, match=next(iter(wrong))):
         meshcast.compare("gpt2-tiny", **{"on": "h200", **wrong})
     with pytest.raises(meshcast.MeshcastError, match="targets"):
         meshcast.compare(5, on="h200")
+    with pytest.raises(meshcast.MeshcastError, match="targets"):
+        meshcast.compare([1], on="h200", fidelities="roofline")
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda: meshcast.load("gpt2-tiny", 1.5), "options"),  # type: ignore[arg-type]
+        (lambda: meshcast.load("gpt2-tiny", {"batch": 64}), "options"),  # type: ignore[arg-type]
+        (lambda: meshcast.load("gpt2-tiny", np.arange(3)), "options"),  # type: ignore[arg-type]
+        (lambda: meshcast.load("a\0b"), "target"),
+        (lambda: meshcast.predict("a\0b"), "target"),
+        (lambda: meshcast.read_workload("gpt2-tiny"), "program"),  # type: ignore[arg-type]
+        (lambda: meshcast.partition_program(5), "program"),  # type: ignore[arg-type]
+        (lambda: meshcast.lower_workload(None), "workload"),  # type: ignore[arg-type]
+        (lambda: meshcast.compare_measured(1.5, 1.5), "target"),  # type: ignore[arg-type]
+        (lambda: meshcast.compare_measured("gpt2-tiny", 1.5), "measured"),  # type: ignore[arg-type]
+        (lambda: meshcast.compare_measured("gpt2-tiny", ["a\0b"]), "measured"),
+    ],
+)
+def test_stages_name_the_argument_that_is_of_another_kind(call: Callable[[], object], where: str) -> None:
+    with pytest.raises(meshcast.MeshcastError) as caught:
+        call()
+    assert caught.value.exit_code == 2
+    assert caught.value.where == where

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 
@@ -99,3 +100,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(candidates)
+
+
+def expect(value: object, kinds: type | tuple[type, ...], what: str, *, where: str, fix: str | None = None) -> None:
+    """Refuses an argument of another type than the words `what` say, and texts that no file system takes.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    if not isinstance(value, kinds):
+        raise UsageError(
+            f"{where} is {what}, not {value!r} (a value of type {type(value).__name__})", where=where, fix=fix
+        )
+    refuse_nul(value, where=where)
+
+
+def refuse_nul(value: object, *, where: str) -> None:
+    """Refuses texts and paths with a NUL character, which are looked up as files and which no file system takes.
+
+    Raises:
+        UsageError: There is one in it.
+    """
+    if isinstance(value, (str, PurePath)) and "\0" in str(value):
+        raise UsageError(f"{where} has a NUL character in it: {str(value)!r}", where=where, fix="leave it out")

@@ -12,7 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from meshcast.errors import UsageError
+from meshcast.errors import UsageError, refuse_nul
 from meshcast.mesh import Mesh
 
 _WORDS: dict[Any, str] = {
@@ -45,6 +45,7 @@ def checked(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
     value = _natural(name, value, kinds)
     if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
         raise _refusal(name, value, kinds)
+    refuse_nul(value, where=name)
     if isinstance(value, Mapping):
         return _checked_mapping(name, value)
     if isinstance(value, tuple) and not all(isinstance(each, str) for each in value):

@@ -17,7 +17,7 @@ from meshcast import models
 from meshcast.capture.program import Program
 from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
 from meshcast.capture.user_lines import raised
-from meshcast.errors import InputError, MeshcastError, UsageError
+from meshcast.errors import InputError, MeshcastError, UsageError, expect, refuse_nul
 
 STANDARD_INPUT = "-"
 _RETURNS = (
@@ -45,8 +45,12 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
             `(module, args)` or `(module, args, options)`, or a `torch.export.ExportedProgram`.
         options: What the target itself cannot say.
     """
-    options = options or CaptureOptions()
-    if not isinstance(target, (str, Path)):
+    options = CaptureOptions() if options is None else options
+    settings = "such as CaptureOptions(settings={'batch': '64'}) of meshcast.capture"
+    expect(options, CaptureOptions, "CaptureOptions or None", where="options", fix=settings)
+    if isinstance(target, (str, Path)):
+        refuse_nul(target, where="target")
+    else:
         _refuse_settings(options, "objects", where="target")
         return _from_object(target, options, name=None, where="target")
     text = str(target)

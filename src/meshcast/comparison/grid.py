@@ -16,7 +16,7 @@ from meshcast.comparison.cell import Ask, Cell, predicted_cell, refused_cell
 from meshcast.comparison.comparison import Comparison, ladder_place
 from meshcast.comparison.folder import RunFolder
 from meshcast.comparison.keys import cell_key, traces_content, traces_key
-from meshcast.errors import BugError, MeshcastError, UsageError, nearest
+from meshcast.errors import BugError, MeshcastError, UsageError, expect, nearest
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.fidelities import common_fidelity, fidelity_names
 from meshcast.hardware import resolve
@@ -101,8 +101,13 @@ def compare(
     if not isinstance(targets, (str, Path, Program, list, tuple)):
         raise UsageError(f"targets are one target or a list of them, not {targets!r}", where="targets")
     listed = list(targets) if isinstance(targets, (list, tuple)) else [targets]
-    if not isinstance(folder, (str, Path, type(None))):
-        raise UsageError(f"folder is a path or None, not {folder!r}", where="folder")
+    for each in listed:
+        expect(each, (str, Path, Program), "a list of texts, paths or meshcast.Program", where="targets")
+    expect(folder, (str, Path, type(None)), "a path or None", where="folder")
+    if not callable(told):
+        raise UsageError(
+            f"told is a function of a text that returns a context, not {told!r}", where="told", fix="leave it out"
+        )
     grid = plan(listed, on=_names(on, "on"), fidelities=_names(fidelities, "fidelities"), options=chosen)
     run_folder = RunFolder.opened(Path(folder)) if folder is not None else None
     comparison = grid.comparison(list(answers(grid, run_folder, told)))
@@ -273,10 +278,11 @@ def _names(value: str | Sequence[str], option: str) -> list[str]:
     Raises:
         UsageError: It is neither.
     """
+    expect(value, (str, list, tuple), "a text or a list of texts", where=option)
+    for name in [value] if isinstance(value, str) else value:
+        expect(name, str, "a text or a list of texts", where=option)
     if isinstance(value, str):
         return split_names(value)
-    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
-        raise UsageError(f"{option} is a text or a list of texts, not {value!r}", where=option)
     return list(value)
 
 

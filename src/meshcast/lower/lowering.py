@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from meshcast.errors import UsageError
+from meshcast.errors import UsageError, expect
 from meshcast.lower.alike import FusedKernels
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dot_merging import merge_products
@@ -65,6 +65,7 @@ def lower(
             add to sums of gradients themselves.
         ragged: Whether ragged products on GPUs are dense ones of masked operands, or one grouped kernel.
     """
+    expect(workload, Workload, "a meshcast.Workload", where="workload", fix="such as what meshcast.read_workload gives")
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
     if workload.scheduled and given and backend != "none":

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from meshcast.capture.files import from_bytes
 from meshcast.capture.program import Program
-from meshcast.errors import UsageError
+from meshcast.errors import UsageError, expect
 from meshcast.partition import shardy, xla_spmd
 
 ROUTES = ("shardy", "xla")
@@ -23,7 +23,12 @@ def partition(
         mesh: Axis sizes that replace the program's own; unnamed axes keep theirs.
         route: `shardy`, or `xla` for XLA's SPMD partitioner with virtual CPU devices (up to a few thousand).
         optimise: Shardy only: merge collectives as XLA's later passes do; False stops where XLA's partitioner stops.
+
+    Raises:
+        UsageError: It is no program, or there is no such route.
     """
+    expect(program, Program, "a meshcast.Program", where="program", fix="such as what meshcast.load gives")
+    expect(mesh, (Mapping, type(None)), "a dict of sizes or None", where="mesh", fix="such as {'data': 8}")
     if route == "shardy":
         return shardy.partition(program, mesh=mesh, optimise=optimise)
     if route != "xla":

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
-from meshcast.errors import UsageError
+from meshcast.errors import UsageError, expect
 from meshcast.options import Options, given_options
 from meshcast.plans.plan import Plan, without_key
 from meshcast.stacks import Stack, load_stack, stack_names
@@ -31,7 +31,9 @@ def chosen_options(
     """
     single = {name: value for name, value in overrides.items() if name != "stack"}
     chosen = given_options(options).changed(single, where=where, but=but)
-    return with_stack(chosen, overrides.get("stack"))  # type: ignore[arg-type]  # whatever it is, it is looked up
+    stack = overrides.get("stack")
+    expect(stack, (str, Path, Stack, type(None)), "a software stack, its name or its file", where="stack")
+    return with_stack(chosen, stack)  # type: ignore[arg-type]  # which it is by now
 
 
 def with_stack(

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.capture.mlir import ir, sdy, string_of, symbol_of
 from meshcast.capture.program import Program, entry_function
-from meshcast.errors import InputError, UnsupportedError
+from meshcast.errors import InputError, UnsupportedError, expect
 from meshcast.nesting import allow_nesting
 from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
@@ -29,9 +29,11 @@ def read_workload(program: Program, options: ReadOptions | None = None) -> Workl
 
     Raises:
         UnsupportedError: an op, dtype or custom call that no rule covers.
-        UsageError: a loop whose trip count must be given, or a trip count that no loop needs.
+        UsageError: a loop whose trip count must be given, or a trip count that no loop needs; or it is no program.
     """
-    told = options or ReadOptions()
+    expect(program, Program, "a meshcast.Program", where="program", fix="such as what meshcast.load gives")
+    told = ReadOptions() if options is None else options
+    expect(told, ReadOptions, "meshcast.ReadOptions or None", where="options")
     try:
         return _Reader(program, told).read()
     except TupleError:  # so few programs have tuples that none is searched for them

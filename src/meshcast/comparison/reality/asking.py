@@ -12,7 +12,7 @@ from meshcast.comparison.reality.predicted import Launch, launches
 from meshcast.comparison.reality.reality import MeasuredRank, Reality, side_by_side
 from meshcast.comparison.reality.sources import Sources, sources_of
 from meshcast.comparison.reality.waiting import waiting_of
-from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError
+from meshcast.errors import InfeasibleError, InputError, UnsupportedError, UsageError, expect
 from meshcast.hardware import resolve
 from meshcast.measured import MeasuredKernel, MeasuredTrace, find_steps, read_traces
 from meshcast.measured.classes import IDLE, class_of, is_collective
@@ -36,7 +36,7 @@ SAME_STEP = 0.01  # of the median step: ranks that differ by less run in step
 
 def compare_measured(
     target: str | Path | Program,
-    measured: Sequence[str | Path],
+    measured: str | Path | Sequence[str | Path],
     options: Options | None = None,
     *,
     steps: int | None = None,
@@ -47,7 +47,7 @@ def compare_measured(
 
     Args:
         target: A file, `module:function`, a model's name or a captured program.
-        measured: Files or folders of profilers (`measured/`); several are ranks, or repetitions, of one run.
+        measured: A file or folder of a profiler, or several (`measured/`); several are ranks, or repetitions, of one run.
         options: Settings of the prediction.
         steps: How many steps each trace holds, where they cannot be found.
         module: The compiled program to compare with, of a trace with several.
@@ -60,6 +60,13 @@ def compare_measured(
         InfeasibleError: The target does not fit the device, so that there is no predicted step.
     """
     chosen = chosen_options(options, overrides, where="compare")
+    expect(target, (str, Path, Program), "a text, a path or a meshcast.Program", where="target")
+    expect(measured, (str, Path, list, tuple), "a path or a list of paths", where="measured")
+    measured = [measured] if isinstance(measured, (str, Path)) else measured
+    for path in measured:
+        expect(path, (str, Path), "a path", where="measured")
+    expect(steps, (int, type(None)), "an integer or None", where="steps")
+    expect(module, (str, type(None)), "a text or None", where="module")
     if not measured:
         raise UsageError("no trace is given", where="--measured", fix="name a file or folder of a profiler")
     if steps is not None and steps < 1:

@@ -368,13 +368,11 @@ class _Reader:
         where = self._where(location, scope)
         trips, self._loops[label] = trips_of(operation, label, self._options.trip_counts, where=where)
         body = operation.regions[1].blocks[0]
-        carried = []
-        for argument, value in zip(body.arguments, operands, strict=True):
-            carried.append(self._define_like(argument, value))
+        carried = tuple(self._define_like(each, value) for each, value in zip(body.arguments, operands, strict=True))
         inner: list[Op] = []
         with self._calls.looped(trips):
             outputs = self._read_block(body, inner, scope)
-        block = Block(inputs=tuple(carried), outputs=outputs, ops=tuple(inner))
+        block = Block(inputs=carried, outputs=outputs, ops=tuple(inner))
         results = self._results(operation)
         self._emit(label, Cost(kind=OpKind.LOOP), operands, results, location, ops, (block,), trips)
 

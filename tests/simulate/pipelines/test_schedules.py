@@ -236,3 +236,9 @@ def test_what_two_stages_share_is_summed_when_both_have_come() -> None:
         (1, "optimizer"),
     ]
     assert sum(each.seconds for each in run.critical_path) == pytest.approx(run.duration)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"])
+def test_more_passes_than_can_be_written_out_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="more than 2,097,152 passes"):
+        make_schedule(name, stages=4, microbatches=2**31, chunks=2 if name == "interleaved" else 1)

@@ -111,17 +111,24 @@ def checked(schedule: PipelineSchedule) -> PipelineSchedule:
 
 
 Generator = Callable[[int, int, int], PipelineSchedule]
+MOST_PASSES = 2**21  # stages x microbatches x virtual stages: every pass is a task of a schedule, written out
 
 
 def counts_checked(name: str, stages: int, microbatches: int, chunks: int, *, most_chunks: int | None = 1) -> None:
     """Refuses counts that a schedule cannot have.
 
     Raises:
-        UsageError: One is not positive, or the schedule has no virtual stages.
+        UsageError: One is not positive, they are more than can be written out, or the schedule has no virtual stages.
     """
     for what, count in (("stages", stages), ("microbatches", microbatches), ("virtual stages", chunks)):
         if count < 1:
             raise UsageError(f"{name}: {count} {what}", where=what, fix="at least 1")
+    if stages * microbatches * chunks > MOST_PASSES:
+        raise UsageError(
+            f"{name}: {stages} stages x {microbatches:,} microbatches x {chunks} parts are more than {MOST_PASSES:,} passes",
+            where="microbatches",
+            fix="use fewer microbatches: a step's time grows evenly with them",
+        )
     if most_chunks is not None and chunks > most_chunks:
         raise UsageError(
             f"{name} has no virtual stages, {chunks} were asked for",

@@ -51,6 +51,12 @@ def _symbols(exported: Any, *, where: str) -> dict[tuple[int, int], Symbol] | No
     """The symbolic sizes of the arguments that the module kept."""
     symbols: dict[tuple[int, int], Symbol] = {}
     for position, index in enumerate(exported.module_kept_var_idx):
+        if not 0 <= index < len(exported.in_avals):
+            raise InputError(
+                f"it keeps argument {index} of {len(exported.in_avals)}",
+                where=where,
+                fix="the artifact is damaged: export it again",
+            )
         for dim, size in enumerate(exported.in_avals[index].shape):
             if not isinstance(size, int):
                 symbols[position, dim] = JaxSymbol(size, where=where)

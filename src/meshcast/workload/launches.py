@@ -39,7 +39,8 @@ def launch_of(operation: Any) -> Launch | None:
 def _cycles(config: Mapping[str, Any]) -> float | None:
     """The TPU compiler's estimate; the largest integer stands for none, and some estimates have 2**60 added to them."""
     window = config.get("window_config", {})
-    cycles = int(window.get("estimated_cycles", 0)) if isinstance(window, dict) else 0
+    said = str(window.get("estimated_cycles", 0)) if isinstance(window, dict) else ""
+    cycles = int(said) if said.isdecimal() else 0
     if not cycles or cycles >= NO_ESTIMATE:
         return None
     return float(cycles % MARK)

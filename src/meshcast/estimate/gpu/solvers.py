@@ -38,10 +38,8 @@ from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Factorisation, element_bytes
 
 BATCHED_UP_TO = {"q": 128, "svd": 32}
-SIDE_PER_MATRIX = {
-    "lu": 128,
-    "qr": 128,
-}  # JAX asks for the batched routine while the side over the batch is at most this
+# JAX asks for the batched routine while the side over the batch is at most this.
+SIDE_PER_MATRIX = {"lu": 128, "qr": 128}
 SMALL = 32  # columns up to which one core rotates a whole symmetric matrix
 UNMEASURED = (0.3, 3.5)  # interval on GPUs that no solver was measured on
 UNMEASURED_MAKER = (0.15, 6.0)  # and on those of other makers, whose libraries are others

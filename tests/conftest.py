@@ -1,4 +1,7 @@
-"""The whole run is one process with gigabytes of live objects: collecting them again and again costs a tenth of its time."""
+"""What all tests share: names that every worker collects alike, and rare garbage collection.
+
+A worker is one process with gigabytes of live objects: collecting them again and again costs a tenth of its time.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,11 @@ THRESHOLDS = (50_000, 20, 20)
 
 # xdist tells its workers that a line has 80 columns; the tests see tables as a file or a pipe gets them.
 os.environ.pop("COLUMNS", None)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are numbered, not spelled: compressed ones hold the second of their making, and workers must collect alike."""
+    return argname if isinstance(val, bytes) else None
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,7 @@ TORCH := $(abspath $(VENV))/torch
 # Where torch's CPU build lies, if not on the index that pip is set to: make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
 
-.PHONY: demo test setup lint fuzz bench cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test setup lint fuzz golden bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
@@ -83,6 +83,10 @@ lint: $(VENV)/.test-ready
 # 20,000 mutated inputs over everything that is read (docs/fuzzing.md); Ctrl-C and go on.
 fuzz: $(VENV)/.test-ready
 	$(BIN)/python -m tests.fuzz
+
+# Over a thousand answers of the command line, compared bit by bit with those of the repository (docs/golden.md).
+golden: $(VENV)/.test-ready
+	$(BIN)/python -m tests.golden compare
 
 bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/bench.py

@@ -164,7 +164,9 @@ def test_an_outdated_file_says_so(tmp_path: Path) -> None:
     assert "collect it again" in given_kernels(tmp_path / "old.npz", H200).notes[0]
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 no archive", gzip.compress(b'{"schema": "other"}\n', mtime=0), b"{}\n"])
+@pytest.mark.parametrize(
+    "data", [b"", b"PK\x03\x04 no archive", gzip.compress(b'{"schema": "other"}\n', mtime=0), b"{}\n"]
+)
 def test_files_that_are_neither(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "some.npz"
     path.write_bytes(data)

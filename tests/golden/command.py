@@ -39,7 +39,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Files whose bytes are the same wherever the repository lies. Programs that are captured hold the places of their source.
 _PLACELESS = (".mlir", ".hlo", ".et", ".mlir.gz", ".hlo.gz")
 _TOOK = re.compile(r"(meshcast \S+) in [\d.]+ \w+$")  # the last line of tables
+SOURCE = "SOURCE"  # stands for a place in our source
 _SOURCE = re.compile(r"[^\s\"'(]*/meshcast/[\w/]+\.py(:\d+)*")
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")  # in a name: of everything that made the file, our code too
 
 
 class Bench:
@@ -98,16 +100,20 @@ class Bench:
             value = json.loads(line)
         except ValueError:
             return line
-        return _timeless(value, hashed=any(word.endswith(_PLACELESS) for word in words)) if value else line
+        return timeless(value, hashed=any(word.endswith(_PLACELESS) for word in words)) if value else line
 
     def _placeless(self, text: str) -> str:
         """A text without the places of this run and of our source, and without the time that it took."""
         text = _TOOK.sub(r"\1", text.replace(str(self.folder), "FOLDER").replace(str(ROOT), "ROOT"))
-        return _SOURCE.sub("SOURCE", text)
+        return _SOURCE.sub(SOURCE, text)
 
-    def _files(self) -> dict[str, str]:
-        found = sorted(path for path in (self.folder / OUT).rglob("*") if path.is_file())
-        return {str(path.relative_to(self.folder)): self._digest(path) for path in found}
+    def _files(self) -> dict[str, list[str]]:
+        """The files written, with their digests; those that are named after a hash are one."""
+        found: dict[str, list[str]] = {}
+        for path in sorted(path for path in (self.folder / OUT).rglob("*") if path.is_file()):
+            name = _HASH.sub("HASH", str(path.relative_to(self.folder)))
+            found[name] = sorted([*found.get(name, ()), self._digest(path)])
+        return found
 
     def _digest(self, path: Path) -> str:
         """Of a file's content, unpacked: what packs it may write the time, or pack otherwise."""
@@ -116,8 +122,9 @@ class Bench:
             with contextlib.suppress(OSError, EOFError, zlib.error):
                 content = gzip.decompress(content)
         if path.suffix in (".json", ".jsonl"):
-            read = (json.dumps(self._read(line, [])) for line in content.decode().splitlines())
-            content = "\n".join(read).encode()
+            with contextlib.suppress(ValueError):
+                whole = json.loads(self._placeless(content.decode()))
+                content = json.dumps(timeless(whole, hashed=False)).encode()
         return hashlib.sha256(content).hexdigest()
 
 
@@ -126,17 +133,25 @@ def _matters(name: str) -> bool:
     return name.startswith(("MESHCAST_", "XDG_CACHE_HOME", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"))
 
 
-def _timeless(value: Any, *, hashed: bool) -> Any:
-    """A JSON value without the seconds that answering took; and unless `hashed` without digests of captured programs."""
+def timeless(value: Any, *, hashed: bool) -> Any:
+    """A JSON value without the seconds that answering took; and unless `hashed` without digests of captured programs.
+
+    Nor has it places in our source: JAX keeps what it has traced, with the place that asked for it first, so that they depend
+    on what the process was asked before.
+    """
+    if isinstance(value, list):
+        return [timeless(one, hashed=hashed) for one in value]
     if not isinstance(value, dict):
         return value
-    kept = dict(value)
-    if isinstance(kept.get("tool"), dict):
-        kept["tool"] = {key: one for key, one in kept["tool"].items() if key != "seconds"}
+    kept = {key: timeless(one, hashed=hashed) for key, one in value.items()}
+    if isinstance(tool := kept.get("tool"), dict):
+        tool.pop("seconds", None)
+    if kept.get("source") in (None, SOURCE):
+        kept.pop("source", None)
     if not hashed:
-        kept.pop("sha256", None)
-        if isinstance(kept.get("target"), dict):
-            kept["target"] = {key: one for key, one in kept["target"].items() if key != "sha256"}
+        for program in (kept, kept.get("target")):
+            if isinstance(program, dict):
+                program.pop("sha256", None)
     return kept
 
 

@@ -91,6 +91,7 @@ golden: $(VENV)/.test-ready
 bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/first_time.py
 	$(BIN)/python benchmarks/pipelines.py
 	$(BIN)/python benchmarks/plans.py
 	$(BIN)/python benchmarks/traces.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from meshcast.errors import UnsupportedError
@@ -41,6 +41,15 @@ def room_for_nesting() -> Iterator[None]:
             _Room.users -= 1
             if not _Room.users:
                 sys.setrecursionlimit(_Room.outside)
+
+
+def recursion(circle: Sequence[str]) -> UnsupportedError:
+    """What to say of functions of which each calls the next, and the last is the first again."""
+    return UnsupportedError(
+        f"the program calls itself: {' -> '.join(f'@{name}' for name in circle)}",
+        where=f"@{circle[-1]}",
+        fix="write the recursion as a loop",
+    )
 
 
 def allow_nesting(depth: int, *, where: str) -> None:

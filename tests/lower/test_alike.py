@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,10 @@ from meshcast.capture.files import from_bytes
 from meshcast.lower import alike, lower
 from meshcast.lower.alike import FusedKernels
 from meshcast.lower.fused_kernel import Member, fused_kernel
-from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel import CostKey, Kernel
+from meshcast.lower.narrow_operands import with_both_orders
+from meshcast.lower.nothing import empty_values, without_nothing
+from meshcast.lower.rewriting import Values
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Cost, Op, OpKind, Tensor
 from meshcast.workload.workload import Workload
@@ -62,3 +66,34 @@ def test_fusions_of_other_wiring_types_or_costs_are_others() -> None:
     assert read(0, 1, result=3) == (0, 1)
     assert read(1, 0, result=4) == (1, 0)
     assert read(1, 5, result=6) == (1, 5)
+
+
+def test_equal_kernels_have_one_key_which_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain has two kinds of links, of which the first ones are younger than the others."""
+    made = 0
+    of = CostKey.of
+
+    def counting(*parts: object) -> CostKey:
+        nonlocal made
+        made += 1
+        return of(*parts)
+
+    monkeypatch.setattr(CostKey, "of", counting)
+    lowered = lower(workload(chain(350)))
+    kernels = [kernel for kernel, _ in lowered.schedule.walk()]
+    assert len(kernels) > 150
+    assert len({kernel.cost_key for kernel in kernels}) <= made <= 10
+
+
+def test_a_key_is_the_same_object_behind_a_copy() -> None:
+    """Keys are compared by identity: what a pickle brings back must find what was estimated before."""
+    key = CostKey.of("gemm", 1.0)
+    assert pickle.loads(pickle.dumps(key)) is CostKey.of("gemm", 1.0) is key
+    assert CostKey.of("gemm", 2.0) is not key
+
+
+def test_passes_that_find_nothing_give_back_what_they_were_given() -> None:
+    read = workload(chain(20))
+    schedule = lower(read).schedule
+    assert with_both_orders(schedule, Values(read.tensors)) is schedule
+    assert without_nothing(read.body.ops, empty_values(read.tensors)) is read.body.ops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_merging_asks_each_op_twice_at_most(program, monkeypatch: pytest.MonkeyP
     asked = 0
     reads = FreeValues.reads
 
-    def counting(self: FreeValues, op: Op) -> set[int]:
+    def counting(self: FreeValues, op: Op) -> Collection[int]:
         nonlocal asked
         asked += 1
         return reads(self, op)

@@ -18,17 +18,25 @@ def made(reads: tuple[int, ...], result: int, *, slow: bool = False) -> Op:
     return Op(name="op", cost=cost, operands=reads, results=(result,))
 
 
+def is_even(value: int) -> bool:
+    return value % 2 == 0
+
+
+def is_odd(value: int) -> bool:
+    return value % 2 == 1
+
+
 def test_what_joins_is_outside_no_more() -> None:
     """4 = f(2, 3), 3 = g(1, 2): of even values 2 comes from outside, before and after; 3 only before; 1 only after."""
-    fusion = Growing(made((2, 3), 4), (2, 3), {0: lambda value: value % 2 == 0, 1: lambda value: value % 2 == 1})
+    fusion = Growing(made((2, 3), 4), (2, 3))
     joining = made((1, 2), 3, slow=True)
-    assert (fusion.outside(0, joining, (1, 2)), fusion.outside(1, joining, (1, 2))) == (1, 1)
-    assert fusion.outside(1, joining) == 0
+    assert (fusion.outside(0, is_even, joining, (1, 2)), fusion.outside(1, is_odd, joining, (1, 2))) == (1, 1)
+    assert fusion.outside(1, is_odd, joining) == 0
     assert fusion.is_plain
     fusion.add(joining, (1, 2))
     assert fusion.is_slow
     assert not fusion.is_plain
-    assert fusion.outside(1, made((0,), 1), (0,)) == 0
+    assert fusion.outside(1, is_odd, made((0,), 1), (0,)) == 0
 
 
 @pytest.mark.parametrize("fusion", ["compiler", "eager"])

@@ -11,7 +11,8 @@ import meshcast as mc
 from benchmarks.programs_by_size import calls, nested_branches, nested_loops
 from meshcast.capture.files import from_bytes
 from meshcast.capture.program import Program
-from meshcast.errors import InputError, UnsupportedError
+from meshcast.errors import UnsupportedError
+from meshcast.partition import partition
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Block
 
@@ -75,8 +76,17 @@ def test_a_function_that_calls_itself_is_named() -> None:
     func.func private @f(%x: tensor<f32>) -> tensor<f32> {{
       %y = call @f(%x) : {kind}
       return %y : tensor<f32> }}"""
-    with pytest.raises(InputError, match="f -> f"):
+    with pytest.raises(UnsupportedError, match="@f -> @f"):
         read_workload(program(text))
+
+
+def test_an_entry_function_that_calls_itself_is_named() -> None:
+    """It is the only function there is, which partitioning does not look through for calls of others."""
+    text = """func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+      %y = call @main(%x) : (tensor<f32>) -> tensor<f32>
+      return %y : tensor<f32> }"""
+    with pytest.raises(UnsupportedError, match="@main -> @main"):
+        read_workload(partition(program(text)))
 
 
 def test_the_limit_on_recursion_is_the_callers_again(tmp_path: Path) -> None:

@@ -204,6 +204,8 @@ def argument_names(module: Any, *, where: str) -> tuple[str, ...]:
     if all(names):
         return tuple(names)
     functions = [op for op in module.body.operations if op.operation.name == "func.func" and len(op.regions[0].blocks)]
+    if len(functions) == 1:
+        return tuple(names)  # it calls nobody: its arguments' uses, of which there may be as many as ops, say nothing
     parameters = {string_of(op.attributes["sym_name"]): op.regions[0].blocks[0].arguments for op in functions}
     for index, value in enumerate(arguments):
         for use in value.uses if not names[index] else ():

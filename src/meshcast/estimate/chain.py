@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -15,9 +16,9 @@ from meshcast.hardware import Device
 from meshcast.lower.kernel import CostKey, Kernel, LoweredProgram
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelEstimate:
-    """One kernel's answer and who gave it."""
+    """One kernel's answer and who gave it. No slots: what limits it is asked for often and kept."""
 
     time: float
     low: float
@@ -38,7 +39,7 @@ class KernelEstimate:
         """compute, memory or latency."""
         return limiting(self.compute_time, self.memory_time, self.overhead, self.core_time)
 
-    @property
+    @cached_property
     def moves_data(self) -> bool:
         """Whether what is not overhead of the time is spent on moving data, and not on arithmetic."""
         return limiting(self.compute_time, self.memory_time, 0.0, self.core_time) == "memory"

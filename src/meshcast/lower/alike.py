@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.kernel import Kernel
 from meshcast.workload.graph import Cost, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The first kernel of a kind, and which of its fusion's values, in order of appearance, it reads, writes and updates."""
+
+    first: Kernel
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    updates: tuple[int, ...]
+
+    @staticmethod
+    def of(kernel: Kernel, places: Mapping[int, int]) -> _Kind:
+        kernel.cost_key, kernel.collective  # noqa: B018  # worked out here, they go to all of the kind
+        reads, writes, updates = (
+            tuple([places[value] for value in values]) for values in (kernel.reads, kernel.writes, kernel.updates)
+        )
+        return _Kind(kernel, reads, writes, updates)
+
+    def at(self, values: Sequence[int], location: str) -> Kernel:
+        """The kernel of other values, given in order of appearance."""
+        pick = values.__getitem__
+        return self.first.elsewhere(
+            tuple(map(pick, self.reads)), tuple(map(pick, self.writes)), tuple(map(pick, self.updates)), location
+        )
 
 
 class FusedKernels:
@@ -20,8 +46,7 @@ class FusedKernels:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         """Begins with none; `tensors` are the types of all values, and may grow."""
         self._tensors = tensors
-        # The first kernel of each kind, with the values of its fusion in order of appearance.
-        self._known: dict[tuple[object, ...], tuple[Kernel, tuple[int, ...]]] = {}
+        self._known: dict[tuple[object, ...], _Kind] = {}
         self._numbers: dict[Cost | Tensor, int] = {}  # of different ones, in order of appearance
         # The same by identity, each with its object, so that no other one can take that identity: costs have many fields, and
         # most ops of a program share those of others.
@@ -41,10 +66,9 @@ class FusedKernels:
         known = self._known.get(kind)
         if known is None:
             made = fused_kernel(members, self._tensors, cold=cold)
-            self._known[kind] = made, tuple(places)
+            self._known[kind] = _Kind.of(made, places)
             return made
-        first, values = known
-        return first.elsewhere(dict(zip(values, places, strict=True)), members[-1][0].location)
+        return known.at(list(places), members[-1][0].location)
 
     def _number(self, thing: Cost | Tensor) -> int:
         """The same for equal ones."""

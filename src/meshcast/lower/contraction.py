@@ -8,8 +8,8 @@ search for dependencies upwards again, so that nothing else has to be searched f
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property, partial
 
 from meshcast.workload.graph import Op
 
@@ -17,17 +17,25 @@ from meshcast.workload.graph import Op
 class Contraction:
     """Ops of a block, some of them contracted to groups."""
 
-    def __init__(self, ops: Sequence[Op], reads: Callable[[Op], set[int]], buffer: Mapping[int, int]) -> None:
+    def __init__(self, ops: Sequence[Op], reads: Callable[[Op], Collection[int]], buffer: Mapping[int, int]) -> None:
         producers = {value: index for index, op in enumerate(ops) for value in op.results}
         origin = partial(_origins, producers=producers, buffer=buffer)
         self._before: list[list[int]] = [origin(reads(op)) for op in ops]  # what each op depends on
         self._groups: dict[int, list[int]] = {}  # by member
         self._tree = _Tree([max(before, default=-1) for before in self._before])
-        self._levels: list[int] = []
+
+    @cached_property
+    def _levels(self) -> list[int]:
+        """Asked for where there is a group to contract."""
+        levels: list[int] = []
         for before in self._before:
-            self._levels.append(1 + max((self._levels[origin] for origin in before), default=-1))
-        # The highest level of the groups that begin at a level or below it.
-        self._highest = _PrefixMaximum(1 + max(self._levels, default=0))
+            levels.append(1 + max(map(levels.__getitem__, before), default=-1))
+        return levels
+
+    @cached_property
+    def _highest(self) -> _PrefixMaximum:
+        """The highest level of the groups that begin at a level or below it."""
+        return _PrefixMaximum(1 + max(self._levels, default=0))
 
     def independent(self, members: Sequence[int]) -> list[int]:
         """Of some ops in order, those that depend on none of the ones before that are in the answer, groups aside."""
@@ -86,7 +94,7 @@ class Contraction:
         return True
 
 
-def in_order(ops: Sequence[Op], reads: Callable[[Op], set[int]], buffer: Mapping[int, int]) -> list[Op] | None:
+def in_order(ops: Sequence[Op], reads: Callable[[Op], Collection[int]], buffer: Mapping[int, int]) -> list[Op] | None:
     """The ops again, each after those whose results it reads; None where they need each other.
 
     The order is that of sweeps over the ops that take what is ready and leave the rest for the next sweep: an op's sweep is
@@ -113,7 +121,7 @@ def in_order(ops: Sequence[Op], reads: Callable[[Op], set[int]], buffer: Mapping
     return made if len(made) == len(ops) else None
 
 
-def _origins(values: set[int], *, producers: Mapping[int, int], buffer: Mapping[int, int]) -> list[int]:
+def _origins(values: Collection[int], *, producers: Mapping[int, int], buffer: Mapping[int, int]) -> list[int]:
     """The ops that make values or what they show, each once; none for what comes from outside."""
     return list({producers[shown] for value in values if (shown := buffer.get(value, value)) in producers})
 

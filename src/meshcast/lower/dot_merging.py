@@ -9,7 +9,7 @@ leads to the other, and at least one of the two is small: its operands and resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.contraction import Contraction, in_order
@@ -26,7 +26,7 @@ def merge_products(
     ops: Sequence[Op],
     values: Values,
     buffer: Mapping[int, int],
-    reads: Callable[[Op], set[int]],
+    reads: Callable[[Op], Collection[int]],
     apart: Set[int] = frozenset(),
 ) -> Sequence[Op]:
     """The ops with every group of mergeable products replaced by a join, one product and slices.
@@ -96,17 +96,16 @@ def _share(op: Op) -> float:
     return op.redundant_flops / op.cost.matrix_flops if op.cost.matrix_flops else 0.0
 
 
-def _bytes(op: Op, values: Values) -> int:
-    return sum(values.tensors[value].bytes for value in (*op.operands, *op.results))
+def _is_small(op: Op, values: Values) -> bool:
+    return sum([values.tensors[value].bytes for value in (*op.operands, *op.results)]) <= SMALL_BYTES
 
 
 def _mergeable(members: list[int], ops: Sequence[Op], graph: Contraction, values: Values) -> list[int]:
     """The members that become one product, in order: of two, one is small, and none leads to another."""
-    small = {index for index in members if _bytes(ops[index], values) <= SMALL_BYTES}
-    if not small or len(members) < 2:
+    if len(members) < 2 or not any(_is_small(ops[index], values) for index in members):
         return []
     chosen = graph.independent(members)
-    return chosen if small.intersection(chosen) else []
+    return chosen if any(_is_small(ops[index], values) for index in chosen) else []
 
 
 def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:

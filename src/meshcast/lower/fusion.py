@@ -56,7 +56,7 @@ MAX_REPEATED = 16
 _NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
 _PRODUCTS = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
-_FULL, _LARGE, _COMPLICATED = range(3)  # what is watched of a fusion's operands: see `_Sweep._fusion`
+_FULL, _LARGE, _COMPLICATED = range(3)  # what is asked about values that a fusion reads from outside
 
 # Who fuses: a compiler whatever it may, or nobody beyond the ops of a framework.
 Fusion = Literal["compiler", "eager"]
@@ -180,22 +180,20 @@ class _Sweep:
     def _have_room(self, owners: frozenset[int], index: int) -> bool:
         """Whether fusions that also compute this op read no more tensors of full size than a kernel may."""
         most, op, operands = self._rules.tensors, self._ops[index], self._operands[index]
-        return not most or all(self._fusion(root).outside(_FULL, op, operands) <= most for root in owners)
+        return not most or all(
+            self._fusion(root).outside(_FULL, self._is_full(root), op, operands) <= most for root in owners
+        )
+
+    def _is_full(self, root: int) -> Predicate:
+        """Of values as large as what a fusion runs over: what is spread from something small is computed on the way in."""
+        space = self._space(root)
+        return lambda value: self._least_elements(value) * 2 > space
 
     def _fusion(self, root: int) -> Growing:
-        """What has joined a root so far, with what it reads from outside as `_have_room` and `_takes_product` ask for it."""
+        """What has joined a root so far."""
         found = self._growing.get(root)
         if found is None:
-            op, space = self._ops[root], self._space(root)
-            elements = self._tensors[op.results[0]].elements if op.results else 0
-            watched: dict[int, Predicate] = {}
-            if self._rules.tensors:  # what is spread from something small is small: it is computed on the way in
-                watched[_FULL] = lambda value: self._least_elements(value) * 2 > space
-            if self._rules.plain_epilogues and OpKind.GEMM in self._rules.joining:
-                watched[_LARGE] = lambda value: self._tensors[value].elements >= elements
-                if self._complicated:
-                    watched[_COMPLICATED] = self._complicated.__contains__
-            found = self._growing[root] = Growing(op, self._operands[root], watched)
+            found = self._growing[root] = Growing(self._ops[root], self._operands[root])
         return found
 
     def _least_elements(self, value: int) -> int:
@@ -292,10 +290,14 @@ class _Sweep:
                 return False
             self._products.add(root)
             return True
-        product, fusion = self._ops[index], self._fusion(root)
-        if not fusion.is_plain or (self._complicated and fusion.outside(_COMPLICATED, product)):
+        product, fusion, result = self._ops[index], self._fusion(root), self._ops[root].results
+        if not fusion.is_plain:
             return False
-        if not epilogue_fits(product, self._ops[root], fusion.outside(_LARGE, product), self._tensors):
+        if self._complicated and fusion.outside(_COMPLICATED, self._complicated.__contains__, product):
+            return False
+        elements = self._tensors[result[0]].elements if result else 0
+        large = fusion.outside(_LARGE, lambda value: self._tensors[value].elements >= elements, product)
+        if not epilogue_fits(product, self._ops[root], large, self._tensors):
             return False
         self._products.add(root)
         return True

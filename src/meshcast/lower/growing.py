@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from meshcast.lower.products import is_plain
 from meshcast.workload.graph import Op
@@ -17,32 +17,37 @@ class Growing:
     from outside until they do.
     """
 
-    __slots__ = ("_joined", "_watched", "is_plain", "is_slow")
+    __slots__ = ("_joined", "_outside", "is_plain", "is_slow")
 
-    def __init__(self, root: Op, operands: Sequence[int], watched: Mapping[int, Predicate]) -> None:
-        """Begins with the root; of what comes from outside, the values that satisfy each of `watched` are kept."""
-        self._watched: dict[int, tuple[Predicate, set[int]]] = {which: (watched[which], set()) for which in watched}
-        self.is_plain = True  # whether all of its ops are plain arithmetic
-        self.is_slow = False  # whether one of them computes a slow function
-        self._joined: list[
-            tuple[Op, Sequence[int]]
-        ] = []  # since it was last asked what comes from outside: most never are
-        self.add(root, operands)
+    def __init__(self, root: Op, operands: Sequence[int]) -> None:
+        """Begins with the root."""
+        self.is_plain = is_plain(root)  # whether all of its ops are plain arithmetic
+        self.is_slow = bool(root.cost.transcendentals)  # whether one of them computes a slow function
+        self._joined = [(root, operands)]
+        # By what is asked for: how many of those that joined are seen to, and what they take from outside.
+        self._outside: dict[int, tuple[int, set[int]]] = {}
 
     def add(self, op: Op, operands: Sequence[int]) -> None:
         """An op joins."""
         self.is_plain = self.is_plain and is_plain(op)
         self.is_slow = self.is_slow or bool(op.cost.transcendentals)
-        if self._watched:
-            self._joined.append((op, operands))
+        self._joined.append((op, operands))
 
-    def outside(self, which: int, op: Op, operands: Sequence[int] = ()) -> int:
-        """How many values would come from outside if this op had joined, of those that the predicate is true for."""
-        for joined, taken in self._joined:
-            for predicate, outside in self._watched.values():
-                outside.difference_update(joined.results)
-                outside.update(filter(predicate, taken))
-        self._joined.clear()
-        predicate, outside = self._watched[which]
-        fewer = sum(1 for value in set(op.results) if value in outside)
-        return len(outside) - fewer + sum(1 for value in set(operands) if value not in outside and predicate(value))
+    def outside(self, which: int, predicate: Predicate, op: Op, operands: Sequence[int] = ()) -> int:
+        """How many values would come from outside if this op had joined, of those that the predicate is true for.
+
+        Args:
+            which: A number for the predicate, which is the same whenever it is asked for by that number.
+            predicate: Of values.
+            op: The op.
+            operands: What it reads, where that counts.
+        """
+        seen, outside = self._outside.get(which) or (0, set())
+        for joined, taken in self._joined[seen:]:
+            outside.difference_update(joined.results)
+            outside.update(filter(predicate, taken))
+        self._outside[which] = len(self._joined), outside
+        fewer = len(outside.intersection(op.results))
+        if not operands:
+            return len(outside) - fewer
+        return len(outside) - fewer + sum([value not in outside and predicate(value) for value in set(operands)])

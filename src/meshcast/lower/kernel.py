@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -95,25 +96,37 @@ def _short(name: str) -> str:
 
 
 class CostKey:
-    """What a kernel's cost depends on; equal keys cost the same. Hashed once, as simulations look it up often."""
+    """What a kernel's cost depends on. Equal ones that are in use are one object: to look one up, no parts are compared."""
 
-    __slots__ = ("__weakref__", "_hash", "_parts")
+    __slots__ = ("__weakref__", "_aged", "_parts")
 
-    def __init__(self, *parts: object) -> None:
+    def __init__(self, parts: tuple[object, ...]) -> None:
+        """Called by `of` alone."""
         self._parts = parts
-        self._hash = hash(parts)
+        self._aged: dict[Recency | None, CostKey] = {}
 
-    def __hash__(self) -> int:
-        return self._hash
+    @staticmethod
+    def of(*parts: object) -> CostKey:
+        """The key with these parts."""
+        found = _KEYS.get(parts)
+        if found is None:
+            with _KEYS_LOCK:
+                found = _KEYS.setdefault(parts, CostKey(parts))
+        return found
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, CostKey) and self._hash == other._hash and self._parts == other._parts
+    def __reduce__(self) -> tuple[object, ...]:
+        return CostKey.of, self._parts
+
+    def aged(self, kernel: Kernel) -> CostKey:
+        """The key of a kernel that has this one but for its recency: worked out once for all of that recency."""
+        found = self._aged.get(kernel.recency)
+        if found is None:
+            found = self._aged[kernel.recency] = kernel.cost_key
+        return found
 
 
-# Equal keys that are in use are one object: a look-up then compares no parts.
-_KEYS: weakref.WeakValueDictionary[CostKey, CostKey] = weakref.WeakValueDictionary()
+_KEYS: weakref.WeakValueDictionary[tuple[object, ...], CostKey] = weakref.WeakValueDictionary()
+_KEYS_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +176,7 @@ class Kernel:
     redundant_flops: float = 0.0  # of its matrix FLOPs, what is computed again, or alike on other devices
     guessed: bool = False
 
-    @property
+    @cached_property
     def collective(self) -> Collective | None:
         """The collective this kernel runs, if it is one."""
         return self.geometry if isinstance(self.geometry, Collective) else None
@@ -171,33 +184,35 @@ class Kernel:
     @cached_property
     def cost_key(self) -> CostKey:
         """Everything but its own name, values and places."""
-        key = CostKey(
+        return CostKey.of(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
             bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written,
         )  # fmt: skip
-        return _KEYS.setdefault(key, key)
 
     def with_recency(self, recency: Recency | None) -> Kernel:
         """The same with other ages; every kernel of a program is made again so, which `replace` takes eight times as long for."""
         if recency == self.recency:
             return self
-        made = object.__new__(Kernel)
-        made.__dict__.update(self.__dict__)
-        made.__dict__.pop("cost_key", None)
+        made = self._copy()
+        key = made.__dict__.pop("cost_key", None)
         made.__dict__["recency"] = recency
+        if key is not None:
+            made.__dict__["cost_key"] = key.aged(made)
         return made
 
-    def elsewhere(self, values: Mapping[int, int], location: str) -> Kernel:
-        """The same kernel of other values, which are given for its own, at another place of the program."""
+    def elsewhere(
+        self, reads: tuple[int, ...], writes: tuple[int, ...], updates: tuple[int, ...], location: str
+    ) -> Kernel:
+        """The same kernel of other values at another place of the program."""
+        made = self._copy()
+        made.__dict__.update(reads=reads, writes=writes, updates=updates, location=location)
+        return made
+
+    def _copy(self) -> Kernel:
+        """One with the same fields and what is known of them, to be changed before anybody sees it."""
         made = object.__new__(Kernel)
         made.__dict__.update(self.__dict__)
-        made.__dict__.update(
-            reads=tuple([values[value] for value in self.reads]),
-            writes=tuple([values[value] for value in self.writes]),
-            updates=tuple([values[value] for value in self.updates]) if self.updates else (),
-            location=location,
-        )
         return made
 
     @property

@@ -17,7 +17,7 @@ def with_libraries(schedule: Schedule, *, attention: AttentionLibrary, padded: b
         padded: Whether rows of products are padded to whole vectors where that is faster. XLA and Inductor do that; eager
             PyTorch hands cuBLAS what it has.
     """
-    steps = tuple(_replaced(step, attention=attention, padded=padded) for step in schedule.steps)
+    steps = tuple([_replaced(step, attention=attention, padded=padded) for step in schedule.steps])
     return replace(schedule, steps=steps)
 
 

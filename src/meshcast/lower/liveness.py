@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from meshcast.workload.graph import Block, Op, OpKind, Tensor
 
@@ -30,9 +30,9 @@ class FreeValues:
         self._found[id(block)] = block, free
         return free
 
-    def reads(self, op: Op) -> set[int]:
+    def reads(self, op: Op) -> Collection[int]:
         """What an op reads: its operands, and what its blocks read from outside of them."""
-        return set(op.operands).union(*map(self, op.blocks)) if op.blocks else set(op.operands)
+        return set(op.operands).union(*map(self, op.blocks)) if op.blocks else op.operands
 
 
 def stepped_slices(ops: Sequence[Op], tensors: Sequence[Tensor]) -> set[int]:

@@ -17,7 +17,7 @@ from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
-from meshcast.lower.nothing import without_nothing
+from meshcast.lower.nothing import empty_values, without_nothing
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
@@ -101,6 +101,7 @@ class _Lowering:
         self._rules = (EAGER if eager else GPU) if gpu else TPU
         self._free = FreeValues()
         self._kernels = FusedKernels(values.tensors)
+        self._empty = empty_values(values.tensors)
         self._undone = False
         self._looped = False  # inside a loop's body
         self._matrices: dict[int, int] = {}  # a matrix's transpose -> the matrix
@@ -111,13 +112,14 @@ class _Lowering:
 
     def block(self, block: Block, writable: frozenset[int]) -> Schedule:
         """The schedule of one block; `writable` are its inputs that may be overwritten."""
-        live = list(without_nothing(_live_ops(block, self._free), self._tensors))
+        live = without_nothing(_live_ops(block, self._free), self._empty)
         nested = {value for op in live if op.blocks for inner in op.blocks for value in self._free(inner)}
         kept = nested.union(block.outputs)
         readers: dict[int, list[OpKind]] = {}
-        for op in live:
-            for value in op.operands:
-                readers.setdefault(value, []).append(op.cost.kind)
+        if any(op.cost.kind is OpKind.TRANSPOSE for op in live):  # nobody else asks
+            for op in live:
+                for value in op.operands:
+                    readers.setdefault(value, []).append(op.cost.kind)
         ops: Sequence[Op] = [op for op in live if not self._alias(op, kept, readers)]
         if self._masked:
             ops = with_masked_groups(ops, self._values)

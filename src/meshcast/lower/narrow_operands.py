@@ -26,6 +26,21 @@ def with_both_orders(schedule: Schedule, values: Values) -> Schedule:
         schedule: Of a block; its inner blocks are looked through too.
         values: Of the whole program, which the copies are added to.
     """
+    if not any(_is_narrow(kernel) for kernel, _ in schedule.walk()):
+        return schedule
+    return _with_copies(schedule, values)
+
+
+def _is_narrow(kernel: Kernel) -> bool:
+    """Whether it is a product that reads an operand in one byte which is not K-major."""
+    gemm = kernel.geometry
+    if not isinstance(gemm, Gemm):
+        return False
+    left = element_bytes(gemm.lhs_dtype) == 1 and not gemm.lhs_contracting_minor
+    return left or (element_bytes(gemm.rhs_dtype) == 1 and not gemm.rhs_contracting_minor)
+
+
+def _with_copies(schedule: Schedule, values: Values) -> Schedule:
     made: set[int] = set()
     copies: dict[int, int] = {}
     steps: list[Step] = []
@@ -38,9 +53,9 @@ def with_both_orders(schedule: Schedule, values: Values) -> Schedule:
 
 def _laid_out(step: Step, values: Values, made: set[int], copies: dict[int, int]) -> Iterator[Step]:
     if isinstance(step, LoopStep):
-        yield replace(step, body=with_both_orders(step.body, values))
+        yield replace(step, body=_with_copies(step.body, values))
     elif isinstance(step, BranchStep):
-        yield replace(step, bodies=tuple(with_both_orders(body, values) for body in step.bodies))
+        yield replace(step, bodies=tuple(_with_copies(body, values) for body in step.bodies))
     elif isinstance(step.geometry, Gemm) and len(step.reads) > 1:
         yield from _product(step, step.geometry, values, made, copies)
     else:

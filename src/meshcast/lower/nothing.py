@@ -18,13 +18,22 @@ from meshcast.workload.graph import Attention, Op, OpKind, Tensor
 _SUMMED = frozenset({OpKind.GEMM, OpKind.CONVOLUTION, OpKind.REDUCE, OpKind.WINDOW})
 
 
-def without_nothing(ops: Sequence[Op], tensors: Sequence[Tensor]) -> Iterator[Op]:
-    """The ops less those that make nothing but arrays without elements; those that sum over none as fills of their results."""
+def empty_values(tensors: Sequence[Tensor]) -> frozenset[int]:
+    """The values without elements; few programs have one."""
+    return frozenset([value for value, tensor in enumerate(tensors) if not tensor.elements])
+
+
+def without_nothing(ops: Sequence[Op], empty: frozenset[int]) -> Sequence[Op]:
+    """The ops less those that make nothing but `empty` values; those that sum over one as fills of their results."""
+    return list(_without(ops, empty)) if empty else ops
+
+
+def _without(ops: Sequence[Op], empty: frozenset[int]) -> Iterator[Op]:
     for op in ops:
-        if op.results and not op.blocks and not any(tensors[value].elements for value in op.results):
+        if op.results and not op.blocks and empty.issuperset(op.results):
             if op.cost.kind is OpKind.HOST:  # which is called for its effects
                 yield op
-        elif _sums(op) and not all(tensors[value].elements for value in op.operands):
+        elif _sums(op) and not empty.isdisjoint(op.operands):
             cost = replace(op.cost, kind=OpKind.ELEMENTWISE, geometry=None, matrix_flops=0.0, vector_flops=0.0)
             yield replace(op, cost=cost)
         else:

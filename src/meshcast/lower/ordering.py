@@ -65,5 +65,9 @@ class _Ordering:
         step = self._steps[index]
         if self._done[index] or self._missing[index] or not isinstance(step, Kernel) or step.updates or step.collective:
             return False
-        freed = sum(self._tensors[v].bytes for v in step.reads if v not in self._held and self._unread[v] == 1)
-        return freed > sum(self._tensors[v].bytes for v in step.writes if v not in self._held)
+        unread, held, tensors = self._unread, self._held, self._tensors
+        dying = [v for v in step.reads if unread[v] == 1 and v not in held]
+        if not dying:
+            return False
+        freed = sum([tensors[v].bytes for v in dying])
+        return freed > sum([tensors[v].bytes for v in step.writes if v not in held])

@@ -101,6 +101,7 @@ class _Walk:
         self._turns = Turns(schedule, self._direction)
         self._uses = Uses(is_open=False)
         self._fetched: set[int] = set()  # what the loops around read from memory in every turn
+        self._known: dict[tuple[object, ...], Recency] = {}  # equal ones are one object
         if not placed:
             self._uses.apply(self._turns.of(schedule))
 
@@ -164,5 +165,11 @@ class _Walk:
                 cold = value in fetched or (stepped and size < self._tensors[value].bytes)
                 age = NEVER if cold else self._age(value, kernel)
                 ages[age] = ages.get(age, 0) + size
-        written = max((self._age(value, kernel) for value in kernel.writes), default=0)
-        return Recency(reads=tuple(sorted(ages.items())), written=written) if written or any(ages) else None
+        written = max([self._age(value, kernel) for value in kernel.writes], default=0)
+        if not written and not any(ages):
+            return None
+        reads = tuple(sorted(ages.items()))
+        found = self._known.get((reads, written))
+        if found is None:
+            found = self._known[reads, written] = Recency(reads=reads, written=written)
+        return found

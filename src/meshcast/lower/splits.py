@@ -13,7 +13,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from meshcast.lower.kernel import LoweredProgram
+from meshcast.lower.kernel import CostKey, LoweredProgram
 from meshcast.lower.products import is_summed
 from meshcast.workload.graph import Gemm, element_bytes
 
@@ -57,13 +57,17 @@ def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> 
     """Launches that add up split products, which a modelled lowering counts into the product; a compiler's has them."""
     if lowered.lowering != "modelled" or lowered.backend != "xla-gpu":
         return 0
-    return sum(
-        count
-        for kernel, count in lowered.schedule.walk()
-        if isinstance(kernel.geometry, Gemm)
-        and not is_summed(kernel.geometry)
-        and split_parts(kernel.geometry, cores, architecture) > 1
-    )
+    launches = 0
+    known: dict[CostKey, bool] = {}
+    for kernel, count in lowered.schedule.walk():
+        shape = kernel.geometry
+        if isinstance(shape, Gemm):
+            split = known.get(kernel.cost_key)
+            if split is None:
+                split = not is_summed(shape) and split_parts(shape, cores, architecture) > 1
+                known[kernel.cost_key] = split
+            launches += count * split
+    return launches
 
 
 def _cost(shape: Gemm, parts: int, cores: int, weights: SplitWeights) -> float:

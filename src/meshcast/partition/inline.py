@@ -6,7 +6,7 @@ from typing import Any
 
 from meshcast.capture.mlir import ir, string_of, symbol_of
 from meshcast.errors import InputError, UnsupportedError
-from meshcast.nesting import allow_nesting, room_to_grow
+from meshcast.nesting import allow_nesting, recursion, room_to_grow
 
 
 def inline_calls(module: Any, main: Any, *, whole: bool) -> None:
@@ -26,6 +26,8 @@ def inline_calls(module: Any, main: Any, *, whole: bool) -> None:
         for op in module.body.operations
         if op.operation.name == "func.func"
     }
+    if len(functions) == 1:
+        return  # there is nobody else to call: no op has to be looked at
     with module.context, ir.Location.unknown():
         inliner = _Inliner(functions, whole=whole)
         inliner.flatten(main.operation)
@@ -89,10 +91,7 @@ class _Inliner:
 
     def _flatten_function(self, symbol: str) -> None:
         if symbol in self._open:
-            cycle = " -> ".join(f"@{name}" for name in [*self._open[self._open.index(symbol) :], symbol])
-            raise UnsupportedError(
-                f"the program calls itself: {cycle}", where=f"@{symbol}", fix="write the recursion as a loop"
-            )
+            raise recursion([*self._open[self._open.index(symbol) :], symbol])
         if symbol not in self._functions:
             raise InputError(f"@{symbol} is called but not defined", where=f"@{symbol}", fix="export the whole module")
         if symbol not in self._sizes:

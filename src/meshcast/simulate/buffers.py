@@ -24,7 +24,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshcast.hardware import Device
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.kernel import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.simulate.scratch import is_library_call, scratch_bytes
 from meshcast.workload.graph import Tensor
 
@@ -96,6 +96,7 @@ class _Lifetimes:
         self._aliases = aliases
         self._device = device
         self._single: set[int] = set()  # values that are all their kernel returns: others may be written over them
+        self._scratches: dict[CostKey, tuple[int, bool]] = {}  # bytes of scratch, and whether it is a library's call
         self._now = 0
         self._buffers: list[Buffer] = []
 
@@ -163,9 +164,14 @@ class _Lifetimes:
 
     def _scratch(self, kernel: Kernel, device: Device) -> None:
         """What a kernel needs while it runs; and whether its result can be written over later."""
-        if size := scratch_bytes(kernel, device):
+        known = self._scratches.get(kernel.cost_key)
+        if known is None:
+            known = scratch_bytes(kernel, device), is_library_call(kernel, device)
+            self._scratches[kernel.cost_key] = known
+        size, library = known
+        if size:
             self._buffers.append(Buffer(size, self._now, self._now))
-        if len(kernel.writes) == 1 and not is_library_call(kernel, device):
+        if len(kernel.writes) == 1 and not library:
             self._single.update(kernel.writes)
 
     def _donors(self, step: Step, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:

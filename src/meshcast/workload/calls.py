@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from meshcast.errors import InputError, UnsupportedError
-from meshcast.nesting import room_to_grow
+from meshcast.errors import UnsupportedError
+from meshcast.nesting import recursion, room_to_grow
 from meshcast.workload.graph import Op
 
 _MAIN = ""
@@ -100,10 +100,7 @@ class Calls:
     @contextmanager
     def _entered(self, symbol: str) -> Iterator[None]:
         if symbol in self._active:
-            circle = " -> ".join((*self._active[self._active.index(symbol) :], symbol))
-            raise InputError(
-                f"a function calls itself: {circle}", where=self.where, fix="write the recursion as a loop"
-            )
+            raise recursion([*self._active[self._active.index(symbol) :], symbol])
         self._active.append(symbol)
         yield
         self._active.pop()

@@ -14,11 +14,12 @@ from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
 from meshcast.workload.graph import Block, Cost, Launch, Op, OpKind, Tensor
+from meshcast.workload.known_costs import KnownCosts
 from meshcast.workload.launches import copy_cost, launch_of
 from meshcast.workload.local_types import LocalTypes, TupleError
 from meshcast.workload.options import ReadOptions as ReadOptions
 from meshcast.workload.rule import OpReading
-from meshcast.workload.rules import COMPOSITES, COSTED_BY, REFUSED, RULES
+from meshcast.workload.rules import COMPOSITES, REFUSED, RULES
 from meshcast.workload.trip_count import refuse_unused, trips_of
 from meshcast.workload.tuples import without_tuples
 from meshcast.workload.workload import Workload, are_alike
@@ -61,7 +62,7 @@ class _Reader:
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
         self._launch: Launch | None = None
         self._on_chip: set[int] = set()
-        self._costs: dict[tuple[object, ...], Cost] = {}  # of ops that are costed once for all that are alike
+        self._costs = KnownCosts(self._tensors)
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
             "stablehlo.case": self._branch,
@@ -142,10 +143,7 @@ class _Reader:
         if self._program.partitioned and "sdy.sharding" in (attributes := operation.attributes):
             shardings = sdy.TensorShardingPerValueAttr(attributes["sdy.sharding"]).shardings
             return tuple(self._define(r, s) for r, s in zip(operation.results, shardings, strict=True))
-        results = operation.results
-        return (
-            (self._define(results[0], None),) if len(results) == 1 else tuple([self._define(r, None) for r in results])
-        )
+        return tuple([self._define(result, None) for result in operation.results])
 
     def _operands(self, operation: Any) -> tuple[int, ...]:
         return tuple(map(self._ids.__getitem__, operation.operands))
@@ -194,16 +192,11 @@ class _Reader:
             )
         operands = self._operands(operation)
         results = self._results(operation)
-        takes, gives = self._tensors_of(operands), self._tensors_of(results)
-        asked = COSTED_BY.get(name)
-        if asked is not None:
-            attributes: Any = operation.attributes if asked else ()
-            key = (name, takes, gives, *[each in attributes and attributes[each] for each in asked])
-            cost = self._costs.get(key)
-            if cost is None:
-                cost = self._costs[key] = rule(OpReading(name=name, operands=takes, results=gives, op=operation))
+        cost = self._costs.of(name, operation, rule, operands, results)
+        if cost is not None:
             self._emit(name, cost, operands, results, location, ops)
             return
+        takes, gives = self._tensors_of(operands), self._tensors_of(results)
         where = self._where(location, scope)
         reading = OpReading(
             name=name, operands=takes, results=gives, op=operation, location=where, skew=self._options.skew

@@ -89,8 +89,10 @@ def predict(family: Family, queries: Array) -> Answers:
     chosen = np.argpartition(apart, count - 1, axis=1)[:, :count]
     near = np.take_along_axis(apart, chosen, axis=1)
     places = family.places[chosen]  # [queries, count, features]
-    between = _distances(places, places)
-    covariance = family.signal * np.exp(-between / family.length)
+    covariance = _distances(places, places)
+    np.divide(covariance, -family.length, out=covariance)  # in place: there are `NEIGHBOURS` squared for every query
+    np.exp(covariance, out=covariance)
+    covariance *= family.signal
     covariance[:, np.arange(count), np.arange(count)] += family.noise * family.doubt[chosen]
     towards = family.signal * np.exp(-near / family.length)
     known = family.y[chosen] - family.mean
@@ -159,6 +161,7 @@ def _left_out(family: Family, folds: npt.NDArray[np.int64], judged: npt.NDArray[
 
 def _distances(queries: Array, places: Array) -> Array:
     """`|a - b|` of every pair, by `|a|^2 + |b|^2 - 2 a b`; of stacks of places, within each."""
-    squares = (queries**2).sum(-1)[..., :, None] + (places**2).sum(-1)[..., None, :]
-    apart: Array = np.sqrt(np.maximum(squares - 2 * queries @ np.swapaxes(places, -1, -2), 0.0))
-    return apart
+    apart: Array = (queries**2).sum(-1)[..., :, None] + (places**2).sum(-1)[..., None, :]
+    apart -= 2 * queries @ np.swapaxes(places, -1, -2)
+    np.maximum(apart, 0.0, out=apart)  # in place: fresh pages for every step take longer than the arithmetic
+    return np.sqrt(apart, out=apart)

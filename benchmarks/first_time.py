@@ -1,0 +1,152 @@
+"""What a program costs that a warm process sees for the first time, stage by stage, beside its MLIR parse alone.
+
+Every program is predicted in processes of its own, which have predicted another one before: what imports, catalogues and
+fits take is paid by then, and nothing is known of this one. Figures are medians of CPU seconds over the processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from programs_by_size import chain, layers
+
+T = TypeVar("T")
+STAGES = ("capture", "partition", "read", "lower", "estimate", "simulate", "memory", "results")
+WARMING = "bert-tiny"  # a training step of another family: what its kernels are estimated with is loaded by then
+# By name: a model of the zoo with its settings, or a text.
+MODELS = {
+    "GPT-2 small, training step": ("gpt2-small", {"batch": "8"}),
+    "ResNet-50, training step": ("resnet50", {"batch": "32"}),
+    "Llama 3 8B, forward pass": ("llama3-8b", {"batch": "1", "seq": "2048", "mode": "forward"}),
+}
+TEXTS: dict[str, Callable[[], str]] = {
+    "layers of merged products, 7,000 ops": lambda: layers(7_000),
+    "a chain of products, 100,000 ops": lambda: chain(100_000),
+}
+
+
+class Clock:
+    """CPU seconds of calls, by name."""
+
+    def __init__(self) -> None:
+        """Begins with none."""
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, name: str, call: Callable[[], T]) -> T:
+        """What the call returns."""
+        began = time.process_time()
+        made = call()
+        self.seconds[name] = time.process_time() - began
+        return made
+
+
+def measured(path: Path, warming: Path, *, staged: bool) -> dict[str, float]:
+    """Seconds of this process: of a prediction as a whole or of its stages, then of the bare parse."""
+    import meshcast as mc
+    from meshcast.capture import mlir
+
+    mc.predict(str(warming), on="h200")
+    clock = Clock()
+    if staged:
+        _stages(str(path), str(warming), clock)
+    else:
+        clock("predict", lambda: mc.predict(str(path), on="h200"))
+    text = path.read_text()
+    mlir.parse(text, where="warm")
+    clock("parse", lambda: mlir.parse(text, where="floor"))
+    return clock.seconds
+
+
+def _stages(path: str, warming: str, clock: Clock) -> None:
+    """The stages of a prediction one after the other; collections of garbage put off as `predict` does."""
+    import meshcast as mc
+    from meshcast.garbage import collected_later
+
+    other = mc.prepare(warming, mc.Options(on="h200"))
+    with collected_later():
+        program = clock("capture", lambda: mc.load(path))
+        local = clock("partition", lambda: mc.partition_program(program))
+        workload = clock("read", lambda: mc.read_workload(local))
+        lowered = clock("lower", lambda: mc.lower_workload(workload))
+        run = replace(other, lowered=lowered, devices=program.devices)
+        clock("estimate", lambda: run.full_clock)
+        clock("simulate", lambda: run.timeline)
+        clock("memory", lambda: run.memory)
+        clock("results", run.predict)
+
+
+def text_of(model: str, settings: Mapping[str, str] | None = None) -> str:
+    """The StableHLO of a model of the zoo."""
+    import meshcast as mc
+    from meshcast.capture import CaptureOptions
+
+    return mc.load(model, CaptureOptions(settings=settings or {})).text
+
+
+def programs(folder: Path) -> dict[str, Path]:
+    """The programs as files of StableHLO text."""
+    found = {}
+    for number, (name, (model, settings)) in enumerate(MODELS.items()):
+        found[name] = folder / f"model{number}.mlir"
+        found[name].write_text(text_of(model, settings))
+    for number, (name, text) in enumerate(TEXTS.items()):
+        found[name] = folder / f"text{number}.mlir"
+        found[name].write_text(text())
+    return found
+
+
+def medians(path: Path, warming: Path, repeats: int) -> dict[str, float]:
+    """Median seconds over processes, by name."""
+    seconds: dict[str, list[float]] = {}
+    for staged in (False, True):
+        command = [sys.executable, __file__, "--one", str(path), "--warming", str(warming)]
+        for _ in range(repeats):
+            done = subprocess.run([*command, *(["--staged"] if staged else [])], check=True, capture_output=True)
+            for name, value in json.loads(done.stdout).items():
+                seconds.setdefault(name, []).append(value)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def main() -> None:
+    """Prints a table, or one JSON object a line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="programs with this in their names")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--warming", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--staged", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one is not None:
+        print(json.dumps(measured(options.one, options.warming, staged=options.staged)))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        found = programs(Path(name))
+        warming = Path(name) / "warming.mlir"
+        warming.write_text(text_of(WARMING))
+        for what, path in found.items():
+            if options.only not in what:
+                continue
+            seconds = medians(path, warming, options.repeats)
+            ratio = seconds["predict"] / seconds["parse"]
+            if options.json:
+                print(json.dumps({"what": what, "ratio": ratio, "seconds": seconds}), flush=True)
+                continue
+            print(
+                f"{what}: {1e3 * seconds['predict']:.1f} ms = {ratio:.1f} x its parse of {1e3 * seconds['parse']:.1f} ms"
+            )
+            print("  " + ", ".join(f"{stage} {1e3 * seconds[stage]:.1f}" for stage in STAGES), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Costs of the most frequent ops, each worked out once for all that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from meshcast.workload.graph import Cost, Tensor
+from meshcast.workload.rule import OpReading, Rule
+from meshcast.workload.rules import COSTED_BY
+
+
+class KnownCosts:
+    """Costs of ops that follow from their types and a few attributes alone (`COSTED_BY`)."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        """Begins with none; `tensors` are the types of all values, and may grow."""
+        self._tensors = tensors
+        self._found: dict[tuple[object, ...], Cost] = {}
+
+    def of(
+        self, name: str, operation: Any, rule: Rule, operands: tuple[int, ...], results: tuple[int, ...]
+    ) -> Cost | None:
+        """The cost of an op; None where it depends on more than its types and a few attributes.
+
+        Types go by identity, which `tensors` keeps: the reader makes one object of equal ones.
+        """
+        asked = COSTED_BY.get(name)
+        if asked is None:
+            return None
+        tensors = self._tensors
+        kinds = [id(tensors[value]) for value in operands + results]
+        if asked:
+            attributes = operation.attributes
+            key = (name, len(operands), *kinds, *[attributes.get(each) for each in asked])
+        else:
+            key = (name, len(operands), *kinds)
+        found = self._found.get(key)
+        if found is None:
+            takes, gives = (tuple([tensors[value] for value in values]) for values in (operands, results))
+            found = self._found[key] = rule(OpReading(name=name, operands=takes, results=gives, op=operation))
+        return found

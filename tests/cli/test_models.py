@@ -43,7 +43,7 @@ def test_an_unknown_model(meshcast: Meshcast) -> None:
 def test_a_configuration_is_predicted_as_the_zoos_model(meshcast: Meshcast, mode: str) -> None:
     length = "context=64" if mode == "decode" else "seq=64"
     settings = ["--set", "batch=2", "--set", length, "--set", "layers=2"]
-    common = ["--on", "h200", "--fidelity", "roofline", "--json"]
+    common = ["--on", "h200", "--fidelity", "roofline", "--levers", "none", "--json"]
     config = meshcast("predict", str(FIXTURES / "gpt2.json"), "--set", f"mode={mode}", *settings, *common)
     name = "gpt2-small" if mode == "train" else f"gpt2-small-{mode}"
     zoo = meshcast("predict", name, *settings, *common)
@@ -53,7 +53,7 @@ def test_a_configuration_is_predicted_as_the_zoos_model(meshcast: Meshcast, mode
 
 
 def test_lists_of_sizes(meshcast: Meshcast) -> None:
-    settings = ["--set", "blocks=1,1,1,1", "--set", "batch=1", "--fidelity", "roofline", "--json"]
+    settings = ["--set", "blocks=1,1,1,1", "--set", "batch=1", "--fidelity", "roofline", "--levers", "none", "--json"]
     small = meshcast("predict", "resnet50-forward", *settings)
     whole = meshcast("predict", "resnet50-forward", *settings[2:])
     assert small.lines[0]["flops"] < whole.lines[0]["flops"]
@@ -61,7 +61,8 @@ def test_lists_of_sizes(meshcast: Meshcast) -> None:
 
 def test_weights_in_fewer_bits_are_warned_of(meshcast: Meshcast) -> None:
     """Beside the same model without: the two are one program, and only one has the warning."""
-    common = ["--on", "h200", "--fidelity", "roofline", "--set", "mode=decode", "--set", "layers=1", "--json"]
+    common = ["--on", "h200", "--fidelity", "roofline", "--levers", "none", "--json"]
+    common += ["--set", "mode=decode", "--set", "layers=1"]
     plain = json.loads((FIXTURES / "gpt2.json").read_text())
     Path("plain.json").write_text(json.dumps(plain))
     Path("awq.json").write_text(json.dumps(plain | {"quantization_config": {"quant_method": "awq", "bits": 4}}))

@@ -125,7 +125,7 @@ def test_two_settings_of_one_name_are_told_apart() -> None:
 
 def test_text_has_what_was_asked_for_and_the_defaults_that_matter(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--on", "dgx-h100", "--plan", "fsdp=2", "--set", "batch=2", "--fidelity", "roofline"]
-    app(["predict", "llama3-tiny", *flags, "--clocks", "sustained"], standalone_mode=False)
+    app(["predict", "llama3-tiny", *flags, "--clocks", "sustained", "--levers", "none"], standalone_mode=False)
     text = " ".join(capsys.readouterr().out.split())
     assert "inputs on=dgx-h100, batch=2, plan(fsdp=2), fidelity=roofline, clocks=sustained" in text
     assert "defaults mode=train, seq=2048" in text

@@ -66,6 +66,8 @@ def test_three_ways_to_ask_have_one_answer() -> None:
         "stack=megatron,dp=2",
         "--set",
         "seq=128",
+        "--levers",
+        "none",
         "--json",
     ]
     told = json.loads(CliRunner().invoke(app, words).stdout)

@@ -226,6 +226,8 @@ def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
             "batch=8",
             "--host",
             "off",
+            "--levers",
+            "none",
             "--json",
             *words,
         ]

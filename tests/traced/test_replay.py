@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meshcast import predict
-from meshcast.chakra import Node, NodeType, Values, trace_bytes
+from meshcast.chakra import Node, NodeType, Trace, Values, read_trace, trace_bytes
 from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.hardware.conditions import Conditions
 from meshcast.options import Options
@@ -59,6 +59,23 @@ def test_messages_and_groups(tmp_path: Path) -> None:
     prefix = job(tmp_path, pair, {"1": [0, 1], "2": [2, 3]})
     assert step_us(prefix) == pytest.approx(10 + 4 + 6 + 3)
     assert len(read_job(find_traces(prefix)).classes) == 2
+
+
+def test_a_job_is_read_once_until_its_files_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison asks about one job on many devices; what lies there under the same name later is another job."""
+    read: list[Path] = []
+
+    def counted(path: Path) -> Trace:
+        read.append(path)
+        return read_trace(path)
+
+    monkeypatch.setattr("meshcast.traced.job.read_trace", counted)
+    prefix = job(tmp_path, [[compute(1, 10), collective(2, 5, 1)]] * 2)
+    assert [step_us(prefix) for _ in range(3)] == pytest.approx([15] * 3)
+    assert len(read) == 2
+    job(tmp_path, [[compute(1, 20), collective(2, 5, 1)]] * 2)
+    assert step_us(prefix) == pytest.approx(25)
+    assert len(read) == 4
 
 
 def test_a_slow_device(tmp_path: Path) -> None:

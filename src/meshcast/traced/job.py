@@ -6,6 +6,7 @@ in turn (colour refinement, `simulate.classes`, with messages beside groups). On
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -68,12 +69,38 @@ class TracedJob:
         return f"rank {rank}'s {self.sources[rank].named(self.step(rank, index), index)}"
 
 
+# The job that was read last, by what its files held: a comparison asks about the same one on other devices.
+_LAST: dict[str, TracedJob] = {}
+
+
 def read_job(files: TraceFiles) -> TracedJob:
-    """The job that files hold.
+    """The job that files hold; that of the files that were read last is kept.
 
     Raises:
         InputError: A trace is malformed, or names a group or rank that is not there.
     """
+    key = _content(files)
+    found = _LAST.get(key) if key is not None else None
+    if found is None:
+        _LAST.clear()
+        found = _read(files)
+        if key is not None:
+            _LAST[key] = found
+    return found
+
+
+def _content(files: TraceFiles) -> str | None:
+    """A digest of the names and bytes of files; None where one cannot be read, which reading them says."""
+    digest = hashlib.sha256(repr(files).encode())
+    try:
+        for path in [*dict.fromkeys(files.by_rank.values()), *([files.groups] if files.groups else [])]:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    except (OSError, ValueError):  # a name with a zero byte is a wrong value
+        return None
+    return digest.hexdigest()
+
+
+def _read(files: TraceFiles) -> TracedJob:
     groups = read_groups(files.groups)
     made: dict[Path, RankSteps] = {}
     metadata: dict[str, Attribute] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from meshcast.errors import UnsupportedError
 from meshcast.estimate import EstimatedKernels, Estimator
@@ -230,8 +230,14 @@ def collective_of(job: TracedJob, number: int, step: Step) -> Collective:
         pair = Group(dims=((2, abs(peer - rank)),), first=min(peer, rank))
         return Collective(kind="collective_permute", group=pair, input_bytes=size, output_bytes=size)
     members = job.groups[job.groups_of[rank][int(step.group)]]
-    group = group_of_ids(members, Mesh.of({"ranks": job.ranks}))
+    group = _group(members, job.ranks)
     if step.kind == BARRIER:  # as libraries make one: the smallest sum that all wait for
         return Collective(kind="all_reduce", group=group, input_bytes=1, output_bytes=1)
     after = {"all_gather": size * len(members), "reduce_scatter": size // len(members)}.get(step.kind, size)
     return Collective(kind=step.kind, group=group, input_bytes=size, output_bytes=after)
+
+
+@lru_cache(maxsize=4096)
+def _group(members: tuple[int, ...], ranks: int) -> Group:
+    """Ranks as a group; a job has thousands of collectives over a few groups, and asks about each in every round."""
+    return group_of_ids(members, Mesh.of({"ranks": ranks}))

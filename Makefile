@@ -1,4 +1,4 @@
-# Two commands: `make demo` and `make test`. Both set up .venv by themselves.
+# `make demo`, `make test` and `make check`; each sets up .venv by itself.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

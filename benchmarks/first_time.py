@@ -70,7 +70,7 @@ def measured(path: Path, warming: Path, *, staged: bool) -> dict[str, float]:
 def _stages(path: str, warming: str, clock: Clock) -> None:
     """The stages of a prediction one after the other; collections of garbage put off as `predict` does."""
     import meshcast as mc
-    from meshcast.garbage import collected_later
+    from meshcast.base.garbage import collected_later
 
     other = mc.prepare(warming, mc.Options(on="h200"))
     with collected_later():

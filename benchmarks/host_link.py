@@ -3,7 +3,7 @@
     python benchmarks/host_link.py > link.jsonl
 
 Every row is one size of piece: bytes/s in each direction. Over the link's nominal rate, `both_bytes_per_s` is the share that
-`meshcast/pipelined/offload.py` counts with (`LINK_SHARE`): state comes in and goes out at the same time there.
+`meshcast/jobs/pipeline/offload.py` counts with (`LINK_SHARE`): state comes in and goes out at the same time there.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from meshcast import models
+from meshcast import zoo
 
 WARM_UP_S = 0.3
 MEASURED_S = 0.6
@@ -147,7 +147,7 @@ OPS = {"convolution": convolution}
 
 def measure(name: str, settings: dict[str, Any], folder: Path, *, keep_hlo: bool = False) -> dict[str, Any]:
     """One program's row."""
-    function, specs, options = OPS[name](**settings) if name in OPS else models.build(name, **settings)
+    function, specs, options = OPS[name](**settings) if name in OPS else zoo.build(name, **settings)
     label = "-".join([name, *(f"{k}{v}" for k, v in settings.items())]).replace("_", "").replace("bfloat16", "bf16")
     jitted = jax.jit(function, **options)
     lowered = jitted.lower(*specs)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshcast.mesh import Mesh, group_numbers
+from meshcast.base.mesh import Mesh, group_numbers
 from meshcast.simulate.classes import refine
 from meshcast.simulate.pipelines import SCHEDULES, PartCosts, StepCosts, make_schedule, simulate_pipeline
 

@@ -89,14 +89,14 @@ def jax_program(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The function, argument shapes and options of a model of the zoo, or of `file.py:function`."""
     from measure import value
 
-    from meshcast import models
+    from meshcast import zoo
 
     model, _, rest = name.partition(":")
     if model.endswith(".py"):
         function, specs, *options = function_of(name)()
         return function, specs, options[0] if options else {}
     settings = {key: value(v) for key, _, v in (part.partition("=") for part in rest.split(",") if part)}
-    return models.build(model, **settings)
+    return zoo.build(model, **settings)
 
 
 def jax_step(name: str, out: Path, steps: int, hlo: Path | None) -> None:

@@ -21,11 +21,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from meshcast.comparison.reality.asking import predicted_side, put_beside  # noqa: E402
-from meshcast.comparison.reality.reality import Reality  # noqa: E402
-from meshcast.measured import MeasuredTrace, read_traces  # noqa: E402
-from meshcast.options import Options  # noqa: E402
-from meshcast.plans.stacked import with_stack  # noqa: E402
+from meshcast.evidence.comparison.reality.asking import predicted_side, put_beside  # noqa: E402
+from meshcast.evidence.comparison.reality.reality import Reality  # noqa: E402
+from meshcast.evidence.profiler import MeasuredTrace, read_traces  # noqa: E402
+from meshcast.jobs.planned.stacked import with_stack  # noqa: E402
+from meshcast.options.options import Options  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

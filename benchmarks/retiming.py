@@ -3,7 +3,7 @@
     python benchmarks/retiming.py [--only llama3-8b]
 
 Every job is exported on eight H100 a node and on TPU v5p, read back, and timed on other devices; three of them without the shapes
-of their kernels as well. What a prediction from a trace says about itself (`traced/bounds.py`) is checked: a step beyond its
+of their kernels as well. What a prediction from a trace says about itself (`jobs/traced/bounds.py`) is checked: a step beyond its
 bound ends this with exit code 1. A cell is empty where the job does not fit a device.
 """
 
@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from meshcast import predict  # noqa: E402
-from meshcast.errors import InfeasibleError  # noqa: E402
-from meshcast.export.formats import TraceRequest, write_trace  # noqa: E402
+from meshcast.base.errors import InfeasibleError  # noqa: E402
 from meshcast.hardware import resolve  # noqa: E402
-from meshcast.options import Options  # noqa: E402
-from meshcast.traced.bounds import Bound, bound_of  # noqa: E402
+from meshcast.jobs.traced.bounds import Bound, bound_of  # noqa: E402
+from meshcast.options.options import Options  # noqa: E402
+from meshcast.traces.formats import TraceRequest, write_trace  # noqa: E402
 
 GPU, TPU = "dgx-h100", "tpu-v5p-pod"
 FROM_GPU = ("dgx-h100", "dgx-a100", "dgx-h200", "dgx-b200", "mi300x-node", "tpu-v5p-pod", "tpu-v6e-pod")

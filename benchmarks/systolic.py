@@ -17,11 +17,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from meshcast.errors import UnsupportedError
-from meshcast.simulators.environment import SCALESIM
-from meshcast.simulators.scalesim import PROCESS
-from meshcast.systolic import Buffer, Layer, SystolicArray, simulate
-from meshcast.systolic.files import WORDS_PER_KB, config_text, layout_text, read_layers, topology_text
+from meshcast.base.errors import UnsupportedError
+from meshcast.estimate.outside.environment import SCALESIM
+from meshcast.estimate.outside.scalesim import PROCESS
+from meshcast.estimate.systolic import Buffer, Layer, SystolicArray, simulate
+from meshcast.estimate.systolic.files import WORDS_PER_KB, config_text, layout_text, read_layers, topology_text
 
 LAYERS = Path(__file__).with_name("resnet18.csv")
 LEAST_RATIO = 10_000

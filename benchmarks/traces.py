@@ -39,12 +39,12 @@ CASES = (
 
 def measure(case: Case, folder: Path) -> dict[str, float | str]:
     """Seconds of the prediction, of making and writing all ranks' traces, and of one file a class read back."""
-    from meshcast.bodies.flattening import Detail
-    from meshcast.bodies.pipelines import pipeline_trace
-    from meshcast.errors import InfeasibleError
-    from meshcast.export.chakra import ChakraFiles, planned, write
-    from meshcast.options import Options
-    from meshcast.pipeline import assembled_pipeline, predict
+    from meshcast.base.errors import InfeasibleError
+    from meshcast.jobs.asking import assembled_pipeline, predict
+    from meshcast.jobs.nodes.flattening import Detail
+    from meshcast.jobs.nodes.pipelines import pipeline_trace
+    from meshcast.options.options import Options
+    from meshcast.traces.chakra import ChakraFiles, planned, write
 
     options = Options(on="dgx-h100", plan=case.plan, settings={"batch": str(case.batch), "seq": "2048"})
     start = time.perf_counter()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.display import markdown_of
-from meshcast.network.astra import AstraNetwork, AstraSystem, Backend, Dimension, Kind, finish_ns
+from meshcast.base.display import markdown_of
+from meshcast.network.astra import AstraBackend, AstraKind, AstraNetwork, AstraSystem, Dimension, finish_ns
 
 GIB = 1 << 30
 # nccl-tests, all-reduce of 8 H100 in one node, out of place; README of aws-samples/awsome-distributed-training,
@@ -31,7 +31,9 @@ def system(algorithm: str, chunks: int = 1) -> AstraSystem:
     )  # fmt: skip
 
 
-def microseconds(net: AstraNetwork, chosen: AstraSystem, kind: Kind, size: int, backend: Backend = "Unaware") -> str:
+def microseconds(
+    net: AstraNetwork, chosen: AstraSystem, kind: AstraKind, size: int, backend: AstraBackend = "Unaware"
+) -> str:
     """The time in a table's cell."""
     return f"{finish_ns(net, chosen, kind, size, backend) / 1e3:,.1f}"
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from meshcast import capture_function, models
+from meshcast import capture_function, zoo
 
 FOLDER = Path(__file__).parent / "programs"
 CHIPS = 8
@@ -46,9 +46,9 @@ PROGRAMS = {
     "gemm-8-all-reduce": lambda: sharded_gemm(P(None, "chips"), P("chips", None), P(None, None)),
     # Rows of x on each chip, and w stored in parts as FSDP does it: gathered before it is used.
     "gemm-8-all-gather": lambda: sharded_gemm(P("chips", None), P("chips", None), P("chips", None)),
-    "resnet50-train-8": lambda: models.build("resnet50", mesh={"data": CHIPS}, batch=512),
-    "gpt2-train-8": lambda: models.build("gpt2-small", mesh={"data": CHIPS}, batch=64),
-    "llama3-8b-train-8": lambda: models.build("llama3-8b", mesh={"fsdp": CHIPS}, batch=8, seq=4096),
+    "resnet50-train-8": lambda: zoo.build("resnet50", mesh={"data": CHIPS}, batch=512),
+    "gpt2-train-8": lambda: zoo.build("gpt2-small", mesh={"data": CHIPS}, batch=64),
+    "llama3-8b-train-8": lambda: zoo.build("llama3-8b", mesh={"fsdp": CHIPS}, batch=8, seq=4096),
 }
 
 

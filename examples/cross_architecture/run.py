@@ -14,8 +14,8 @@ from programs import FOLDER, PROGRAMS
 
 from meshcast import Comparison, compare
 from meshcast.cli.patience import patience
-from meshcast.comparison.agreement import Agreement
-from meshcast.comparison.markdown import comparison_page
+from meshcast.evidence.comparison.agreement import Agreement
+from meshcast.evidence.comparison.markdown import comparison_page
 from meshcast.results.printer import percent
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from meshcast.models.blocks import block, block_weights
-from meshcast.models.layers import causal_attention, cross_entropy, embed, layer_norm
-from meshcast.models.optimizers import adamw, adamw_state
-from meshcast.models.program import jit_options
-from meshcast.models.sharding import Layout, Weight
+from meshcast.zoo.blocks import block, block_weights
+from meshcast.zoo.layers import causal_attention, cross_entropy, embed, layer_norm
+from meshcast.zoo.optimizers import adamw, adamw_state
+from meshcast.zoo.program import jit_options
+from meshcast.zoo.sharding import Layout, Weight
 
 Target = Callable[[], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
 

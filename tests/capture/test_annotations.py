@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from meshcast.base.errors import UnsupportedError
 from meshcast.capture import from_bytes
-from meshcast.errors import UnsupportedError
-from meshcast.pipeline import predict
+from meshcast.jobs.asking import predict
 
 SPLIT = "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from meshcast.base.errors import InputError
 from meshcast.capture.exported import _symbols
-from meshcast.errors import InputError
 from meshcast.workload.launches import _cycles
 
 

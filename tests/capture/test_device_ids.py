@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from meshcast.base.errors import InputError
+from meshcast.base.mesh import Mesh
 from meshcast.capture import Program, load
-from meshcast.errors import InputError
-from meshcast.mesh import Mesh
-from meshcast.pipeline import predict
+from meshcast.jobs.asking import predict
 
 KIND = "tensor<1024x1024xf32>"
 ADD = f"""({{

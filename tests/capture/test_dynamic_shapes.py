@@ -12,10 +12,10 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from meshcast.base.errors import MeshcastError, UnsupportedError, UsageError
 from meshcast.capture import CaptureOptions, capture, from_bytes, from_exported, load
 from meshcast.capture.exported import JaxSymbol
-from meshcast.errors import MeshcastError, UnsupportedError, UsageError
-from meshcast.pipeline import predict
+from meshcast.jobs.asking import predict
 
 BOUNDED = b"""module {
   func.func @main(%a: tensor<?x8xf32, #stablehlo.bounds<16, ?>>) -> tensor<?x8xf32, #stablehlo.bounds<16, ?>> {

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 from jax._src.cudnn import fused_attention_stablehlo as asked
 
+from meshcast.base.errors import InputError, UnsupportedError
 from meshcast.capture import capture
-from meshcast.errors import InputError, UnsupportedError
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Attention, Cost
 

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from meshcast.base.errors import InputError, UnsupportedError
 from meshcast.capture import hlo_text, mlir
 from meshcast.capture.hlo_groups import spelled_out
-from meshcast.errors import InputError, UnsupportedError
 
 GROUND_TRUTH = Path(__file__).parents[3] / "shared" / "groundtruth"
 
@@ -108,7 +108,7 @@ def operations(module: Any) -> Operations:
 
 
 def converted(text: str) -> Operations:
-    return operations(mlir.parse(hlo_text.to_stablehlo(text, where="test.hlo"), where="converted"))
+    return operations(mlir.parse_module(hlo_text.to_stablehlo(text, where="test.hlo"), where="converted"))
 
 
 def entry(body: str, *, result: str, header: str = "") -> str:
@@ -144,7 +144,7 @@ class TestUnoptimised:
         text = lowered.as_text(dialect="hlo")
         assert hlo_text.looks_like_hlo(text[:100])
         found = converted(text)
-        original = operations(mlir.parse(lowered.as_text(), where="original"))
+        original = operations(mlir.parse_module(lowered.as_text(), where="original"))
         assert matrix_products(found) == matrix_products(original)
         assert sum(op.name == "stablehlo.while" for op in found) == 2
         assert any("dot_general" in str(op.location) for op in found)

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.capture import CaptureOptions, Program, Role, capture, from_bytes, load
 from meshcast.capture.files import program_name
 from meshcast.capture.roles import role_of
-from meshcast.errors import UnsupportedError, UsageError
-from meshcast.pipeline import predict
+from meshcast.jobs.asking import predict
 from tests.capture.conftest import Step, forms
 
 FORMATS = ("text", "bytecode", "portable", "exported", "hlo")
@@ -145,7 +145,7 @@ def make():
 import json, resource
 # A process starts with the peak of the one that it was forked from: only what comes on top is its own.
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-from meshcast.pipeline import predict
+from meshcast.jobs.asking import predict
 prediction = predict("huge.py:make", on="h200")
 from jax._src import xla_bridge
 own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
+from meshcast.base.errors import InputError, MeshcastError, UnsupportedError, UsageError
 from meshcast.capture import from_bytes, mlir
 from meshcast.capture.bytecode import size_of_ops
 from meshcast.capture.constants import shortened
 from meshcast.capture.files import SIZE_LIMIT_VARIABLE
-from meshcast.errors import InputError, MeshcastError, UnsupportedError, UsageError
 from tests.capture.conftest import Step, forms
 
 ADD = """module {{
@@ -126,9 +126,9 @@ def test_large_lists_and_resources_are_cut() -> None:
 
 def test_bytecode_is_measured_by_its_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = "0000803F" * 9_999 + "00000040"
-    weights = mlir.to_bytecode(mlir.parse(ADD.format(type="10000xf32", value=f'"0x{numbers}"'), where="x"))
+    weights = mlir.to_bytecode(mlir.parse_module(ADD.format(type="10000xf32", value=f'"0x{numbers}"'), where="x"))
     lines = "".join(f"%{i + 1} = stablehlo.add %{i}, %{i} : tensor<4xf32>\n" for i in range(4_000))
-    ops = mlir.to_bytecode(mlir.parse(f"func.func @main(%0: tensor<4xf32>) {{\n{lines}return\n}}", where="x"))
+    ops = mlir.to_bytecode(mlir.parse_module(f"func.func @main(%0: tensor<4xf32>) {{\n{lines}return\n}}", where="x"))
     assert 0 < size_of_ops(weights) < 200 < 40_000 < size_of_ops(ops) < len(ops)
     assert size_of_ops(ops[:8]) == size_of_ops(b"ML\xefR") == 0
     monkeypatch.setenv(SIZE_LIMIT_VARIABLE, "100000")
@@ -153,7 +153,7 @@ def test_200_megabytes_are_answered_in_seconds_and_2_gigabytes() -> None:
     code = f"""
 import resource, sys
 from meshcast.capture import from_bytes
-from meshcast.errors import InputError
+from meshcast.base.errors import InputError
 text = {ADD!r}.format(type="26214400xf32", value='"0x' + "0000803F" * 26214399 + '0000903F"')
 assert len(text) > 200 * 2**20
 assert "26214400xf32" in from_bytes(text.encode(), name="x", where="x").text

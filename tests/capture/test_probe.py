@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from meshcast.base.child import last_words
+from meshcast.base.errors import InputError
 from meshcast.capture import from_bytes, hlo_text, mlir, probe
-from meshcast.child import last_words
-from meshcast.errors import InputError
-from meshcast.reading import needs_reader
+from meshcast.capture.reading_ahead import needs_reader
 from tests.cli.conftest import Meshcast
 from tests.cli.conftest import meshcast as meshcast
 
@@ -30,7 +30,7 @@ CRASHING = {
     "debug_name.jaxexport": ((FIXTURES / "damaged/debug_name.jaxexport").read_bytes(), "conversion error"),
     "debug_name.mlir": (NAMED.encode(), "conversion error"),
     "argument.mlir": (ARGUMENT.encode(), "conversion error"),
-    "debug_name.mlirbc": (mlir.to_bytecode(mlir.parse(NAMED, where="test")), "conversion error"),
+    "debug_name.mlirbc": (mlir.to_bytecode(mlir.parse_module(NAMED, where="test")), "conversion error"),
     "nested.mlir": (NESTED.encode(), "SIGSEGV"),
 }
 
@@ -62,7 +62,7 @@ def test_names_that_are_text_are_read(name: str) -> None:
 def test_bytes_in_attributes_are_no_damage() -> None:
     """Compressed kernels travel so, in the configuration of custom calls."""
     text = TANH.replace("%a : tensor<16x64xf32>", '%a {config = "\\FF\\80"} : tensor<16x64xf32>')
-    for data in (text.encode(), mlir.to_bytecode(mlir.parse(text, where="test"))):
+    for data in (text.encode(), mlir.to_bytecode(mlir.parse_module(text, where="test"))):
         assert from_bytes(data, name="x", where="x").devices == 1
 
 
@@ -103,7 +103,7 @@ def test_last_words_are_the_reason_not_the_stack() -> None:
     [
         ("a.txt", b"HloModule m\n", True),
         ("a.hlo.gz", gzip.compress(b"\n HloModule m\n", mtime=0), True),
-        ("a.mlirbc", mlir.to_bytecode(mlir.parse(TANH, where="test")), True),
+        ("a.mlirbc", mlir.to_bytecode(mlir.parse_module(TANH, where="test")), True),
         ("a.jaxexport", b"\0", True),
         ("a.mlir", TANH.encode(), False),
         ("a.gz", b"\x1f\x8b", False),
@@ -119,10 +119,10 @@ def test_the_command_knows_which_files_need_the_child(tmp_path: Path, name: str,
 
 def test_bytecode_of_others_is_read_by_the_child_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage may survive the reading and end the process later (`free(): corrupted unsorted chunks`)."""
-    theirs = mlir.to_bytecode(mlir.parse(TANH, where="test")).replace(b"MLIR", b"RLIM", 1)  # who wrote it
+    theirs = mlir.to_bytecode(mlir.parse_module(TANH, where="test")).replace(b"MLIR", b"RLIM", 1)  # who wrote it
     portable = bytes(mlir.stablehlo.serialize_portable_artifact_str(TANH, mlir.stablehlo.get_current_version()))
     read: list[str | bytes] = []
-    parse = mlir.parse
+    parse = mlir.parse_module
     monkeypatch.setattr(mlir, "parse", lambda source, *, where: read.append(source) or parse(source, where=where))
     monkeypatch.setattr(mlir, "deserialize_portable", lambda *given, **more: pytest.fail("read here"))
     for data in (theirs, portable):

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import meshcast
-from meshcast import models
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload import OpKind
+from meshcast.zoo import build
 
 torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchax") is None:
@@ -109,7 +109,7 @@ def test_plain_attention_computes_what_torch_computes(heads: int) -> None:
 
 
 def zoo(name: str, **settings: Any) -> meshcast.Program:
-    function, args, options = models.build(name, **settings)
+    function, args, options = build(name, **settings)
     return meshcast.capture_function(function, *args, options=options, name=name)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import meshcast
+from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.capture.pytorch import library
-from meshcast.errors import UnsupportedError, UsageError
 
 JAX_STEP = """
 import jax, jax.numpy as jnp

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import meshcast
-from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
+from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
 
 torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchax") is None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import meshcast
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.base.errors import UnsupportedError, UsageError
 
 torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchax") is None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from meshcast.base.errors import InputError
 from meshcast.capture import load
-from meshcast.errors import InputError
-from meshcast.pipeline import predict
+from meshcast.jobs.asking import predict
 
 STEP = """
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_modules_that_were_there_before_stay(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_failing_target_leaves_nothing_behind(tmp_path: Path) -> None:
-    from meshcast.errors import InputError
+    from meshcast.base.errors import InputError
 
     target = _folder(tmp_path, "ua", 16, imports="raise RuntimeError('not today')")
     path = list(sys.path)

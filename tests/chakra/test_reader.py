@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshcast.base.errors import InputError
 from meshcast.chakra import GENERATIONS, Node, NodeType, Trace, Values, checked_trace, trace_bytes, trace_of_bytes
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.wire import bytes_field, number_field, text_field, varint
-from meshcast.errors import InputError
 
 WHOLE = st.integers(-(2**31), 2**31 - 1)
 ATTRIBUTES: st.SearchStrategy[Attribute] = st.one_of(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from meshcast.calibrate import request
 from meshcast.cli.app import run
+from meshcast.estimate.measurements.profile import read_profile
+from meshcast.evidence.calibrate import request
 from meshcast.hardware import load_device
-from meshcast.profiles.profile import read_profile
 
 
 def _meshcast(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from meshcast.base.errors import InputError, MeshcastError, UsageError
 from meshcast.chakra import trace_bytes
 from meshcast.cli.app import app
-from meshcast.errors import InputError, MeshcastError, UsageError
 from meshcast.hardware.astra import read_network
 from meshcast.network.astra import read_system
 from meshcast.network.astra.outside import collective_node

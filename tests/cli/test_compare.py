@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from meshcast.comparison import grid
+from meshcast.evidence.comparison import grid
 from tests.cli.conftest import Meshcast
-from tests.traced.jobs import collective, compute, job
+from tests.jobs.traced.jobs import collective, compute, job
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TANH, SHARDED = str(FIXTURES / "tanh.mlir"), str(FIXTURES / "sharded.mlir")

@@ -28,7 +28,7 @@ def _write(name: str, data: bytes | str) -> str:
 
 
 def _bytecode(text: str) -> bytes:
-    return mlir.to_bytecode(mlir.parse(text, where="test"))
+    return mlir.to_bytecode(mlir.parse_module(text, where="test"))
 
 
 def _portable(text: str) -> bytes:

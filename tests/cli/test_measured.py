@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from meshcast.comparison.reality import compare_measured
+from meshcast.evidence.comparison.reality import compare_measured
 from tests.cli.conftest import Meshcast
-from tests.measured.traces import kernel_event, kineto
+from tests.evidence.profiler.traces import kernel_event, kineto
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "measured"
 PROFILE = str(EXAMPLES / "gpt2-small-graphs.xplane.pb.gz")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from meshcast.systolic.files import config_text
+from meshcast.estimate.systolic.files import config_text
 from tests.cli.conftest import Meshcast
 from tests.network.test_graph_file import TEXT as FABRIC
-from tests.systolic.test_files import ARRAY
+from tests.estimate.systolic.test_files import ARRAY
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 DATA = Path(__file__).parents[2] / "src" / "meshcast"

@@ -13,7 +13,7 @@ import os, signal, sys
 
 class Hurry:
     def find_spec(self, name, path=None, target=None):
-        if name == "meshcast.interruption":
+        if name == "meshcast.base.interruption":
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Hurry())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from meshcast.cli.app import run
-from meshcast.systolic import Buffer, SystolicArray
-from meshcast.systolic.files import config_text
+from meshcast.estimate.systolic import Buffer, SystolicArray
+from meshcast.estimate.systolic.files import config_text
 
 ARRAY = ("--rows", "4", "--cols", "3", "--dataflow", "ws")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.cli import doctor
 from meshcast.cli.app import app
-from meshcast.errors import UnsupportedError, UsageError
 
 # Four times: a product over a sharded contracting dimension, and a tanh.
 PROGRAM = """

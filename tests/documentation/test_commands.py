@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from meshcast.child import child_environment
+from meshcast.base.child import child_environment
 from meshcast.cli.app import app
 from tests.documentation.command_line import exit_code
 from tests.documentation.pages import PAGES, ROOT, Command, commands, mentions, prose

@@ -11,8 +11,8 @@ import json
 import shutil
 from pathlib import Path
 
-from meshcast.systolic.array import Buffer, SystolicArray
-from meshcast.systolic.files import config_text
+from meshcast.estimate.systolic.array import Buffer, SystolicArray
+from meshcast.estimate.systolic.files import config_text
 from tests.documentation.pages import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"

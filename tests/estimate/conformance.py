@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from meshcast.base.mesh import Group
 from meshcast.estimate import Estimator
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
-from meshcast.mesh import Group
 from meshcast.workload.graph import Collective, Gemm, Reduction
 
 

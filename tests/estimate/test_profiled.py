@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.estimate import Origin
 from meshcast.estimate.gpu import GpuAnalytical
-from meshcast.estimate.profiled import Interpolator, Profiled, Row, build, sources
+from meshcast.estimate.measurements import silicon
+from meshcast.estimate.measurements.file import ProfileHeader, write_rows
+from meshcast.estimate.measurements.kernels import kernel_to_json
+from meshcast.estimate.profiled import Interpolator, InterpolatorRow, Profiled, build_interpolator, sources
 from meshcast.estimate.profiled.interpolator import load, reference_digest, shipped
 from meshcast.estimate.profiled.reference import FixedCost
 from meshcast.estimate.profiled.silicon import silicon_rows
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels
 from meshcast.hardware import Device, load_device
+from meshcast.jobs.asking import Options, predict
 from meshcast.lower import Kernel
-from meshcast.pipeline import Options, predict
-from meshcast.profiles import silicon
-from meshcast.profiles.file import Header, write
-from meshcast.profiles.kernels import kernel_to_json
 from tests.estimate.conformance import check_conformance, gemm, pass_over
-from tests.profiles.silicon_layout import ATTENTION, GEMM, attention_row, gemm_row
-from tests.profiles.silicon_layout import write as write_table
+from tests.estimate.measurements.silicon_layout import ATTENTION, GEMM, attention_row, gemm_row
+from tests.estimate.measurements.silicon_layout import write as write_table
 
 H200, CPU = load_device("h200"), load_device("cpu-generic")
 SIZES = [2**n for n in range(16, 31)]
@@ -39,19 +39,19 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured_kernels.cache_clear()
 
 
-def slowed_rows(device: Device, factor: float, kernels: Sequence[Kernel]) -> list[Row]:
+def slowed_rows(device: Device, factor: float, kernels: Sequence[Kernel]) -> list[InterpolatorRow]:
     """Kernels that took `factor` times what the analytical model says."""
     times = GpuAnalytical().estimate(kernels, device).time
     return [
-        Row(kernel=k, seconds=factor * float(t), program=str(i))
+        InterpolatorRow(kernel=k, seconds=factor * float(t), program=str(i))
         for i, (k, t) in enumerate(zip(kernels, times, strict=True))
     ]
 
 
-def profile_file(path: Path, rows: Sequence[Row], device: str = "h200", backend: str = "gpu") -> Path:
+def profile_file(path: Path, rows: Sequence[InterpolatorRow], device: str = "h200", backend: str = "gpu") -> Path:
     """A profile with times beside kernels."""
-    header = Header(device=device, kind=device, backend=backend, suite=1, jax="0", jaxlib="0")
-    write(
+    header = ProfileHeader(device=device, kind=device, backend=backend, suite=1, jax="0", jaxlib="0")
+    write_rows(
         path,
         header,
         [
@@ -73,7 +73,7 @@ def test_the_reference_elsewhere_is_light_and_a_fixed_cost() -> None:
 
 
 def test_what_is_twice_as_slow_is_predicted_so() -> None:
-    known = build(slowed_rows(H200, 2.0, adds()), H200)
+    known = build_interpolator(slowed_rows(H200, 2.0, adds()), H200)
     profiled = Profiled(lambda device: known)
     between = pass_over(3 * 2**20, 3 * 2**19, vector=3 * 2**17)
     answers, reference = (e.estimate([adds()[5], between], H200) for e in (profiled, GpuAnalytical()))
@@ -86,10 +86,10 @@ def test_what_is_twice_as_slow_is_predicted_so() -> None:
 def test_a_cpu_is_interpolated_without_the_gpus_model(tmp_path: Path) -> None:
     """Each pass takes 20 us and its bytes at a fifth of the file's bandwidth."""
     rows = [
-        Row(kernel=k, seconds=2e-5 + 5 * (k.read_bytes + k.written_bytes) / 307e9, program=str(n))
+        InterpolatorRow(kernel=k, seconds=2e-5 + 5 * (k.read_bytes + k.written_bytes) / 307e9, program=str(n))
         for n, k in enumerate(adds())
     ]
-    known = build(rows, CPU)
+    known = build_interpolator(rows, CPU)
     assert known.fixed_s == pytest.approx(float(np.quantile([row.seconds for row in rows], 0.05)))
     again = load(known.to_bytes(), "here")
     assert again.fixed_s == known.fixed_s
@@ -132,7 +132,7 @@ def test_another_devices_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="measured on h200, not on h100-sxm"):
         given_kernels(path, load_device("h100-sxm"))
     known = tmp_path / "mine.npz"
-    build(slowed_rows(H200, 1.5, adds()), H200).save(known)
+    build_interpolator(slowed_rows(H200, 1.5, adds()), H200).save(known)
     with pytest.raises(UsageError, match="measured on h200, not on a100-sxm-80gb"):
         given_kernels(known, load_device("a100-sxm-80gb"))
 
@@ -151,7 +151,7 @@ def test_a_what_if_device_keeps_what_was_measured_on_its_base(tmp_path: Path) ->
     for name in ("mine.profile.jsonl.gz", "mine.npz"):
         path = tmp_path / name
         rows = slowed_rows(H200, 1.5, adds())
-        profile_file(path, rows) if name.endswith("gz") else build(rows, H200).save(path)
+        profile_file(path, rows) if name.endswith("gz") else build_interpolator(rows, H200).save(path)
         found = given_kernels(path, wide)
         assert "which wide starts from" in found.notes[0]
         assert len(found.notes) == 1
@@ -159,7 +159,7 @@ def test_a_what_if_device_keeps_what_was_measured_on_its_base(tmp_path: Path) ->
 
 
 def test_an_outdated_file_says_so(tmp_path: Path) -> None:
-    known = build(slowed_rows(H200, 1.5, adds()), H200)
+    known = build_interpolator(slowed_rows(H200, 1.5, adds()), H200)
     dataclasses.replace(known, reference="older").save(tmp_path / "old.npz")
     assert "collect it again" in given_kernels(tmp_path / "old.npz", H200).notes[0]
 
@@ -177,9 +177,9 @@ def test_files_that_are_neither(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_profile_without_times_of_kernels(tmp_path: Path) -> None:
-    header = Header(device="h200", kind="h200", backend="gpu", suite=1, jax="0", jaxlib="0")
+    header = ProfileHeader(device="h200", kind="h200", backend="gpu", suite=1, jax="0", jaxlib="0")
     path = tmp_path / "old.profile.jsonl"
-    write(path, header, [{"id": "a", "family": "rows", "busy_us": 1.0}])
+    write_rows(path, header, [{"id": "a", "family": "rows", "busy_us": 1.0}])
     with pytest.raises(InputError, match="none of the 1 probes") as raised:
         given_kernels(path, H200)
     assert "--relower" in str(raised.value)

@@ -7,15 +7,15 @@ from dataclasses import replace
 import jax.numpy as jnp
 import pytest
 
+from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.capture import capture
-from meshcast.errors import UnsupportedError, UsageError
 from meshcast.estimate import simulators
 from meshcast.estimate.products import Product
 from meshcast.estimate.simulated import Simulated, array_of, spread
+from meshcast.estimate.systolic.cycles import compute_cycles
+from meshcast.estimate.systolic.layer import product_shapes
 from meshcast.hardware import load_device
-from meshcast.pipeline import Options, predict, prepare
-from meshcast.systolic.cycles import compute_cycles
-from meshcast.systolic.layer import product_shapes
+from meshcast.jobs.asking import Options, predict, prepare
 from tests.estimate.conformance import check_conformance, gemm
 from tests.lower.programs import spec
 

@@ -13,13 +13,13 @@ import pytest
 from meshcast import predict
 from meshcast.capture import capture
 from meshcast.estimate.gpu import GpuAnalytical
-from meshcast.estimate.gpu.solver_fit import fit, log_ratios, read_rows
-from meshcast.estimate.gpu.solvers import path, shipped_solvers
+from meshcast.estimate.gpu.solvers import shipped_solvers, solver_path
+from meshcast.evidence.fits.gpu_solvers import fit, log_ratios, read_rows
 from meshcast.hardware.registry import load_device
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Factorisation, Routine
-from meshcast.workload.rules.solvers import COUNTS
+from meshcast.workload.rules.solvers import SOLVER_COUNTS
 
 MEASURED = Path(__file__).parents[2] / "data/measured/h200-solvers/measurements.csv"
 H200 = load_device("h200")
@@ -29,7 +29,7 @@ MANY = jax.ShapeDtypeStruct((8, 64, 64), jnp.float32)
 
 def call(routine: Routine, n: int, *, batch: int = 1, rows: int = 0) -> Kernel:
     shape = Factorisation(routine=routine, batch=batch, rows=rows or n, columns=n, right=n)
-    flops = batch * (2.0 * n**3 if routine == "triangular" else COUNTS[routine](rows or n, n))
+    flops = batch * (2.0 * n**3 if routine == "triangular" else SOLVER_COUNTS[routine](rows or n, n))
     size = 4 * batch * n * (rows or n)
     return Kernel(
         name=routine, kind=KernelKind.SOLVER, dtype="f32", vector_flops=flops, read_bytes=size, written_bytes=size,
@@ -79,12 +79,12 @@ def test_those_that_xla_expands_on_tpus_are_known_too() -> None:
 
 
 def test_every_way_of_every_routine_has_costs() -> None:
-    for routine in (*COUNTS, "triangular"):
+    for routine in (*SOLVER_COUNTS, "triangular"):
         for batch in (1, 8):
             for side in (16, 64, 512, 4096):
                 for right in (1, 8):
                     shape = Factorisation(routine=routine, batch=batch, rows=side, columns=side, right=right)  # type: ignore[arg-type]
-                    assert path(shape) in shipped_solvers().costs
+                    assert solver_path(shape) in shipped_solvers().costs
 
 
 def test_solvers_take_milliseconds_and_a_batch_is_shared_out() -> None:
@@ -93,7 +93,7 @@ def test_solvers_take_milliseconds_and_a_batch_is_shared_out() -> None:
     assert seconds("svd", 256, batch=8) == pytest.approx(8 * seconds("svd", 256), rel=0.01)
 
 
-@pytest.mark.parametrize("routine", [*COUNTS, "triangular"])
+@pytest.mark.parametrize("routine", [*SOLVER_COUNTS, "triangular"])
 def test_more_columns_never_take_less(routine: Routine) -> None:
     times = [seconds(routine, n) for n in (64, 128, 512, 2048, 8192)]
     assert times == sorted(times)
@@ -127,7 +127,10 @@ def test_what_was_left_out_of_the_fit_is_near() -> None:
 def test_few_large_matrices_are_factorised_one_by_one(batch: int, side: int, way: str) -> None:
     """JAX asks for the batched routine while the side over the batch is at most 128."""
     for routine in ("lu", "qr"):
-        assert path(Factorisation(routine=routine, batch=batch, rows=side, columns=side, right=0)) == f"{routine} {way}"
+        assert (
+            solver_path(Factorisation(routine=routine, batch=batch, rows=side, columns=side, right=0))
+            == f"{routine} {way}"
+        )
 
 
 def test_calls_measured_when_the_model_was_done() -> None:

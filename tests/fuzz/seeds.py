@@ -139,7 +139,7 @@ def bytecode() -> list[bytes]:
     """StableHLO as MLIR's bytecode."""
     from meshcast.capture import mlir
 
-    return [mlir.to_bytecode(mlir.parse(text.decode(), where="seed")) for text in stablehlo()]
+    return [mlir.to_bytecode(mlir.parse_module(text.decode(), where="seed")) for text in stablehlo()]
 
 
 @cache
@@ -226,7 +226,7 @@ def huggingface() -> list[bytes]:
 def chakra() -> list[bytes]:
     """Chakra traces of one rank: what is computed, sent, received and reduced."""
     from meshcast.chakra import trace_bytes
-    from tests.traced.jobs import collective, compute
+    from tests.jobs.traced.jobs import collective, compute
 
     return [trace_bytes([compute(0, 5.0), collective(1, 0.0, 0), compute(2, 7.0, 1)]), trace_bytes([compute(0, 5.0)])]
 
@@ -234,8 +234,8 @@ def chakra() -> list[bytes]:
 @cache
 def kineto() -> list[bytes]:
     """PyTorch's profiles."""
-    from tests.measured.traces import kernel_event
-    from tests.measured.traces import kineto as written
+    from tests.evidence.profiler.traces import kernel_event
+    from tests.evidence.profiler.traces import kineto as written
 
     events = [
         {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0.0, "dur": 50.0},
@@ -259,7 +259,7 @@ def nsys() -> list[bytes]:
 @cache
 def xplane() -> list[bytes]:
     """JAX's profiles."""
-    from tests.measured.traces import xspace
+    from tests.evidence.profiler.traces import xspace
 
     stats = {"hlo_op": "loop_tanh_fusion", "hlo_module": "jit_f", "name": "jit(f)/tanh"}
     plane = {
@@ -292,8 +292,8 @@ def layers() -> list[bytes]:
 @cache
 def systolic_configs() -> list[bytes]:
     """A SCALE-Sim configuration."""
-    from meshcast.systolic.files import config_text
-    from tests.systolic.test_files import ARRAY
+    from meshcast.estimate.systolic.files import config_text
+    from tests.estimate.systolic.test_files import ARRAY
 
     return [config_text(ARRAY).encode()]
 

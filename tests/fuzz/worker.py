@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from meshcast.base.errors import MeshcastError
 from meshcast.cli.app import run
-from meshcast.errors import MeshcastError
 
 CALL = "call"  # a first argument that no verb has: MODULE:FUNCTION of a file's path, for files that no verb takes alone
 MEMORY_BYTES = 12 << 30  # of addresses: what asks for more gets a MemoryError, and is a finding

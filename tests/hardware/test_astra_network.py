@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.hardware import load_cluster, load_device, resolve
 from meshcast.hardware.astra import (
-    SHAPES,
+    ASTRA_SHAPES,
+    AstraDimension,
     AstraNetwork,
-    Dimension,
     cluster_network,
     even_sides,
     network_cluster,
@@ -43,19 +43,19 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     network = read_network(written(tmp_path, TWO))
     assert network.npus == 128
     assert network.dimensions == (
-        Dimension(shape="FullyConnected", npus=8, bandwidth=400.0, latency_ns=200.0),
-        Dimension(shape="Switch", npus=16, bandwidth=25.5, latency_ns=1000.0),
+        AstraDimension(shape="FullyConnected", npus=8, bandwidth=400.0, latency_ns=200.0),
+        AstraDimension(shape="Switch", npus=16, bandwidth=25.5, latency_ns=1000.0),
     )
 
 
 dimensions = st.builds(
-    Dimension, shape=st.sampled_from(SHAPES), npus=st.integers(2, 4096), bandwidth=st.floats(1e-3, 1e6),
+    AstraDimension, shape=st.sampled_from(ASTRA_SHAPES), npus=st.integers(2, 4096), bandwidth=st.floats(1e-3, 1e6),
     latency_ns=st.floats(0, 1e6),
 )  # fmt: skip
 
 
 @given(st.lists(dimensions, min_size=1, max_size=3))
-def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[Dimension]) -> None:
+def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[AstraDimension]) -> None:
     network = AstraNetwork(dimensions=tuple(found))
     assert read_network(written(tmp_path_factory.mktemp("astra"), network_text(network))) == network
 
@@ -104,7 +104,7 @@ def test_a_network_and_a_device_are_a_cluster(tmp_path: Path) -> None:
 
 
 @given(st.lists(dimensions, min_size=1, max_size=3))
-def test_clusters_give_their_networks_back(found: list[Dimension]) -> None:
+def test_clusters_give_their_networks_back(found: list[AstraDimension]) -> None:
     network = AstraNetwork(dimensions=tuple(found))
     cluster = network_cluster(network, load_device("h100-sxm"), name="mine")
     back = cluster_network(cluster, network.npus)

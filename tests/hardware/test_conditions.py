@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshcast.errors import UsageError
+from meshcast.base.errors import UsageError
 from meshcast.hardware import HEALTHY, Conditions, LinkCondition, check_conditions, load_cluster, parse_conditions
 
 

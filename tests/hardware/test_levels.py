@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshcast import hardware
-from meshcast.errors import InputError
+from meshcast.base.errors import InputError
 from meshcast.hardware import load_cluster
 
 TEXT = """\

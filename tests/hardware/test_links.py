@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshcast import hardware
-from meshcast.errors import InputError, UnsupportedError
+from meshcast.base.errors import InputError, UnsupportedError
 from meshcast.hardware import TEXTBOOK, LinkTechnology
 
 LINKS = hardware.catalogue().links

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshcast import hardware
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.hardware import document
 
 WHAT_IF = """\
@@ -195,7 +195,7 @@ def test_locator_skips_what_only_looks_like_keys(tmp_path: Path) -> None:
             "x = 2",
         ]
     )
-    found = document.read(write(tmp_path, text))
+    found = document.read_document(write(tmp_path, text))
     assert ("name",) not in found.lines
     assert ("memory",) not in found.lines
     expected = {

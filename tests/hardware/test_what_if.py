@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from meshcast.errors import MeshcastError, UsageError
+from meshcast.base.errors import MeshcastError, UsageError
 from meshcast.estimate.profiled.sources import measured_kernels
 from meshcast.hardware import catalogue, resolve
 from meshcast.hardware.checked import DATA_SHEET, Checked
-from meshcast.options import Options
+from meshcast.options.options import Options
 
 TWICE = """
 schema = "meshcast.device/1"

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from meshcast.capture import capture, from_bytes
+from meshcast.jobs.asking import prepare
+from meshcast.jobs.program.run import Run
 from meshcast.lower import Kernel, LoopStep, LoweredProgram, Schedule, lower
-from meshcast.options import Options
-from meshcast.pipeline import prepare
-from meshcast.run import Run
+from meshcast.options.options import Options
 from meshcast.workload import Workload, read_workload
 
 FOUR_LAYERS = {"batch": "16", "seq": "64", "layers": "4"}

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from meshcast.errors import UsageError
+from meshcast.base.errors import UsageError
+from meshcast.base.mesh import Group
 from meshcast.lower import Kernel, Schedule
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.overlap import overlapped
+from meshcast.lower.overlap_choices import Overlap
 from meshcast.lower.rewriting import Values
-from meshcast.mesh import Group
-from meshcast.overlaps import Overlap
 from meshcast.workload.graph import Collective, Gemm, Tensor
 from tests.simulate.schedules import kernel, loop, program, run, schedule
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from meshcast.lower.buckets import with_buckets
-from meshcast.lower.dependencies import dependencies
 from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel_dependencies import dependencies
 from tests.simulate.schedules import exchange, kernel, loop, run, schedule
 from tests.simulate.test_channels import STEPS, build
 

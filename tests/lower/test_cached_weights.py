@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.options import Options
-from meshcast.pipeline import predict
+from meshcast.jobs.asking import predict
+from meshcast.options.options import Options
 from tests.lower.programs import FOUR_LAYERS
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from meshcast.base.mesh import Mesh
 from meshcast.lower.deferred import with_deferred_sums
 from meshcast.lower.kernel import Kernel, KernelKind, LoopStep, Schedule
-from meshcast.mesh import Mesh
 from meshcast.workload.graph import Collective
 
 GROUP = Mesh.of({"expert": 4}).group(("expert",))

@@ -8,8 +8,8 @@ import pytest
 
 from meshcast.hardware import resolve
 from meshcast.hardware.host_link import host_rate
-from meshcast.options import Options
-from meshcast.pipeline import predict, prepare
+from meshcast.jobs.asking import predict, prepare
+from meshcast.options.options import Options
 from tests.lower.programs import FOUR_LAYERS, all_loops, planned
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from meshcast.jobs.asking import Options, prepare
 from meshcast.lower import Kernel, LoopStep, Schedule
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import Values
-from meshcast.pipeline import Options, prepare
 from meshcast.simulate.memory import peak_memory
 from meshcast.workload.graph import Tensor
 from tests.simulate.schedules import KB, exchange, kernel, loop, program, run, schedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshcast.errors import InputError
+from meshcast.base.errors import InputError
 from meshcast.lower import Kernel, KernelKind, LoopStep, LoweredProgram, lower, lower_hlo
 from meshcast.lower.kernel import BranchStep
 from meshcast.simulate.issue_order import plan

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.capture import capture
+from meshcast.jobs.asking import predict
 from meshcast.lower import Kernel, LoweredProgram, lower
-from meshcast.options import Options
-from meshcast.pipeline import predict
-from meshcast.stacks import load_stack
+from meshcast.options.options import Options
+from meshcast.options.stacks import load_stack
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Attention, Gemm
 from tests.lower.programs import kernels, loops, lower_function, spec
@@ -135,7 +135,7 @@ def test_arguments_of_one_byte_are_left_to_the_product() -> None:
 def test_attention_by_another_library() -> None:
     options = Options(on="h100-sxm", plan="attention=flash", settings={"batch": "2", "seq": "2048", "head_dim": "64"})
     from meshcast.hardware import load_device
-    from meshcast.pipeline import lowered_program, resolved
+    from meshcast.jobs.asking import lowered_program, resolved
 
     for name, library in (("pytorch-compile", "flash-2"), ("nemo", "cudnn")):
         target, chosen = resolved("llama3-tiny", options.with_stack(load_stack(name)))

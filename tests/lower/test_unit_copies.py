@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshcast.run import Run
+from meshcast.jobs.program.run import Run
 from tests.lower.programs import planned
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from meshcast.cache import cache_folder
+from meshcast.base.cache import cache_folder
+from meshcast.base.child import ChildCrashedError, ChildFailedError
+from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.capture.files import from_bytes
 from meshcast.capture.program import Program
-from meshcast.child import ChildCrashedError, ChildFailedError
-from meshcast.errors import UnsupportedError, UsageError
 from meshcast.hardware import device_names, load_device
+from meshcast.jobs.asking import Options, predict, prepare
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.xla_gpu import compiler
 from meshcast.lower.xla_gpu.target import lanes_per_core, target_config
-from meshcast.pipeline import Options, predict, prepare
 
 H200 = load_device("h200")
 PROGRAM = """

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from meshcast import pipeline, predict
+from meshcast import predict
+from meshcast.base.child import ChildCrashedError, ChildFailedError
+from meshcast.base.errors import UnsupportedError
 from meshcast.capture.files import from_bytes
 from meshcast.capture.program import Program
-from meshcast.child import ChildCrashedError, ChildFailedError
-from meshcast.errors import UnsupportedError
 from meshcast.hardware import load_device
+from meshcast.jobs import asking
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.lower.xla_tpu import OutOfMemoryError, compiler
@@ -63,7 +64,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
             return json.dumps(answer).encode()
 
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        pipeline._LOWERED.clear()  # the same program was lowered with other answers
+        asking._LOWERED.clear()  # the same program was lowered with other answers
         monkeypatch.setattr(compiler._child, "request", request)
         monkeypatch.setattr(compiler, "installed_version", lambda: "libtpu 1")
         return seen

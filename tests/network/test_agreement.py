@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from meshcast.base.mesh import Group, Mesh
 from meshcast.hardware import Cluster, cluster_names, load_cluster
-from meshcast.mesh import Group, Mesh
 from meshcast.network import spread_over_levels
 from meshcast.network.benchmark import collective_of
 from meshcast.network.models import AlphaBeta, Flow, Setting

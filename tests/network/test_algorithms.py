@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.base.errors import UnsupportedError, UsageError
+from meshcast.base.mesh import Group
 from meshcast.hardware import Cluster, LinkProtocol, LinkTechnology, NetworkLevel, load_cluster
-from meshcast.mesh import Group
 from meshcast.network import CollectivePlan, plan_collective
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TORUS, cluster

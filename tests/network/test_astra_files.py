@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshcast.errors import InputError, UsageError
+from meshcast.base.errors import InputError, UsageError
 from meshcast.network.astra import (
     AstraNetwork,
     AstraSystem,

@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshcast.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
+from meshcast.base.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
+from meshcast.base.mesh import Group
+from meshcast.evidence.validate.astra import AstraSetting, read_astra_rows
 from meshcast.hardware import load_cluster
-from meshcast.hardware.astra import SHAPES
-from meshcast.mesh import Group
+from meshcast.hardware.astra import ASTRA_SHAPES
 from meshcast.network.astra import (
-    BACKENDS,
-    KINDS,
+    ASTRA_BACKENDS,
+    ASTRA_KINDS,
+    AstraBackend,
+    AstraKind,
     AstraNetwork,
     AstraSystem,
-    Backend,
     Dimension,
-    Kind,
     astra_plan,
     cluster_network,
     finish_ns,
@@ -33,7 +34,6 @@ from meshcast.network.astra.phases import chunk_phases, chunk_sizes
 from meshcast.network.astra.simulation import foldable, simulate
 from meshcast.network.astra.tree import place
 from meshcast.network.benchmark import collective_of
-from meshcast.validate.astra import Setting, read_astra_rows
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
 
@@ -74,8 +74,8 @@ REDUCTION = 3 * 10  # ns of 10,000 bytes
         ("all_to_all", 40_000, 6 * MESSAGE + 7 * 10),
     ],
 )
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_ring_of_four(kind: Kind, size: int, by_hand: int, backend: Backend) -> None:
+@pytest.mark.parametrize("backend", ASTRA_BACKENDS)
+def test_a_ring_of_four(kind: AstraKind, size: int, by_hand: int, backend: AstraBackend) -> None:
     assert finish_ns(RING, system("ring"), kind, size, backend) == by_hand
 
 
@@ -132,11 +132,14 @@ def test_chunks_that_do_not_divide_make_one_more() -> None:
 @pytest.mark.parametrize(
     ("file", "setting"),
     [
-        ("astra_sim.csv", Setting()),
-        ("astra_sim_baseline.csv", Setting(optimisation="baseline", active_chunks=2, local_memory_bandwidth=333.0)),
+        ("astra_sim.csv", AstraSetting()),
+        (
+            "astra_sim_baseline.csv",
+            AstraSetting(optimisation="baseline", active_chunks=2, local_memory_bandwidth=333.0),
+        ),
     ],
 )
-def test_answers_of_astra_sim_itself_are_equal(file: str, setting: Setting) -> None:
+def test_answers_of_astra_sim_itself_are_equal(file: str, setting: AstraSetting) -> None:
     rows = read_astra_rows(FIXTURES / file, setting)
     off = {
         row.id: (found, row.finish_ns)
@@ -147,14 +150,14 @@ def test_answers_of_astra_sim_itself_are_equal(file: str, setting: Setting) -> N
 
 
 @st.composite
-def collectives(draw: st.DrawFn) -> tuple[AstraNetwork, AstraSystem, Kind, int, Backend]:
-    backend: Backend = draw(st.sampled_from(BACKENDS))
+def collectives(draw: st.DrawFn) -> tuple[AstraNetwork, AstraSystem, AstraKind, int, AstraBackend]:
+    backend: AstraBackend = draw(st.sampled_from(ASTRA_BACKENDS))
     count = 1 if backend == "Aware" else draw(st.integers(1, 2))
-    kind: Kind = draw(st.sampled_from(KINDS))
+    kind: AstraKind = draw(st.sampled_from(ASTRA_KINDS))
     patterns = {"ring", "direct", "direct2"} | ({"halvingDoubling"} if kind != "all_to_all" else set())
     dimensions = tuple(
         Dimension(
-            shape=draw(st.sampled_from(SHAPES)), npus=draw(st.sampled_from((2, 4, 8))),
+            shape=draw(st.sampled_from(ASTRA_SHAPES)), npus=draw(st.sampled_from((2, 4, 8))),
             bandwidth=draw(st.sampled_from((10.0, 33.3, 200.0))), latency_ns=draw(st.sampled_from((10.0, 250.5, 1000.0))),
         )
         for _ in range(count)
@@ -166,7 +169,9 @@ def collectives(draw: st.DrawFn) -> tuple[AstraNetwork, AstraSystem, Kind, int, 
 
 @given(collectives())
 @settings(max_examples=80, deadline=None)
-def test_one_npu_stands_for_all_where_it_may(case: tuple[AstraNetwork, AstraSystem, Kind, int, Backend]) -> None:
+def test_one_npu_stands_for_all_where_it_may(
+    case: tuple[AstraNetwork, AstraSystem, AstraKind, int, AstraBackend],
+) -> None:
     net, chosen, kind, size, backend = case
     chunks = chunk_phases(net, chosen, kind, size)
     if foldable(net, chunks, backend):
@@ -177,7 +182,7 @@ def test_one_npu_stands_for_all_where_it_may(case: tuple[AstraNetwork, AstraSyst
 @given(collectives())
 @settings(max_examples=80, deadline=None)
 def test_never_faster_than_the_wire_nor_slower_without_queues(
-    case: tuple[AstraNetwork, AstraSystem, Kind, int, Backend],
+    case: tuple[AstraNetwork, AstraSystem, AstraKind, int, AstraBackend],
 ) -> None:
     net, chosen, kind, size, backend = case
     if backend == "Aware":
@@ -214,7 +219,12 @@ def test_a_power_of_two_is_asked_for() -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_said(
-    net: AstraNetwork, chosen: AstraSystem, kind: Kind, backend: Backend, error: type[MeshcastError], words: str
+    net: AstraNetwork,
+    chosen: AstraSystem,
+    kind: AstraKind,
+    backend: AstraBackend,
+    error: type[MeshcastError],
+    words: str,
 ) -> None:
     with pytest.raises(error, match=words):
         finish_ns(net, chosen, kind, 1 << 20, backend)

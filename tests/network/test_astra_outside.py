@@ -10,10 +10,10 @@ from subprocess import Popen
 
 import pytest
 
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.base.errors import UnsupportedError, UsageError
+from meshcast.evidence.validate.astra import AstraSetting, read_astra_rows
 from meshcast.network.astra import AstraNetwork, AstraSystem, Dimension, astra_available, finish_ns, run_collective
-from meshcast.simulators.astra_sim import PROGRAMS
-from meshcast.validate.astra import Setting, read_astra_rows
+from meshcast.network.astra.program_files import ASTRA_SIM_PROGRAMS
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "astra_sim.csv"
 NETWORK = AstraNetwork(dimensions=(Dimension(shape="Switch", npus=3, bandwidth=50.0, latency_ns=500.0),))
@@ -37,7 +37,7 @@ for rank in range(3):
 
 def pretend(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts a program of ASTRA-sim's name on the PATH that runs this Python."""
-    script = folder / PROGRAMS["Unaware"]
+    script = folder / ASTRA_SIM_PROGRAMS["Unaware"]
     (folder / "body.py").write_text(body)
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{folder / "body.py"}" "$@"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -49,7 +49,7 @@ def test_files_go_out_and_cycles_come_back(tmp_path: Path, monkeypatch: pytest.M
     found = run_collective(NETWORK, SYSTEM, "all_reduce", 1 << 20)
     assert found.finished_ns == (100, 101, 102)
     assert found.seconds == pytest.approx(102e-9)
-    assert astra_available()["Unaware"] == tmp_path / PROGRAMS["Unaware"]
+    assert astra_available()["Unaware"] == tmp_path / ASTRA_SIM_PROGRAMS["Unaware"]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_what_astra_sim_would_crash_on_is_said_before(tmp_path: Path, monkeypatc
 
 @pytest.mark.skipif(len(astra_available()) < 2, reason="ASTRA-sim's programs are not on the PATH (meshcast doctor)")
 def test_the_real_one_says_what_the_preset_says() -> None:
-    for row in read_astra_rows(FIXTURE, Setting())[:24]:
+    for row in read_astra_rows(FIXTURE, AstraSetting())[:24]:
         found = run_collective(row.network, row.system, row.kind, row.size, row.backend)
         assert found.finish_ns == finish_ns(row.network, row.system, row.kind, row.size, row.backend)

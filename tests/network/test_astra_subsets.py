@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from meshcast.base.mesh import Mesh
 from meshcast.hardware import resolve
-from meshcast.hardware.astra import AstraNetwork, Dimension, Shape, network_cluster
-from meshcast.mesh import Mesh
-from meshcast.network.astra import Backend, Kind, astra_plan, finish_ns
+from meshcast.hardware.astra import AstraDimension, AstraNetwork, Shape, network_cluster
+from meshcast.network.astra import AstraBackend, AstraKind, astra_plan, finish_ns
 from meshcast.network.astra.model import preset_system
 from meshcast.network.astra.subsets import message_ns, subset_ns
 from meshcast.network.setting import WholeJob
@@ -18,13 +18,13 @@ MIB = 1 << 20
 
 
 def network(shape: Shape, npus: int = 8) -> AstraNetwork:
-    return AstraNetwork(dimensions=(Dimension(shape=shape, npus=npus, bandwidth=50.0, latency_ns=500.0),))
+    return AstraNetwork(dimensions=(AstraDimension(shape=shape, npus=npus, bandwidth=50.0, latency_ns=500.0),))
 
 
 TWO_LEVELS = AstraNetwork(
     dimensions=(
-        Dimension(shape="FullyConnected", npus=4, bandwidth=200.0, latency_ns=100.0),
-        Dimension(shape="Switch", npus=4, bandwidth=25.0, latency_ns=1000.0),
+        AstraDimension(shape="FullyConnected", npus=4, bandwidth=200.0, latency_ns=100.0),
+        AstraDimension(shape="Switch", npus=4, bandwidth=25.0, latency_ns=1000.0),
     )
 )
 
@@ -46,13 +46,13 @@ TWO_LEVELS = AstraNetwork(
     ],
 )
 def test_answers_of_astra_sim(
-    on: AstraNetwork, members: tuple[int, ...], kind: Kind, backend: Backend, answer: int
+    on: AstraNetwork, members: tuple[int, ...], kind: AstraKind, backend: AstraBackend, answer: int
 ) -> None:
     assert subset_ns(on, preset_system(on, DEVICE), kind, MIB, members, backend) == answer
 
 
 def test_every_other_npu_has_two_hops_to_the_next() -> None:
-    far = AstraNetwork(dimensions=(Dimension(shape="Ring", npus=4, bandwidth=50.0, latency_ns=1000.0),))
+    far = AstraNetwork(dimensions=(AstraDimension(shape="Ring", npus=4, bandwidth=50.0, latency_ns=1000.0),))
     on = network("Ring")
     assert subset_ns(on, preset_system(on, DEVICE), "all_reduce", MIB, (0, 2, 4, 6)) == finish_ns(
         far, preset_system(far, DEVICE), "all_reduce", MIB

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshcast.base.mesh import Group
 from meshcast.hardware import Cluster, NetworkLevel, cluster_names, load_cluster
-from meshcast.mesh import Group
 from meshcast.network import plan_collective, spread_over_levels
 from meshcast.workload.graph import Collective
 

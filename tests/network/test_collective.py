@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshcast.errors import UnsupportedError
+from meshcast.base.errors import UnsupportedError
+from meshcast.base.mesh import Group
 from meshcast.hardware import TEXTBOOK, Cluster, load_cluster
-from meshcast.mesh import Group
 from meshcast.network import CollectivePlan, plan_collective, spread_over_levels
 from meshcast.network.slices import Line
 from meshcast.workload.graph import Collective

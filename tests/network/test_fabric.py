@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshcast.errors import InfeasibleError, UsageError
+from meshcast.base.errors import InfeasibleError, UsageError
 from meshcast.hardware import Cluster, Conditions, LinkCondition, NetworkLevel, cluster_names, load_cluster
 from meshcast.network.fabric import Fabric, Routing, fabric_of
 from meshcast.network.fabric.links import Paths

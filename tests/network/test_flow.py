@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
+from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
+from meshcast.base.mesh import Group
 from meshcast.hardware import Cluster, Conditions, LinkCondition, NetworkLevel
-from meshcast.mesh import Group
 from meshcast.network import spread_over_levels
 from meshcast.network.fabric import Routing, fabric_of
 from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic, simulate_flows

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshcast.errors import InputError
+from meshcast.base.errors import InputError
 from meshcast.hardware import Conditions, LinkCondition
 from meshcast.network.fabric import read_fabric
 from meshcast.network.flow import Job, simulate_flows

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
+from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
+from meshcast.base.mesh import Group, Mesh
 from meshcast.hardware import Conditions, LinkCondition, load_cluster
-from meshcast.mesh import Group, Mesh
 from meshcast.network.arranging import Arrangement, arranged, without_effect
 from meshcast.network.benchmark import collective_of
-from meshcast.network.models import MODELS, Flow, network_model
+from meshcast.network.models import NETWORK_MODELS, Flow, network_model
 from meshcast.network.setting import Setting
 from meshcast.workload.graph import Collective
 
@@ -118,7 +118,7 @@ def test_only_flow_knows_single_links() -> None:
 
 
 def test_every_model_answers() -> None:
-    for name in MODELS:
+    for name in NETWORK_MODELS:
         if not name.startswith("astra-sim"):
             devices = 8 if name == "astra-aware" else 64
             group = Group(dims=((devices, 1),))

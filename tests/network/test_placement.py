@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshcast.errors import InputError, UsageError
-from meshcast.mesh import Group, Mesh
+from meshcast.base.errors import InputError, UsageError
+from meshcast.base.mesh import Group, Mesh
 from meshcast.network import plan_collective, spread_over_levels
 from meshcast.network.placement import Placement, optimise_placement, read_placement
 from meshcast.network.spread import spread_of_devices

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshcast.errors import InfeasibleError, UsageError
+from meshcast.base.errors import InfeasibleError, UsageError
+from meshcast.base.mesh import Group, Mesh
 from meshcast.hardware import NetworkLevel, load_cluster
-from meshcast.mesh import Group, Mesh
 from meshcast.network import spread_over_levels
 from meshcast.network.benchmark import collective_of
 from meshcast.network.fabric import fabric_of

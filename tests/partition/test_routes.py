@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from meshcast import models
+from meshcast import zoo
 from meshcast.capture import Program, capture, from_bytes
 from meshcast.partition import partition, xla_spmd
 from meshcast.workload import Workload, read_workload
@@ -31,7 +31,7 @@ EXPLAINED = {
 
 
 def _program(name: str, mesh: dict[str, int]) -> Program:
-    function, arguments, options = models.build(name, mesh=mesh)
+    function, arguments, options = zoo.build(name, mesh=mesh)
     return capture(function, *arguments, name=name, platform="cpu", options=options)
 
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast import models
+from meshcast import zoo
+from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.capture import capture, from_bytes
-from meshcast.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.partition import partition
 from meshcast.workload import Collective, Workload, read_workload
 from tests.partition.conftest import MeshKit
@@ -161,7 +161,7 @@ MESHES = [
 
 @pytest.mark.parametrize(("name", "mesh"), MESHES)
 def test_model_programs_partition(name: str, mesh: dict[str, int]) -> None:
-    function, arguments, options = models.build(name, mesh=mesh)
+    function, arguments, options = zoo.build(name, mesh=mesh)
     workload = _read(capture(function, *arguments, name=name, options=options))
     assert workload.devices == 8
     assert workload.totals.collective_bytes
@@ -171,8 +171,8 @@ def test_model_programs_partition(name: str, mesh: dict[str, int]) -> None:
 def test_131072_devices_keep_groups_compact() -> None:
     mesh = {"data": 128, "fsdp": 128, "tensor": 8}
     settings = {"batch": 16384, "seq": 16, "heads": 8, "kv_heads": 8, "dim": 1024, "ffn": 2048, "vocab": 2048}
-    accepted = models.zoo()["llama3-tiny"].overrides()
-    function, arguments, options = models.build(
+    accepted = zoo.zoo()["llama3-tiny"].overrides()
+    function, arguments, options = zoo.build(
         "llama3-tiny", mesh=mesh, **{k: v for k, v in settings.items() if k in accepted}
     )
     workload = _read(capture(function, *arguments, name="llama", options=options))

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.capture import hlo_text, mlir
-from meshcast.errors import InputError, UnsupportedError, UsageError
 from meshcast.partition import xla_spmd
 
 MESH = AbstractMesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
@@ -49,7 +49,7 @@ def test_two_layers_get_the_expected_collectives(two_layers: str) -> None:
     text = xla_spmd.partition(two_layers, devices=8, timeout_s=120)
     assert "num_partitions=8" in text
     stablehlo = hlo_text.to_stablehlo(text, where="partitioned")
-    mlir.parse(stablehlo, where="partitioned")
+    mlir.parse_module(stablehlo, where="partitioned")
     assert sorted(collectives(stablehlo)) == [
         ("all_gather", "[[0, 2, 4, 6], [1, 3, 5, 7]]"),
         ("all_reduce", "[[0, 1], [2, 3], [4, 5], [6, 7]]"),
@@ -71,10 +71,10 @@ def test_collectives_stay_inside_the_loop_and_bytecode_is_taken() -> None:
 
     shapes = argument((6, 64, 64), None, "data", "model"), argument((32, 64), "data", None)
     lowered = jax.jit(step).trace(*shapes).lower(lowering_platforms=("cuda",))
-    module = mlir.parse(lowered.as_text(debug_info=True), where="step")
+    module = mlir.parse_module(lowered.as_text(debug_info=True), where="step")
     text = xla_spmd.partition(mlir.to_bytecode(module), devices=8, timeout_s=120)
     stablehlo = hlo_text.to_stablehlo(text, where="partitioned")
-    mlir.parse(stablehlo, where="partitioned")
+    mlir.parse_module(stablehlo, where="partitioned")
     inside = stablehlo[stablehlo.index("stablehlo.while") : stablehlo.rindex("stablehlo.return")]
     assert {kind for kind, _ in collectives(inside)} >= {"all_gather", "all_reduce"}
     assert "tensor<6x16x32xf32>" in stablehlo  # a device's share of the weights

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from meshcast.base.units import format_energy
 from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance
 from meshcast.results.printer import (
     percent,
@@ -15,7 +16,6 @@ from meshcast.results.printer import (
 )
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown
-from meshcast.units import format_energy
 
 GIB = 2**30
 BREAKDOWN = Breakdown(compute=0.030, memory=0.015, exposed_communication=0.004, overhead=0.0008, idle=0.0002)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshcast.errors import UsageError
+from meshcast.base.errors import UsageError
+from meshcast.base.mesh import Mesh
 from meshcast.lower import Schedule
-from meshcast.mesh import Mesh
 from meshcast.network.models import AlphaBeta, Setting
 from meshcast.simulate.network import OnNetwork
 from meshcast.simulate.scheduling import SCHEDULERS, Scheduling

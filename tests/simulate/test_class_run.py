@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshcast.base.mesh import Mesh
 from meshcast.hardware.conditions import Conditions
+from meshcast.jobs.asking import prepare
 from meshcast.lower import Kernel, LoopStep, Schedule
 from meshcast.lower.kernel import Step
-from meshcast.mesh import Mesh
-from meshcast.options import Options
-from meshcast.pipeline import prepare
+from meshcast.options.options import Options
 from meshcast.simulate import Simulator
 from meshcast.simulate.class_run import ClassRun, device_speeds, simulate_classes
 from meshcast.simulate.contention import Taken

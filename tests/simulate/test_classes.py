@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshcast.mesh import OUTSIDE, Group, Mesh, group_numbers
+from meshcast.base.mesh import OUTSIDE, Group, Mesh, group_numbers
 from meshcast.simulate.classes import RankClasses, refine
 
 MESH = Mesh.of({"data": 3, "tensor": 4})

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshcast import Options, predict, prepare
-from meshcast.errors import UsageError
+from meshcast.base.errors import UsageError
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.simulate.host import HostCosts, _issued, loose_launches
 

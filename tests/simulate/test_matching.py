@@ -12,12 +12,12 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from meshcast.base.errors import UnsupportedError, UsageError
+from meshcast.base.mesh import OUTSIDE, Mesh, group_numbers
 from meshcast.capture import from_bytes
-from meshcast.deadlocks import check_program, check_programs
-from meshcast.errors import UnsupportedError, UsageError
-from meshcast.mesh import OUTSIDE, Mesh, group_numbers
-from meshcast.options import Options
-from meshcast.pipeline import prepare
+from meshcast.jobs.asking import prepare
+from meshcast.jobs.program.deadlocks import check_program, check_programs
+from meshcast.options.options import Options
 from meshcast.simulate.matching import check_matching
 from meshcast.workload.posted import Posted, RankSequence, rank_sequences
 

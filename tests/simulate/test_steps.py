@@ -18,8 +18,8 @@ from jax import lax
 from meshcast.estimate import estimate_kernels
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device, load_device
+from meshcast.jobs.asking import Options, prepare
 from meshcast.lower import LoweredProgram
-from meshcast.pipeline import Options, prepare
 from meshcast.simulate import Timeline, simulate
 from tests.lower.programs import lower_function, spec
 

@@ -9,9 +9,9 @@ import pytest
 
 import meshcast as mc
 from benchmarks.programs_by_size import calls, nested_branches, nested_loops
+from meshcast.base.errors import UnsupportedError
 from meshcast.capture.files import from_bytes
 from meshcast.capture.program import Program
-from meshcast.errors import UnsupportedError
 from meshcast.partition import partition
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Block

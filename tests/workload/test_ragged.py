@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 from jax import export, lax
 
+from meshcast.base.errors import UnsupportedError
 from meshcast.capture import capture, from_bytes
-from meshcast.errors import UnsupportedError
 from meshcast.workload import Workload, read_workload
 from meshcast.workload.graph import Gemm, Op, OpKind
 

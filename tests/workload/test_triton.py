@@ -12,8 +12,8 @@ from jax.experimental.pallas import triton as plgpu
 from jax.experimental.pallas.ops.gpu.attention import mha
 
 from meshcast import predict
+from meshcast.base.errors import UnsupportedError
 from meshcast.capture import capture, from_bytes
-from meshcast.errors import UnsupportedError
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Attention, Cost
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from meshcast import predict
+from meshcast.base.errors import UnsupportedError
 from meshcast.capture import from_bytes
-from meshcast.errors import UnsupportedError
 from meshcast.workload import Workload, read_workload
 from meshcast.workload.graph import SortGeometry
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshcast.base import READER_BYTES, serve
 from meshcast.capture import hlo_text, mlir
-from meshcast.child import READER_BYTES, serve
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:
@@ -16,7 +16,7 @@ def answer(request: dict[str, Any], data: bytes) -> bytes:
     if form == "portable":
         module = mlir.deserialize_portable(data, where=where)
     else:
-        module = mlir.parse(data.decode() if form == "text" else data, where=where)
+        module = mlir.parse_module(data.decode() if form == "text" else data, where=where)
     if request["names"]:
         _read_names(module.operation)
     return b"" if form == "text" else mlir.to_bytecode(module)

@@ -14,9 +14,9 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
+from meshcast.base import UnsupportedError
 from meshcast.capture.mlir import ir, operations, sdy, string_of
 from meshcast.capture.program import entry_function
-from meshcast.errors import UnsupportedError
 
 _COLLECTIVES = frozenset(
     f"stablehlo.{name}"

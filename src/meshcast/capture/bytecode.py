@@ -6,7 +6,7 @@ padding where aligned, the content. Integers are prefix varints: trailing zeros 
 
 from __future__ import annotations
 
-from meshcast.reading import BYTECODE
+from meshcast.capture.reading_ahead import BYTECODE
 
 _STRINGS_SECTION = 0
 _OPS_SECTION = 4

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from meshcast.base import InputError
 from meshcast.capture.mlir import ir
-from meshcast.errors import InputError
 
 _GROUPS = "replica_groups"
 _ATTRIBUTES = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxlib.mlir.dialects import stablehlo
 
-from meshcast.errors import InputError, UnsupportedError
+from meshcast.base import InputError, UnsupportedError
 
 _OP = re.compile(
     r"(?:unregistered operation|unknown op|custom op) '([^'\s]+)'|'([\w$]+\.[\w$.]+)' (?:op is unregistered|is unknown)"

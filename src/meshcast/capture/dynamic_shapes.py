@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from jaxlib.mlir import passmanager
 
+from meshcast.base import UnsupportedError, UsageError
 from meshcast.capture.diagnostics import collected
-from meshcast.capture.mlir import ir, parse, stablehlo, to_bytecode
+from meshcast.capture.mlir import ir, parse_module, stablehlo, to_bytecode
 from meshcast.capture.program import entry_function
-from meshcast.errors import UnsupportedError, UsageError
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 _PLACE = re.compile(r"arg\d+\.\d+")
@@ -152,7 +152,7 @@ def _refined(module: Any, types: Sequence[str], *, where: str) -> Any:
     except (ir.MLIRError, ValueError, RuntimeError) as error:
         reason = str(error).strip() or "; ".join(messages)
         raise _refusal(reason, where) from None
-    return parse(data, where=where)
+    return parse_module(data, where=where)
 
 
 def _refusal(reason: str, where: str) -> UsageError | UnsupportedError:

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from meshcast.base import InputError, UnsupportedError
 from meshcast.capture import mlir
 from meshcast.capture.annotations import bring_over_shardings
 from meshcast.capture.dynamic_shapes import Symbol, refine
 from meshcast.capture.probe import clean_bytecode
 from meshcast.capture.program import Program, argument_names, from_module
-from meshcast.errors import InputError, UnsupportedError
 
 
 def from_serialized(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | None = None) -> Program:
@@ -40,7 +40,7 @@ def from_exported(exported: Any, *, name: str | None = None, dims: Mapping[str, 
 def _program(
     exported: Any, module_bytes: bytes, *, name: str, where: str, digest: str, dims: Mapping[str, int] | None
 ) -> Program:
-    module = mlir.parse(clean_bytecode(bytes(module_bytes), portable=True, where=where), where=where)
+    module = mlir.parse_module(clean_bytecode(bytes(module_bytes), portable=True, where=where), where=where)
     names = argument_names(module, where=where)
     module = refine(module, dims=dims or {}, where=where, symbols=_symbols(exported, where=where))
     bring_over_shardings(module, where=where)

@@ -15,14 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from meshcast.base import GZIP_MAGIC, InputError, UsageError, format_bytes
 from meshcast.capture import bytecode, mlir
 from meshcast.capture.constants import shortened
 from meshcast.capture.probe import clean_bytecode, hlo_to_stablehlo, probe_text
 from meshcast.capture.program import Program, argument_names, from_module
-from meshcast.errors import InputError, UsageError
-from meshcast.files import GZIP_MAGIC
-from meshcast.reading import BYTECODE
-from meshcast.units import format_bytes
+from meshcast.capture.reading_ahead import BYTECODE
 
 SIZE_LIMIT_VARIABLE = "MESHCAST_MAX_MODULE_BYTES"
 # Some 500,000 ops: a quarter of a minute and 1.5 GB for the whole prediction.
@@ -89,7 +87,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     if data.startswith(BYTECODE):
         _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)
         portable = b"StableHLO_v" in data[:64]
-        module = mlir.parse(clean_bytecode(data, portable=portable, where=where), where=where)
+        module = mlir.parse_module(clean_bytecode(data, portable=portable, where=where), where=where)
         return _finish(module, name=name, where=where, digest=digest, dims=dims)
     if b"\0" in data[:4096]:
         return _from_export(data, name=name, where=where, dims=dims)
@@ -107,7 +105,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
         local = hlo_text.is_partitioned(text)
         text = hlo_to_stablehlo(text, where=where)
     probe_text(text, where=where)
-    return _finish(mlir.parse(text, where=where), name=name, where=where, digest=digest, dims=dims, local=local)
+    return _finish(mlir.parse_module(text, where=where), name=name, where=where, digest=digest, dims=dims, local=local)
 
 
 def _raw_limit() -> int:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from meshcast.base import InputError
 from meshcast.capture.hlo_groups import spelled_out
 from meshcast.capture.hlo_lines import (
     Array,
@@ -30,7 +31,6 @@ from meshcast.capture.hlo_lines import (
     without_tiles,
 )
 from meshcast.capture.hlo_tpu import OF_ONE_TYPE, exact_reduction, of_one_type, padded_view
-from meshcast.errors import InputError
 
 # The layout of these decides their speed: which operand dimension is contiguous, which reduction runs along rows.
 _LAYOUT_MATTERS = frozenset(

@@ -28,10 +28,10 @@ import importlib
 import re
 from typing import Any
 
+from meshcast.base import InputError, UnsupportedError
 from meshcast.capture.hlo_rewrite import rewrite
 from meshcast.capture.hlo_sugar import desugar, has_sugar
 from meshcast.capture.hlo_tidy import tidy
-from meshcast.errors import InputError, UnsupportedError
 
 _ENTRY_COMPUTATION = re.compile(r"^\s*ENTRY\b", re.MULTILINE)
 _PARTITIONED_ENTRY = re.compile(r"^\s*ENTRY %?[\w.-]*_spmd\b", re.MULTILINE)

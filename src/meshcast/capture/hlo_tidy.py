@@ -8,8 +8,8 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.mlir import ir, parse
-from meshcast.errors import InputError, UnsupportedError
+from meshcast.base import InputError, UnsupportedError
+from meshcast.capture.mlir import ir, parse_module
 
 ORDER = "meshcast.order"
 _FIX = "check the shapes of its instructions"
@@ -24,7 +24,7 @@ def tidy(text: str, *, where: str) -> str:
     XLA's converter orders ops by data flow; `hlo_rewrite` numbers those of scheduled computations (`meshcast.order`).
     """
     try:
-        module = parse(text, where="")
+        module = parse_module(text, where="")
     except (InputError, UnsupportedError) as error:  # its line numbers are those of text the user never saw
         reason = error.message.removeprefix("not a valid MLIR module: ")
         raise type(error)(f"the HLO program is inconsistent: {reason}", where=where, fix=_FIX) from None

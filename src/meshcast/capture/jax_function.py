@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from meshcast.base import InfeasibleError, InputError, MeshcastError, UnsupportedError, UsageError
 from meshcast.capture.annotations import bring_over_shardings
 from meshcast.capture.gpu_questions import answered
 from meshcast.capture.program import Program, from_module
-from meshcast.errors import InfeasibleError, InputError, MeshcastError, UnsupportedError, UsageError
 
 
 def capture(

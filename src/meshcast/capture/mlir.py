@@ -23,16 +23,15 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
+from meshcast.base import MAX_NESTING, InputError, allow_nesting
 from meshcast.capture.diagnostics import collected, parse_error
-from meshcast.errors import InputError
-from meshcast.nesting import MAX_NESTING, allow_nesting
 
 __all__ = [
     "deserialize_portable",
     "func",
     "ir",
     "make_context",
-    "parse",
+    "parse_module",
     "sdy",
     "stablehlo",
     "string_of",
@@ -77,7 +76,7 @@ def context_for(source: str | bytes) -> ir.Context:
     return _small_module_context() if len(source) <= SMALL_MODULE else make_context()
 
 
-def parse(source: str | bytes, *, where: str) -> ir.Module:
+def parse_module(source: str | bytes, *, where: str) -> ir.Module:
     """The module in MLIR text or bytecode, or a typed error that names the line and the unknown op."""
     if isinstance(source, str):
         allow_nesting(_nesting(source), where=where)

@@ -15,10 +15,9 @@ from typing import Literal
 
 import numpy as np
 
+from meshcast.base import ChildCrashedError, ChildFailedError, InputError
 from meshcast.capture import bytecode
-from meshcast.child import ChildCrashedError, ChildFailedError
-from meshcast.errors import InputError
-from meshcast.reading import READER
+from meshcast.capture.reading_ahead import READER
 
 TIMEOUT_S = 120.0
 # Deeper text overflows the stack of 8 MiB from 3,000 brackets on (regions; types and locations from 30,000); programs have 20.

@@ -7,13 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.base import InputError, Mesh, Rows, shown
 from meshcast.capture.device_ids import count_devices
 from meshcast.capture.mlir import ir, sdy, string_of, symbol_of, to_bytecode
 from meshcast.capture.roles import Role as Role
 from meshcast.capture.roles import role_of
-from meshcast.display import Rows, shown
-from meshcast.errors import InputError
-from meshcast.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from meshcast import models
+from meshcast import zoo
+from meshcast.base import InputError, MeshcastError, UsageError, expect, refuse_nul
 from meshcast.capture.program import Program
 from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
 from meshcast.capture.user_lines import raised
-from meshcast.errors import InputError, MeshcastError, UsageError, expect, refuse_nul
 
 STANDARD_INPUT = "-"
 _RETURNS = (
@@ -63,7 +63,7 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
         )
     if text == STANDARD_INPUT:
         return _from_standard_input(options)
-    if (builder := models.model_named(target)) is not None:
+    if (builder := zoo.model_named(target)) is not None:
         return _from_builder(builder, options)
     if path.exists() and not path.is_dir():
         if path.suffix == ".py":
@@ -76,9 +76,7 @@ def load(target: Any, options: CaptureOptions | None = None) -> Program:
         raise InputError("is a folder, not a program, and has no config.json", where=text, fix="name a file in it")
     if "/" in text or path.suffix in {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}:
         raise InputError("no such file", where=text, fix="check the path")
-    raise UsageError(
-        f"{text!r} is neither a file, a module:function nor a model", where="TARGET", fix=models.hint(text)
-    )
+    raise UsageError(f"{text!r} is neither a file, a module:function nor a model", where="TARGET", fix=zoo.hint(text))
 
 
 def _from_standard_input(options: CaptureOptions) -> Program:
@@ -101,7 +99,7 @@ def _refuse_settings(options: CaptureOptions, kind: str, *, where: str) -> None:
         raise UsageError(f"--set applies to models of the zoo, not to {kind}", where=where, fix="leave it out")
 
 
-def _from_builder(builder: models.Builder, options: CaptureOptions) -> Program:
+def _from_builder(builder: zoo.Builder, options: CaptureOptions) -> Program:
     """A model with its settings, over the mesh."""
     keep_off_accelerators()
     mesh = None if options.mesh is None else tuple(options.mesh.items())
@@ -111,7 +109,7 @@ def _from_builder(builder: models.Builder, options: CaptureOptions) -> Program:
 
 @lru_cache(maxsize=16)
 def _captured_model(
-    builder: models.Builder, mesh: tuple[tuple[str, int], ...] | None, given: tuple[tuple[str, str], ...], platform: str
+    builder: zoo.Builder, mesh: tuple[tuple[str, int], ...] | None, given: tuple[tuple[str, str], ...], platform: str
 ) -> Program:
     """The same question has the same answer, which is kept: other hardware is asked about the same program."""
     from meshcast.capture.jax_function import capture

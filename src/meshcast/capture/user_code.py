@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from meshcast.base import InputError, MeshcastError, UsageError, nearest
 from meshcast.capture.user_lines import raised
-from meshcast.errors import InputError, MeshcastError, UsageError, nearest
 
 _INSTALLED = ("site-packages", "dist-packages")
 

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
-from meshcast.errors import InputError, MeshcastError, UnsupportedError
+from meshcast.base import InputError, MeshcastError, UnsupportedError
 
 _FRAMEWORKS = ("torch", "torchax", "jax", "jaxlib", "meshcast")
 _LONGEST = 400  # characters of another's message

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from meshcast.base import InputError
 from meshcast.chakra.reader import Trace
-from meshcast.errors import InputError
 
 MOST_NAMED = 6  # nodes of a circle, in a message
 
@@ -28,7 +28,7 @@ def checked_trace(trace: Trace) -> Trace:
     for index, node in enumerate(trace.nodes):
         if node.number in place:
             raise InputError(
-                f"{named(trace, index)} has the number of {named(trace, place[node.number])}", where=trace.where,
+                f"{named_node(trace, index)} has the number of {named_node(trace, place[node.number])}", where=trace.where,
                 fix="number nodes uniquely",
             )  # fmt: skip
         place[node.number] = index
@@ -41,13 +41,13 @@ def checked_trace(trace: Trace) -> Trace:
             for number in numbers:
                 if number not in place:
                     raise InputError(
-                        f"{named(trace, index)} waits for node {number} ({kind} dependency), which is not in the file",
+                        f"{named_node(trace, index)} waits for node {number} ({kind} dependency), which is not in the file",
                         where=trace.where, fix="add the node, or take the dependency out",
                     )  # fmt: skip
                 waits[index].append(place[number])
     circle = circle_of(waits)
     if circle:
-        said = " <- ".join(named(trace, index) for index in circle[:MOST_NAMED])
+        said = " <- ".join(named_node(trace, index) for index in circle[:MOST_NAMED])
         more = ", ..." if len(circle) > MOST_NAMED else ""
         what = f"{len(circle)} nodes wait for each other in a circle: {said}{more}"
         raise InputError(
@@ -57,7 +57,7 @@ def checked_trace(trace: Trace) -> Trace:
     return trace
 
 
-def named(trace: Trace, index: int) -> str:
+def named_node(trace: Trace, index: int) -> str:
     """A node as messages call it."""
     node = trace.nodes[index]
     at = f" (at byte {trace.offsets[index]})" if trace.offsets else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from meshcast.errors import UsageError
+from meshcast.base import UsageError
 
 SUFFIX = ".et"
 GROUPS_SUFFIX = ".comm_groups.json"

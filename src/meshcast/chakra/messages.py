@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from meshcast.base import UnsupportedError
 from meshcast.chakra.schema import ENUMS, MESSAGES, PACKAGE, VALUES
-from meshcast.errors import UnsupportedError
 
 
 @cache

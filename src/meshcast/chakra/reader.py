@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meshcast.base import InputError
 from meshcast.chakra.first_release import read_flat_node
 from meshcast.chakra.nodes import Attribute, Node, Values
 from meshcast.chakra.schema import VALUE_OF_NUMBER, NodeType
 from meshcast.chakra.wire import BYTES, FIXED32, FIXED64, VARINT, FieldValue, WireError, fields, read_varint
-from meshcast.errors import InputError
 
 _STRUCTS = {
     "double": "<d", "float": "<f", "fixed32": "<I", "fixed64": "<Q", "sfixed32": "<i", "sfixed64": "<q",

@@ -13,8 +13,8 @@ def main() -> None:
     """Entry point of the `meshcast` command."""
     # Until somebody listens, signals wait: Python's own way with Ctrl-C is a traceback out of whatever is being imported.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    from meshcast.base import InterruptedCommand, listen
     from meshcast.cli.streams import open_streams
-    from meshcast.interruption import InterruptedCommand, listen
 
     open_streams()
     listen()  # first of all: what is imported below takes a while
@@ -22,7 +22,7 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        from meshcast.reading import start_reader
+        from meshcast.capture import start_reader
 
         start_reader(sys.argv[1:])
         from meshcast.cli.app import run

@@ -14,6 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from meshcast.base import VERSION, InterruptedCommand, MeshcastError, UsageError, names_taken, not_written
 from meshcast.cli import (
     calibrate,
     collective,
@@ -29,10 +30,6 @@ from meshcast.cli import (
     validate,
 )
 from meshcast.cli.patience import INTERRUPTED
-from meshcast.errors import MeshcastError, UsageError
-from meshcast.files import names_taken, not_written
-from meshcast.interruption import InterruptedCommand
-from meshcast.version import VERSION
 
 
 class _StoppedError(Exception):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshcast.errors import UsageError
-from meshcast.overlaps import CHOICES
-from meshcast.simulators import SIMULATORS
+from meshcast.base import UsageError
+from meshcast.estimate import SIMULATORS
+from meshcast.lower import OVERLAP_CHOICES
 
 if TYPE_CHECKING:
-    from meshcast.pipeline import Options
+    from meshcast.options import Options
 
 
 def named(simulators: Iterable[str]) -> str:
@@ -134,7 +134,7 @@ OverlapFlag = Annotated[
         "--overlap",
         metavar="LIST",
         help="Rewrites that hide communication: "
-        + ", ".join(f"{each.name}{each.example} ({each.help})" for each in CHOICES)
+        + ", ".join(f"{each.name}{each.example} ({each.help})" for each in OVERLAP_CHOICES)
         + ".",
     ),
 ]
@@ -262,9 +262,13 @@ _FIELDS = {
 
 def lever_count(text: str | None) -> bool | int:
     """What `--levers` says, as options have it."""
-    from meshcast.levers import ALL
+    from meshcast.jobs import ALL_LEVERS
 
-    return {None: True, "none": False, "all": ALL}[text] if text in (None, "none", "all") else whole(text, "--levers")
+    return (
+        {None: True, "none": False, "all": ALL_LEVERS}[text]
+        if text in (None, "none", "all")
+        else whole(text, "--levers")
+    )
 
 
 def options(
@@ -281,11 +285,12 @@ def options(
     """The pipeline's options from the flags; a stack gives those that are not `written`."""
     from dataclasses import fields
 
+    from meshcast.base import Mesh
+
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
     from meshcast.hardware import parse_conditions
-    from meshcast.mesh import Mesh
-    from meshcast.pipeline import Options
-    from meshcast.plans.stacked import with_stack
+    from meshcast.jobs import with_stack
+    from meshcast.options import Options
 
     chosen = Options(
         on=on,

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshcast.base import file_name
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import INTERRUPTED
-from meshcast.files import file_name
 
 if TYPE_CHECKING:
-    from meshcast.calibrate.relower import Relowered
-    from meshcast.calibrate.request import Outcome, Request
-    from meshcast.calibrate.session import Progress
+    from meshcast.evidence import CalibrationOutcome, CalibrationProgress, CalibrationRequest, Relowered
 
 Step = Callable[[int, int, str], None]
 
@@ -54,8 +52,8 @@ def calibrate_command(
 
     Ctrl-C leaves what is done in the file; the same command goes on from there.
     """
-    from meshcast.calibrate.suite import suite
-    from meshcast.errors import UsageError
+    from meshcast.base import UsageError
+    from meshcast.evidence import probe_suite
 
     chosen = tuple(filter(None, (name.strip() for name in families.split(","))))
     if sum((profile, relower is not None, listing)) != 1:
@@ -65,27 +63,27 @@ def calibrate_command(
     if hlo is not None and relower is None:
         raise UsageError("--hlo is for --relower", where="--hlo", fix="--keep-hlo DIR says where to keep it")
     if listing:
-        for item in suite(chosen)[:limit]:
+        for item in probe_suite(chosen)[:limit]:
             typer.echo(item.id)
     elif relower is not None:
         _relower(relower, hlo, json)
     else:
-        from meshcast.calibrate.request import Request
+        from meshcast.evidence import CalibrationRequest
 
-        request = Request(out=output, minutes=minutes, families=chosen, limit=limit, name=on, keep_hlo=keep_hlo)
+        request = CalibrationRequest(
+            out=output, minutes=minutes, families=chosen, limit=limit, name=on, keep_hlo=keep_hlo
+        )
         _profile(request, device_file, json)
 
 
-def _profile(request: Request, device_file: Path | None, json: bool) -> None:
-    from meshcast.calibrate.device_file import write_device_file
-    from meshcast.calibrate.relower import relower_file
-    from meshcast.calibrate.request import run_request
+def _profile(request: CalibrationRequest, device_file: Path | None, json: bool) -> None:
     from meshcast.cli.app import emit_json
+    from meshcast.evidence import relower_file, run_request, write_device_file
     from meshcast.hardware import device_names
 
     with _progress("probes") as step:
 
-        def listen(progress: Progress) -> None:
+        def listen(progress: CalibrationProgress) -> None:
             note = f"{progress.stage}, {progress.failed} failed" if progress.failed else progress.stage
             step(progress.done, progress.total, note)
 
@@ -111,7 +109,7 @@ def _profile(request: Request, device_file: Path | None, json: bool) -> None:
         typer.echo(f"{written}: the device, as measured")
 
 
-def _outcome_json(outcome: Outcome, relowered: Relowered, device_file: Path | None) -> dict[str, object]:
+def _outcome_json(outcome: CalibrationOutcome, relowered: Relowered, device_file: Path | None) -> dict[str, object]:
     return {
         "schema": "meshcast.calibration/1",
         "file": str(outcome.path),
@@ -127,8 +125,8 @@ def _outcome_json(outcome: Outcome, relowered: Relowered, device_file: Path | No
 
 
 def _relower(path: Path, hlo: Path | None, json: bool) -> None:
-    from meshcast.calibrate.relower import relower_file
     from meshcast.cli.app import emit_json
+    from meshcast.evidence import relower_file
 
     with _progress("lowered") as step:
         found = relower_file(path, lambda done, total: step(done, total, ""), hlo)

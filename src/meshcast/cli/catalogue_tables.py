@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from meshcast.errors import UnsupportedError
-from meshcast.hardware import Cluster, Device, Fact, NetworkLevel, Source, catalogue, load_cluster, load_device, resolve
-from meshcast.hardware.document import read
-from meshcast.results.printer import Section, columns, print_sections
-from meshcast.units import format_bytes, format_rate
+from meshcast.base import UnsupportedError, format_bytes, format_rate
+from meshcast.hardware import (
+    Cluster,
+    Device,
+    Fact,
+    NetworkLevel,
+    Source,
+    catalogue,
+    load_cluster,
+    load_device,
+    read_document,
+    resolve,
+)
+from meshcast.results import Section, columns, print_sections
 
 CATALOGUE_SCHEMA = "meshcast.catalogue/1"
 ENTRY_SCHEMA = "meshcast.catalogue-entry/1"
@@ -114,7 +123,7 @@ def find_entry(name: str) -> Device | Cluster:
         InputError: The file cannot be read or does not follow its schema.
     """
     if name.endswith(".toml") or "/" in name:
-        is_cluster = str(read(Path(name)).data.get("schema", "")).startswith("meshcast.cluster/")
+        is_cluster = str(read_document(Path(name)).data.get("schema", "")).startswith("meshcast.cluster/")
         return load_cluster(name) if is_cluster else load_device(name)
     for load in (load_device, load_cluster):
         try:

@@ -11,7 +11,7 @@ from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
 
 if TYPE_CHECKING:
-    from meshcast.collectives import CollectiveAnswer
+    from meshcast.jobs import CollectiveAnswer
 
 
 def collective_command(
@@ -65,12 +65,11 @@ def collective_command(
     json: flags.Json = False,
 ) -> None:
     """Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why."""
+    from meshcast.base import Mesh
     from meshcast.cli.app import emit_json
-    from meshcast.collectives import CollectiveQuestion, answer
     from meshcast.hardware import parse_conditions
-    from meshcast.mesh import Mesh
-    from meshcast.network.arranging import Arrangement
-    from meshcast.network.benchmark import parse_sizes
+    from meshcast.jobs import CollectiveQuestion, answer_collective
+    from meshcast.network import Arrangement, parse_sizes
 
     question = CollectiveQuestion(
         kind=kind,
@@ -91,7 +90,7 @@ def collective_command(
         together=tuple(together or ()),
     )
     with patience(f"timing {kind}"):
-        answers = answer(question)
+        answers = answer_collective(question)
     if export_astra is not None:
         _export(export_astra, answers, on)
     if json:
@@ -104,9 +103,9 @@ def collective_command(
 
 
 def _export(folder: Path, answers: list[CollectiveAnswer], on: str) -> None:
-    from meshcast.errors import UsageError
+    from meshcast.base import UsageError
     from meshcast.hardware import resolve
-    from meshcast.network.astra import export_collective
+    from meshcast.network import export_collective
 
     if len(answers) != 1:
         raise UsageError(
@@ -121,7 +120,7 @@ def _print_one(answer: CollectiveAnswer) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from meshcast.units import format_bytes, format_rate, format_time
+    from meshcast.base import format_bytes, format_rate, format_time
 
     console = Console(markup=False, emoji=False, highlight=False)
     console.print(answer.title, style="bold")
@@ -156,7 +155,7 @@ def _print_one(answer: CollectiveAnswer) -> None:
 
 
 def _parts(answer: CollectiveAnswer) -> str:
-    from meshcast.units import format_time
+    from meshcast.base import format_time
 
     plan = answer.plan
     said = f"start {format_time(plan.start_s)}, steps {format_time(plan.latency_s - plan.start_s)}, "

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshcast.base import file_name
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import INTERRUPTED, patience
-from meshcast.files import file_name
 
 if TYPE_CHECKING:
-    from meshcast.comparison import Cell, Comparison
+    from meshcast.evidence import Cell, Comparison
 
 
 def compare_command(
@@ -66,12 +66,10 @@ def compare_command(
     With --measured, one TARGET on one device is compared with a profile of a real run instead, kernel by kernel; nothing
     is written, and a trace of another program is refused (exit code 2).
     """
+    from meshcast.base import UsageError
     from meshcast.cli.measured import show_measured
-    from meshcast.comparison.cell import Ask
-    from meshcast.comparison.folder import RunFolder
-    from meshcast.comparison.grid import answers, split_names
-    from meshcast.comparison.grid import plan as asked_grid
-    from meshcast.errors import UsageError
+    from meshcast.evidence import Ask, RunFolder, comparison_answers, split_names
+    from meshcast.evidence import comparison_plan as asked_grid
 
     if no_folder and out is not None:
         raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
@@ -95,7 +93,7 @@ def compare_command(
     cells: list[Cell] = []
     interrupted = False
     try:
-        for cell in answers(grid, folder, patience):
+        for cell in comparison_answers(grid, folder, patience):
             cells.append(cell)
     except KeyboardInterrupt:
         interrupted = True
@@ -114,7 +112,7 @@ def compare_command(
 
 def _only(names: list[str], what: str) -> str:
     """The one name that a comparison with a trace takes."""
-    from meshcast.errors import UsageError
+    from meshcast.base import UsageError
 
     if len(names) != 1:
         raise UsageError(
@@ -125,14 +123,14 @@ def _only(names: list[str], what: str) -> str:
 
 def _fidelity(text: str) -> str:
     """`auto` where none is asked for by name."""
-    from meshcast.comparison.grid import ALL, split_names
+    from meshcast.evidence import ALL_FIDELITIES, split_names
 
-    return "auto" if text == ALL else _only(split_names(text), "--fidelity")
+    return "auto" if text == ALL_FIDELITIES else _only(split_names(text), "--fidelity")
 
 
 def _show(comparison: Comparison, *, json: bool) -> None:
     from meshcast.cli.app import emit_json
-    from meshcast.comparison.tables import print_comparison
+    from meshcast.evidence import print_comparison
 
     if not json:
         print_comparison(comparison)

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from meshcast.base import VERSION
 from meshcast.cli import arguments as flags
-from meshcast.version import VERSION
 
 SCHEMA = "meshcast.doctor/1"
 # As in pyproject.toml: the releases whose MLIR bindings and Shardy passes this version was written for.
@@ -102,9 +102,9 @@ def doctor_command(
 
 
 def _install(name: str) -> None:
+    from meshcast.base import UsageError, nearest
     from meshcast.cli.patience import patience
-    from meshcast.errors import UsageError, nearest
-    from meshcast.simulators.environment import ENVIRONMENTS
+    from meshcast.estimate import ENVIRONMENTS
 
     if name not in ENVIRONMENTS:
         raise UsageError(f"nothing to install is named {name!r}", where="--install", fix=nearest(name, ENVIRONMENTS))
@@ -181,7 +181,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _partition() -> str:
-    from meshcast.capture.files import from_bytes
+    from meshcast.capture import from_bytes
     from meshcast.partition import partition
 
     local = partition(from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor"))
@@ -215,9 +215,9 @@ def _load(estimator: str) -> str:
 
 
 def _networks() -> str:
-    from meshcast.network.models import MODELS
+    from meshcast.network import NETWORK_MODELS
 
-    return ", ".join(MODELS)
+    return ", ".join(NETWORK_MODELS)
 
 
 def _catalogue(folder: Literal["devices", "clusters"]) -> Check:
@@ -236,9 +236,9 @@ def _catalogue(folder: Literal["devices", "clusters"]) -> Check:
 
 
 def _predict() -> str:
-    from meshcast.capture.files import from_bytes
-    from meshcast.pipeline import predict
-    from meshcast.units import format_time
+    from meshcast.base import format_time
+    from meshcast.capture import from_bytes
+    from meshcast.jobs import predict
 
     program = from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor")
     prediction = predict(program, on="h100-sxm", fidelity="roofline", levers=False)
@@ -247,14 +247,14 @@ def _predict() -> str:
 
 def _simulators() -> Iterator[Check]:
     """Simulators of others: programs on the PATH, and those in environments of their own."""
-    from meshcast.simulators.astra_sim import HOW_TO_GET, PROGRAMS, PURPOSE, program_path
-    from meshcast.simulators.environment import ENVIRONMENTS
+    from meshcast.estimate import ENVIRONMENTS
+    from meshcast.network import ASTRA_SIM_PROGRAMS, ASTRA_SIM_PURPOSE, HOW_TO_GET_ASTRA_SIM, program_path
 
-    for backend, program in PROGRAMS.items():
+    for backend, program in ASTRA_SIM_PROGRAMS.items():
         path = program_path(backend)
-        detail = f"{path or program}; {PURPOSE}"
+        detail = f"{path or program}; {ASTRA_SIM_PURPOSE}"
         name = f"astra-sim, congestion {backend.lower()}"
-        yield Check(name=name, state="ok" if path else "missing", detail=detail, fix=HOW_TO_GET, core=False)
+        yield Check(name=name, state="ok" if path else "missing", detail=detail, fix=HOW_TO_GET_ASTRA_SIM, core=False)
 
     for name, environment in ENVIRONMENTS.items():
         release = environment.release()

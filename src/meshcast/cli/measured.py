@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from meshcast.cli.patience import patience
 
 if TYPE_CHECKING:
-    from meshcast.comparison.cell import Ask
-    from meshcast.pipeline import Options
+    from meshcast.evidence import Ask
+    from meshcast.options import Options
 
 
 def show_measured(
@@ -18,9 +18,7 @@ def show_measured(
 ) -> None:
     """Prints a prediction beside traces; what is no trace of the program is refused after it is shown."""
     from meshcast.cli.app import emit_json
-    from meshcast.comparison.reality import compare_measured
-    from meshcast.comparison.reality.asking import refuse_strangers
-    from meshcast.comparison.reality.tables import print_reality
+    from meshcast.evidence import compare_measured, print_reality, refuse_strangers
 
     asked = replace(options, on=ask.on, fidelity=ask.fidelity)
     with patience(str(ask)):

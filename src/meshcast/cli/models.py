@@ -10,7 +10,7 @@ import typer
 from meshcast.cli import arguments as flags
 
 if TYPE_CHECKING:
-    from meshcast.models import Builder
+    from meshcast.zoo import Builder
 
 Name = Annotated[
     str | None,
@@ -29,24 +29,24 @@ def models_command(name: Name = None, json: flags.Json = False) -> None:
         else:
             _print_settings(found)
         return
-    from meshcast import models
+    from meshcast import zoo
 
-    counts = {model: builder.parameters() for model, builder in models.models().items()}
+    counts = {model: builder.parameters() for model, builder in zoo.models().items()}
     if json:
         listed = [
             {"name": b.name, "summary": b.summary, "model": model, "mode": b.mode, "parameters": counts[model]}
-            for model, builder in models.models().items()
-            for b in models.programs(builder)
+            for model, builder in zoo.models().items()
+            for b in zoo.programs(builder)
         ]
         emit_json({"schema": "meshcast.models/1", "models": listed})
         return
-    _print_models(models.models(), counts)
+    _print_models(zoo.models(), counts)
 
 
 def _builder(name: str) -> Builder:
     """The model or program of that name, or the model of a configuration file."""
-    from meshcast.errors import InputError, UsageError
-    from meshcast.models import hint, model_named
+    from meshcast.base import InputError, UsageError
+    from meshcast.zoo import hint, model_named
 
     if (found := model_named(name)) is not None:
         return found

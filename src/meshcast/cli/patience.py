@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from meshcast.progress import listening
+from meshcast.base import listening
 
 T = TypeVar("T")
 AFTER_S = 1.0

@@ -50,10 +50,10 @@ def predict_command(
     json: flags.Json = False,
 ) -> None:
     """Predicts step time, memory, communication and energy of each TARGET."""
+    from meshcast.base import BugError, MeshcastError
     from meshcast.cli.app import emit_json, report
-    from meshcast.errors import BugError, MeshcastError
-    from meshcast.pipeline import predict
-    from meshcast.results.printer import print_prediction
+    from meshcast.jobs import predict
+    from meshcast.results import print_prediction
 
     options = flags.options(
         on=on, stack=stack, written=flags.written_flags(context),

@@ -38,11 +38,9 @@ def show_command(
     json: flags.Json = False,
 ) -> None:
     """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
+    from meshcast.base import UsageError
     from meshcast.cli.app import emit_json
-    from meshcast.errors import UsageError
-    from meshcast.pipeline import local_program, pipeline_run, prepare, resolved
-    from meshcast.pipelined import is_pipeline
-    from meshcast.traced import names_traces
+    from meshcast.jobs import is_pipeline, local_program, names_traces, pipeline_run, prepare, resolved
 
     for flag, given in (
         ("--lowering", lowering != "auto"),
@@ -78,8 +76,7 @@ def show_command(
     if is_pipeline(resolved(target, options)[0]):
         if kernels or json:
             raise UsageError("of a pipeline its schedule is shown", where=target, fix="leave out --kernels and --json")
-        from meshcast.results.pipeline_chart import chart_section
-        from meshcast.results.printer import print_sections
+        from meshcast.results import chart_section, print_sections
 
         with patience(f"working on {target}"):
             step = pipeline_run(target, options)
@@ -93,20 +90,19 @@ def show_command(
     if json:
         emit_json(_json(run, kernels=kernels) | ({} if attended is None else {"attention": attended}))
         return
-    from meshcast.results import tables
+    from meshcast.jobs import print_kernels, print_workload
 
     if kernels:
-        tables.print_kernels(run, limit=limit)
+        print_kernels(run, limit=limit)
     else:
-        tables.print_workload(run.workload, limit=limit, besides=_in_words(attended))
+        print_workload(run.workload, limit=limit, besides=_in_words(attended))
 
 
 def _attended(target: str, options: Any, *, assumed: bool) -> dict[str, Any] | None:
     """How a model attends, on which device, and whether anybody named that; None where there is nothing to choose."""
     from meshcast.hardware import resolve
-    from meshcast.models import model_named
-    from meshcast.plans import attention_of
-    from meshcast.serving import serves
+    from meshcast.jobs import attention_of, serves
+    from meshcast.zoo import model_named
 
     builder, device = model_named(target), resolve(options.on).device
     found = None if builder is None or serves(target, options) else attention_of(builder, options, device)
@@ -134,9 +130,8 @@ def _show_trace(target: str, *, limit: int, json: bool) -> None:
 
     from meshcast.chakra import checked_trace, read_trace
     from meshcast.cli.app import emit_json
-    from meshcast.results.printer import print_sections
-    from meshcast.traced import find_traces
-    from meshcast.traced.tables import trace_json, trace_sections
+    from meshcast.jobs import find_traces, trace_json, trace_sections
+    from meshcast.results import print_sections
 
     path = Path(target)
     if not (path.is_file() and path.suffix == ".et"):
@@ -150,7 +145,7 @@ def _show_trace(target: str, *, limit: int, json: bool) -> None:
 
 def _explain(run: Any, number: int, *, json: bool) -> None:
     from meshcast.cli.app import emit_json
-    from meshcast.results.explanations import explain_kernel, explanation_json, print_explanation
+    from meshcast.jobs import explain_kernel, explanation_json, print_explanation
 
     explained = explain_kernel(run, number)
     if json:
@@ -160,6 +155,6 @@ def _explain(run: Any, number: int, *, json: bool) -> None:
 
 
 def _json(run: Any, *, kernels: bool) -> dict[str, Any]:
-    from meshcast.results import tables
+    from meshcast.jobs import kernels_json, workload_json
 
-    return tables.kernels_json(run) if kernels else tables.workload_json(run.workload)
+    return kernels_json(run) if kernels else workload_json(run.workload)

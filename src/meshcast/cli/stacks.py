@@ -9,7 +9,7 @@ import typer
 from meshcast.cli import arguments as flags
 
 if TYPE_CHECKING:
-    from meshcast.stacks import Choice, Stack
+    from meshcast.options import Choice, Stack
 
 STACKS_SCHEMA = "meshcast.stacks/1"
 ENTRY_SCHEMA = "meshcast.stack-entry/1"
@@ -21,7 +21,7 @@ def stacks_command(
 ) -> None:
     """Lists the software stacks that --stack takes; with NAME, every choice of one with its source."""
     from meshcast.cli.app import emit_json
-    from meshcast.stacks import load_stack, stack_names
+    from meshcast.options import load_stack, stack_names
 
     if name is not None:
         stack = load_stack(name)
@@ -47,7 +47,7 @@ def _summary(stack: Stack) -> dict[str, Any]:
 
 def _entry(stack: Stack) -> dict[str, Any]:
     """One stack, schema `meshcast.stack-entry/1`."""
-    from meshcast.stacks import choices_of
+    from meshcast.options import choices_of
 
     return {
         "schema": ENTRY_SCHEMA,
@@ -71,7 +71,7 @@ def _entry(stack: Stack) -> dict[str, Any]:
 
 
 def _print_all(stacks: list[Stack]) -> None:
-    from meshcast.results.printer import Section, columns, print_sections
+    from meshcast.results import Section, columns, print_sections
 
     rows = [
         (stack.name, stack.fusion, stack.attention, stack.overlap or "none", stack.scheduler, stack.title)
@@ -85,8 +85,8 @@ def _print_all(stacks: list[Stack]) -> None:
 
 
 def _print_entry(stack: Stack) -> None:
-    from meshcast.results.printer import Section, columns, print_sections
-    from meshcast.stacks import UsedBy, choices_of
+    from meshcast.options import UsedBy, choices_of
+    from meshcast.results import Section, columns, print_sections
 
     heads = columns("choice", "value", "source", "note")
     rows: dict[str, list[tuple[str, ...]]] = {user: [] for user in get_args(UsedBy)}
@@ -114,7 +114,7 @@ def _print_entry(stack: Stack) -> None:
 
 def _in_plan(stack: Stack, choice: Choice) -> str:
     """A choice as a plan says it, `zero=1`; empty where it is not for plans."""
-    from meshcast.plans.plan import text_of
+    from meshcast.zoo import text_of
 
     return f"{choice.plan_key}={text_of(stack.recipe[choice.plan_key])}" if choice.plan_key else ""
 

@@ -10,10 +10,10 @@ import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
-from meshcast.simulators import DEFAULT, LAYER_SIMULATORS, layer_simulator
+from meshcast.estimate import DEFAULT_SIMULATOR, LAYER_SIMULATORS, layer_simulator
 
 if TYPE_CHECKING:
-    from meshcast.systolic import Layer, LayerResult, SystolicArray
+    from meshcast.estimate import Layer, LayerResult, SystolicArray
 
 # As in the configuration that SCALE-Sim's repository starts with, scale.cfg.
 DEFAULT_KILOBYTES = (64, 64, 64)
@@ -57,7 +57,7 @@ def systolic_command(
             help="Words a cycle to and from memory; without it operands are always in time (SCALE-Sim's mode CALC).",
         ),
     ] = None,
-    simulator: Names = DEFAULT,
+    simulator: Names = DEFAULT_SIMULATOR,
     json: flags.Json = False,
 ) -> None:
     """Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells."""
@@ -75,8 +75,8 @@ def systolic_command(
 
 
 def _layers(gemms: list[str], convolutions: list[str], path: Path | None) -> list[Layer]:
-    from meshcast.errors import UsageError
-    from meshcast.systolic.files import layers_of, read_layers
+    from meshcast.base import UsageError
+    from meshcast.estimate import layers_of, read_layers
 
     found: list[Layer] = []
     for flag, texts, counts in (("--gemm", gemms, (3,)), ("--conv", convolutions, (7, 6))):
@@ -99,9 +99,8 @@ def _array(
     bandwidth: str | None,
 ) -> SystolicArray:  # fmt: skip
     """The configuration's array with what flags say instead, or that of the flags alone."""
-    from meshcast.errors import UsageError
-    from meshcast.systolic import Buffer, SystolicArray
-    from meshcast.systolic.files import WORDS_PER_KB, read_config
+    from meshcast.base import UsageError
+    from meshcast.estimate import WORDS_PER_KB, Buffer, SystolicArray, read_config
 
     if config is not None:
         array = read_config(config)
@@ -130,7 +129,7 @@ def _array(
 
 
 def _triple(text: str, flag: str) -> list[int]:
-    from meshcast.errors import UsageError
+    from meshcast.base import UsageError
 
     numbers = [flags.positive(cell.strip(), flag) for cell in text.split(",")]
     if len(numbers) not in (1, 3):

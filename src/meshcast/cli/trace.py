@@ -9,7 +9,7 @@ import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
-from meshcast.export.format_names import FORMAT_NAMES
+from meshcast.traces import FORMAT_NAMES
 
 
 def trace_command(
@@ -70,9 +70,9 @@ def trace_command(
     json: flags.Json = False,
 ) -> None:
     """Writes how TARGET will run as a trace that other tools read."""
+    from meshcast.base import ending_at_once
     from meshcast.cli.app import emit_json
-    from meshcast.export.formats import TraceRequest, write_trace
-    from meshcast.interruption import ending_at_once
+    from meshcast.traces import TraceRequest, write_trace
 
     options = flags.options(
         on=on, stack=stack, written=flags.written_flags(context), devices=devices, mesh=mesh, fidelity=fidelity,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from meshcast.base import write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED, counted
@@ -15,7 +16,6 @@ from meshcast.cli.validate_collectives import collectives_command
 from meshcast.cli.validate_compiled import compiled_command
 from meshcast.cli.validate_ops import ops_command
 from meshcast.cli.validate_runs import runs_command
-from meshcast.files import write_whole
 
 app = typer.Typer(
     help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -60,13 +60,9 @@ def programs_command(
     so far and exits with 130.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.pipeline import Options
-    from meshcast.profiles.programs import read_measured_programs
-    from meshcast.validate.markdown import accuracy_page
-    from meshcast.validate.peers import read_peers
-    from meshcast.validate.programs import validate_programs
-    from meshcast.validate.summary import summarise
-    from meshcast.validate.tables import print_summary
+    from meshcast.estimate import read_measured_programs
+    from meshcast.evidence import accuracy_page, print_summary, read_peers, summarise, validate_programs
+    from meshcast.options import Options
 
     programs = read_measured_programs(folder, groups=group or (), limit=limit)
     peers = read_peers(folder)
@@ -90,7 +86,7 @@ def programs_command(
 
 def _sources(on: str, fidelity: str, profile: str | None) -> tuple[str, ...]:
     """What the measured kernels come from that a fidelity uses."""
-    from meshcast.estimate.profiled.sources import given_kernels, measured_kernels
+    from meshcast.estimate import given_kernels, measured_kernels
     from meshcast.hardware import resolve
 
     if fidelity in ("roofline", "analytical"):
@@ -114,9 +110,9 @@ def lowering_command(
     Three ways side by side: modelled, compiled (with the extra gpu-compiler), and given: the HLO itself, read back.
     """
     from meshcast.cli.app import emit_json
+    from meshcast.estimate import read_measured_programs
+    from meshcast.evidence import LoweringSummary, print_lowering, validate_lowering
     from meshcast.hardware import resolve
-    from meshcast.profiles.programs import read_measured_programs
-    from meshcast.validate.lowering import LoweringSummary, print_lowering, validate_lowering
 
     device = resolve(on).device
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model]
@@ -142,11 +138,10 @@ def intervals_command(
     """Fits the upper end of roofline's intervals on one half of the programs in DIR and judges it on the other."""
     import datetime
 
+    from meshcast.estimate import read_measured_programs
+    from meshcast.evidence import fit_intervals, interval_toml, validate_programs
     from meshcast.hardware import resolve
-    from meshcast.pipeline import Options
-    from meshcast.profiles.programs import read_measured_programs
-    from meshcast.validate.intervals import fit_intervals, interval_toml
-    from meshcast.validate.programs import validate_programs
+    from meshcast.options import Options
 
     programs = read_measured_programs(folder)
     options = Options(on=on, fidelity="roofline", levers=False)
@@ -191,11 +186,8 @@ def silicon_command(
     A sample of each table, the same every time, with as many rows of each size; errors per device, op, type and size.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.comparison.grid import split_names
-    from meshcast.profiles.silicon import SYSTEMS
-    from meshcast.profiles.silicon_tables import MOST_QUANTISATION
-    from meshcast.validate.silicon import validate_silicon
-    from meshcast.validate.silicon_page import SiliconSummary, print_silicon, silicon_page
+    from meshcast.estimate import MOST_QUANTISATION, SYSTEMS
+    from meshcast.evidence import SiliconSummary, print_silicon, silicon_page, split_names, validate_silicon
 
     devices = ",".join(on or SYSTEMS)
     quantisation = MOST_QUANTISATION if quantisation is None else quantisation

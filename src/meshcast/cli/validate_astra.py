@@ -40,9 +40,9 @@ def astra_command(
     The exit code is 0 when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the
     summary of the rows done so far and exits with 130.
     """
+    from meshcast.base import UsageError
     from meshcast.cli.app import emit_json
-    from meshcast.errors import UsageError
-    from meshcast.validate.astra import AstraSummary, Setting, print_astra, read_astra_rows, validate_astra
+    from meshcast.evidence import AstraSetting, AstraSummary, print_astra, read_astra_rows, validate_astra
 
     if source not in ("preset", "astra-sim"):
         raise UsageError(f"no source {source!r}", where="--by", fix="preset or astra-sim")
@@ -50,7 +50,7 @@ def astra_command(
         raise UsageError(
             f"no optimisation {optimisation!r}", where="--collective-optimization", fix="localBWAware or baseline"
         )
-    setting = Setting(
+    setting = AstraSetting(
         optimisation=optimisation,  # type: ignore[arg-type]
         active_chunks=active_chunks,
         local_memory_bandwidth=local_memory_bandwidth,

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from meshcast.base import write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
-from meshcast.files import write_whole
 
 
 def collectives_command(
@@ -31,10 +31,14 @@ def collectives_command(
     summary of the rows done so far and exits with 130.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.validate.collectives.comparison import validate_collectives
-    from meshcast.validate.collectives.page import CollectivesSummary, collectives_page, print_collectives
-    from meshcast.validate.collectives.rows import read_collective_rows
-    from meshcast.validate.markdown import rows_command
+    from meshcast.evidence import (
+        CollectivesSummary,
+        collectives_page,
+        print_collectives,
+        read_collective_rows,
+        rows_command,
+        validate_collectives,
+    )
 
     rows = read_collective_rows(file)[:limit]
     results, interrupted = judged(validate_collectives(rows), len(rows), "collectives", json=json)

@@ -33,11 +33,9 @@ def compiled_command(
     exit code is 0 when the validation ran, even where rows failed: they are counted and named.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.pipeline import Options
-    from meshcast.profiles.programs import read_measured_programs
-    from meshcast.validate.compiled import COMPILED, validate_compiled
-    from meshcast.validate.summary import summarise
-    from meshcast.validate.tables import print_summary
+    from meshcast.estimate import read_measured_programs
+    from meshcast.evidence import COMPILED_KIND, print_summary, summarise, validate_compiled
+    from meshcast.options import Options
 
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model][
         :limit
@@ -46,7 +44,7 @@ def compiled_command(
     rows, interrupted = judged(found, len(programs), "programs", json=json)
     summary = summarise(rows, not_run=len(programs) - len(rows))
     if json:
-        emit_json(summary.to_json() | {"kind": COMPILED})
+        emit_json(summary.to_json() | {"kind": COMPILED_KIND})
     else:
         print_summary(summary)
     if interrupted:

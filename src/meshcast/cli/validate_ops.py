@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from meshcast.base import write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
-from meshcast.files import write_whole
 
 
 def ops_command(
@@ -39,13 +39,20 @@ def ops_command(
     summary of the rows done so far and exits with 130.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.pipeline import Options
-    from meshcast.validate.markdown import rows_command
-    from meshcast.validate.ops.comparison import validate_ops, write_programs
-    from meshcast.validate.ops.page import OpsSummary, ops_page, print_ops
-    from meshcast.validate.ops.rows import Choice, chosen_rows, read_op_rows
+    from meshcast.evidence import (
+        OpsSummary,
+        RowChoice,
+        chosen_rows,
+        ops_page,
+        print_ops,
+        read_op_rows,
+        rows_command,
+        validate_ops,
+        write_programs,
+    )
+    from meshcast.options import Options
 
-    choice = Choice(chips=chip or (), ops=op or (), grades=grade or (), sample=sample, limit=limit)
+    choice = RowChoice(chips=chip or (), ops=op or (), grades=grade or (), sample=sample, limit=limit)
     rows = chosen_rows(read_op_rows(file), choice)
     if programs is not None:
         unwritten = write_programs(rows, programs)

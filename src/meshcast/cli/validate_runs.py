@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from meshcast.base import write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
-from meshcast.files import write_whole
 
 
 def runs_command(
@@ -44,12 +44,17 @@ def runs_command(
     done so far and exits with 130.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.fidelities import check_fidelity
-    from meshcast.pipeline import Options, check_settings
-    from meshcast.validate.markdown import rows_command
-    from meshcast.validate.runs.comparison import chosen_runs, validate_runs
-    from meshcast.validate.runs.page import RunsSummary, print_runs, runs_page
-    from meshcast.validate.runs.rows import read_run_rows
+    from meshcast.evidence import (
+        RunsSummary,
+        chosen_runs,
+        print_runs,
+        read_run_rows,
+        rows_command,
+        runs_page,
+        validate_runs,
+    )
+    from meshcast.jobs import check_settings
+    from meshcast.options import Options, check_fidelity
 
     rows = chosen_runs(read_run_rows(file), only=only, limit=limit)
     options = Options(fidelity=fidelity, network=network, levers=False)

@@ -10,7 +10,7 @@ from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower import Kernel
 
 
 class Analytical:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
-from meshcast.errors import InputError
+from meshcast.base import InputError
 
 P = TypeVar("P")
 

@@ -9,11 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.power import Draw, PowerLaw
 from meshcast.hardware import Device
-from meshcast.lower.kernel import CostKey, Kernel, LoweredProgram
+from meshcast.lower import CostKey, Kernel, LoweredProgram
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,14 @@ from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limit
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import Machine
-from meshcast.estimate.tpu.parameters import COMPILED, shipped_calibration
+from meshcast.estimate.tpu.parameters import TPU_COMPILER, shipped_tpu_calibration
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower import Kernel
 
 
 def machine(device: Device) -> Machine:
     """The device with the analytical model's calibration."""
-    return Machine(device=device, parameters=shipped_calibration().parameters)
+    return Machine(device=device, parameters=shipped_tpu_calibration().parameters)
 
 
 class CompilerCycles:
@@ -72,7 +72,7 @@ class CompilerCycles:
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """The compiler's times, or the memory's where they are longer."""
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
-        low, high = shipped_calibration().interval(COMPILED)
+        low, high = shipped_tpu_calibration().interval(TPU_COMPILER)
         rates = [matrix_rate(kernel, device) for kernel in kernels]
         flops: Array = column(kernel.matrix_flops for kernel in kernels)
         cycles: Array = column(kernel.cycles or 0.0 for kernel in kernels)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower import Kernel
 
 if TYPE_CHECKING:
     from meshcast.estimate.power import Draw

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from meshcast.estimate.estimator import Origin
 from meshcast.estimate.work import Work
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower import Kernel
 
 MachineT = TypeVar("MachineT")
 WorkT = TypeVar("WorkT", bound=Work)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from meshcast.workload.graph import Convolution, Gemm, Geometry
+from meshcast.workload import Convolution, Gemm, Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

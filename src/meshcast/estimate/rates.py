@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Attention, Convolution, Gemm
+from meshcast.lower import Kernel
+from meshcast.workload import Attention, Convolution, Gemm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import functools
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
-from meshcast.errors import MeshcastError, UsageError, nearest
+from meshcast.base import MeshcastError, UsageError, nearest
 from meshcast.estimate.estimator import Estimator
 
 GROUP = "meshcast.estimators"

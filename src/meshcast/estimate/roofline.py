@@ -22,7 +22,7 @@ from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.rates import Rate, matrix_rate, transcendental_rate, vector_rate
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower import Kernel
 
 
 @functools.cache

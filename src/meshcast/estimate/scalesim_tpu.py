@@ -30,8 +30,8 @@ import numpy as np
 from meshcast.estimate.energy import joules_per_byte
 from meshcast.estimate.estimator import Estimates, Origin, Support
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import Gemm
+from meshcast.lower import Kernel, KernelKind
+from meshcast.workload import Gemm
 
 FALLBACK = "add"
 _MICRO = 1e-6

@@ -24,17 +24,16 @@ import numpy as np
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
+from meshcast.estimate.outside import DEFAULT_SIMULATOR, LayerSimulator
 from meshcast.estimate.products import Product, product_of
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.roofline import interval_parameters
 from meshcast.estimate.support import arithmetic_support
-from meshcast.hardware import Device
-from meshcast.hardware.device import TensorCores
-from meshcast.lower.kernel import Kernel
-from meshcast.simulators import DEFAULT, LayerSimulator
-from meshcast.systolic import Buffer, Layer, SystolicArray, simulate
-from meshcast.systolic.cycles import compute_cycles
-from meshcast.systolic.files import WORDS_PER_KB
+from meshcast.estimate.systolic import Buffer, Layer, SystolicArray, simulate
+from meshcast.estimate.systolic.cycles import compute_cycles
+from meshcast.estimate.systolic.files import WORDS_PER_KB
+from meshcast.hardware import Device, TensorCores
+from meshcast.lower import Kernel
 
 ACCUMULATOR_BYTES = 4
 
@@ -89,7 +88,7 @@ class Simulated:
 
     fidelity = "simulated"
 
-    def __init__(self, name: str = DEFAULT, simulator: LayerSimulator = simulate) -> None:
+    def __init__(self, name: str = DEFAULT_SIMULATOR, simulator: LayerSimulator = simulate) -> None:
         self.name = name
         self._simulator = simulator
 

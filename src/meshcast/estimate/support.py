@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.estimate.estimator import Support
 from meshcast.estimate.rates import matrix_rate, vector_rate
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower import Kernel, KernelKind
 
 
 def arithmetic_support(kernel: Kernel, device: Device) -> Support:

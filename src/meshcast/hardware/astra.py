@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
-from meshcast.errors import InputError, UnsupportedError, UsageError, nearest
+from meshcast.base import InputError, UnsupportedError, UsageError, nearest
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
 from meshcast.hardware.device import Device
 
 Shape = Literal["Ring", "FullyConnected", "Switch"]
-SHAPES: tuple[Shape, ...] = get_args(Shape)
-TECHNOLOGY = "ASTRA-sim"
+ASTRA_SHAPES: tuple[Shape, ...] = get_args(Shape)
+ASTRA_TECHNOLOGY = "ASTRA-sim"
 SUFFIXES = (".yml", ".yaml")
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 GB = 1 << 30
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dimension:
+class AstraDimension:
     """One dimension of a network: NPUs that differ in this coordinate alone, and the links between them.
 
     Attributes:
@@ -67,7 +67,7 @@ class Dimension:
 class AstraNetwork:
     """The dimensions of a network, innermost first: the first varies fastest along the numbers of NPUs."""
 
-    dimensions: tuple[Dimension, ...]
+    dimensions: tuple[AstraDimension, ...]
 
     @property
     def npus(self) -> int:
@@ -107,7 +107,7 @@ def read_network(path: Path) -> AstraNetwork:
     latencies = _values(lists, "latency", path, lambda text: _number(text, least=0.0, most=1e15))
     made = zip(shapes, npus, bandwidths, latencies, strict=True)
     return AstraNetwork(
-        dimensions=tuple(Dimension(shape=s, npus=n, bandwidth=b, latency_ns=ns) for s, n, b, ns in made)
+        dimensions=tuple(AstraDimension(shape=s, npus=n, bandwidth=b, latency_ns=ns) for s, n, b, ns in made)
     )
 
 
@@ -127,7 +127,7 @@ def network_cluster(network: AstraNetwork, device: Device, *, name: str) -> Clus
     for number, dimension in enumerate(network.dimensions):
         size *= dimension.npus
         level = NetworkLevel(
-            name=f"dim{number}", technology=TECHNOLOGY, topology=_TOPOLOGIES[dimension.shape], size=size,
+            name=f"dim{number}", technology=ASTRA_TECHNOLOGY, topology=_TOPOLOGIES[dimension.shape], size=size,
             links={"Ring": min(2, dimension.npus - 1), "FullyConnected": dimension.npus - 1, "Switch": 1}[dimension.shape],
             link_bandwidth=dimension.bandwidth * GB,
             latency_s=dimension.latency_ns * dimension.hops(1) * 1e-9,
@@ -144,7 +144,7 @@ def cluster_network(cluster: Cluster, devices: int) -> AstraNetwork:
         UsageError: The cluster has not so many.
         UnsupportedError: They do not fill the domains of a level evenly: ASTRA-sim's networks are products.
     """
-    dimensions: list[Dimension] = []
+    dimensions: list[AstraDimension] = []
     inside = 1
     levels = cluster.for_devices(devices).levels
     for level in levels:
@@ -162,7 +162,7 @@ def cluster_network(cluster: Cluster, devices: int) -> AstraNetwork:
     return AstraNetwork(dimensions=tuple(dimensions))
 
 
-def level_dimensions(level: NetworkLevel, parts: int, *, inside: int) -> Iterator[Dimension]:
+def level_dimensions(level: NetworkLevel, parts: int, *, inside: int) -> Iterator[AstraDimension]:
     """The dimensions that `parts` domains of `inside` devices each form inside a level.
 
     Whatever is neither a ring, a torus nor a full mesh becomes a Switch, the closest that ASTRA-sim has. Where such a level
@@ -175,14 +175,14 @@ def level_dimensions(level: NetworkLevel, parts: int, *, inside: int) -> Iterato
         extents = level.dims or (parts,)
         bandwidth = rate * max(1.0, level.links / (2 * len(extents)))
         for side in even_sides(parts, extents):
-            yield Dimension(shape="Ring", npus=side, bandwidth=bandwidth, latency_ns=nanoseconds)
+            yield AstraDimension(shape="Ring", npus=side, bandwidth=bandwidth, latency_ns=nanoseconds)
     elif level.topology == "full":
         bandwidth = level.links * rate / max(1, parts - 1)
-        yield Dimension(shape="FullyConnected", npus=parts, bandwidth=bandwidth, latency_ns=nanoseconds)
+        yield AstraDimension(shape="FullyConnected", npus=parts, bandwidth=bandwidth, latency_ns=nanoseconds)
     else:
         beyond = parts * inside > level.devices_per_leaf
         bandwidth = (level.effective_bandwidth if beyond else level.bandwidth) / GB
-        yield Dimension(shape="Switch", npus=parts, bandwidth=bandwidth, latency_ns=nanoseconds / 2)
+        yield AstraDimension(shape="Switch", npus=parts, bandwidth=bandwidth, latency_ns=nanoseconds / 2)
 
 
 def even_sides(parts: int, extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -252,10 +252,10 @@ def _values(
 
 
 def _shape(text: str) -> Shape:
-    for shape in SHAPES:
+    for shape in ASTRA_SHAPES:
         if shape == text:
             return shape
-    raise ValueError(f"no topology {text!r}; {nearest(text, SHAPES)}")
+    raise ValueError(f"no topology {text!r}; {nearest(text, ASTRA_SHAPES)}")
 
 
 def _whole(text: str) -> int:

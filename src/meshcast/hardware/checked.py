@@ -7,8 +7,8 @@ from typing import Literal
 
 # Best first: programs and kernels of the device measured by this project; single kernels that others measured; training
 # runs that others published, and nothing smaller; nothing at all.
-How = Literal["measured", "kernels", "runs", "data-sheet"]
-WORDS: dict[How, str] = {
+HowChecked = Literal["measured", "kernels", "runs", "data-sheet"]
+HOW_CHECKED_WORDS: dict[HowChecked, str] = {
     "measured": "measured by this project",
     "kernels": "checked against others' measured kernels",
     "runs": "checked against published runs only",
@@ -23,7 +23,7 @@ RUNS_PAGE = "docs/accuracy-runs.md"  # where published runs of many devices stan
 class Checked:
     """How a device was checked, against what (words, and a page of the documentation), and whether many at once were."""
 
-    how: How
+    how: HowChecked
     against: str = ""
     clusters: bool = False  # published runs of many such devices were among it
 

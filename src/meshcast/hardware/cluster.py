@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from meshcast.display import Rows, shown
-from meshcast.errors import UsageError
+from meshcast.base import Rows, UsageError, format_rate, shown
 from meshcast.hardware.device import Device, Fact, Source
 from meshcast.hardware.link import TEXTBOOK, LinkTechnology
-from meshcast.units import format_rate
 
 Topology = Literal["switch", "ring", "torus", "full", "fat-tree", "dragonfly", "pcie"]
 Wrap = Literal["always", "full-axis", "multiples-of-4", "never"]

@@ -6,9 +6,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meshcast.errors import UsageError, nearest
+from meshcast.base import UsageError, nearest, parse_ranges
 from meshcast.hardware.cluster import Cluster, NetworkLevel
-from meshcast.ranges import parse_ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from meshcast.display import Rows, shown
-from meshcast.errors import UnsupportedError, nearest
+from meshcast.base import Rows, UnsupportedError, format_bytes, format_rate, nearest, shown
 from meshcast.hardware.checked import DATA_SHEET, Checked
-from meshcast.units import format_bytes, format_rate
 
 Kind = Literal["gpu", "tpu", "cpu"]
 

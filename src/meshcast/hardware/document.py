@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.errors import InputError
+from meshcast.base import InputError
 
 Key = tuple[str | int, ...]
 
@@ -46,7 +46,7 @@ class Document:
         return str(self.path)
 
 
-def read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
     """The document in the file at `path`, without its base.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.hardware.device import Device
 
 # Of a link's nominal rate, what copies between pinned memory and the device reach in both directions at once: 50.3 of

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from math import prod
 from typing import cast, get_args
 
+from meshcast.base import Dimension
 from meshcast.hardware.cluster import NetworkLevel, Topology, Wrap
 from meshcast.hardware.link import TEXTBOOK, LinkTechnology
 from meshcast.hardware.reader import Reader
-from meshcast.units import Dimension
 
 # Keys that only some topologies have. A key that a topology does not have would change nothing, so it is refused.
 _OWN_KEYS: dict[str, tuple[Topology, ...]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import cast, get_args
 
+from meshcast.base import Dimension
 from meshcast.hardware.document import Document
 from meshcast.hardware.link import Library, LinkProtocol, LinkTechnology
 from meshcast.hardware.loader import head
 from meshcast.hardware.reader import Reader
-from meshcast.units import Dimension
 
 LINK_SCHEMA = "meshcast.link/1"
 

@@ -8,16 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast, get_args
 
-from meshcast.errors import InputError
+from meshcast.base import Dimension, InputError
 from meshcast.hardware import document
-from meshcast.hardware.checked import DATA_SHEET, Checked, How
+from meshcast.hardware.checked import DATA_SHEET, Checked, HowChecked
 from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import DTYPES, CommunicationCores, Core, Device, Energy, Kind, TensorCores
 from meshcast.hardware.document import Document
 from meshcast.hardware.levels import read_level
 from meshcast.hardware.link import LinkTechnology
 from meshcast.hardware.reader import Reader
-from meshcast.units import Dimension
 
 DEVICE_SCHEMA = "meshcast.device/1"
 CLUSTER_SCHEMA = "meshcast.cluster/1"
@@ -43,7 +42,7 @@ def read(path: Path, find: Callable[[str, Path], Path]) -> Document:
 def _read(path: Path, find: Callable[[str, Path], Path], children: tuple[Path, ...]) -> Document:
     if path.resolve() in children:
         raise InputError("a file cannot be based on itself", where=str(path), fix="remove a 'base' from the circle")
-    own = document.read(path)
+    own = document.read_document(path)
     name = own.data.get("base")
     if not isinstance(name, str):
         return own
@@ -132,7 +131,7 @@ def _checked(file: Reader) -> Checked:
     """The table `[checked]`; without one nothing was checked."""
     if not file.names("checked"):
         return DATA_SHEET
-    how = cast(How, file.choice("checked", "how", among=get_args(How)))
+    how = cast(HowChecked, file.choice("checked", "how", among=get_args(HowChecked)))
     return Checked(how=how, against=file.text("checked", "against"), clusters=file.flag("checked", "clusters"))
 
 

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from meshcast.errors import InputError, nearest
+from meshcast.base import Dimension, InputError, nearest, parse_quantity
 from meshcast.hardware.device import Fact, Source
 from meshcast.hardware.document import Document, Key
-from meshcast.units import Dimension, parse
 
 # Origins that need no entry under [sources]. The first two must say how in a note; the third is a user's own number.
 UNSOURCED = ("derived", "assumption", "user")
@@ -107,7 +106,7 @@ class Reader:
         if written is None:
             return None
         try:
-            value = parse(written["value"], of)
+            value = parse_quantity(written["value"], of)
         except InputError as error:
             self._problem(key, f"{_dotted(key)}: {error.message}; {error.fix}")
             return 0.0

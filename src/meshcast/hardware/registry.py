@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from meshcast.errors import UnsupportedError, UsageError, nearest
+from meshcast.base import UnsupportedError, UsageError, nearest
 from meshcast.hardware import astra, document, link_loader, loader, what_if
 from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, single
@@ -112,7 +112,7 @@ def resolve(name_or_path: str | Path | Cluster) -> Cluster:
     if name.endswith(astra.SUFFIXES):
         return _on_astra_network(name)
     if _is_path(name_or_path):
-        schema = document.read(Path(name_or_path)).data.get("schema")
+        schema = document.read_document(Path(name_or_path)).data.get("schema")
         is_cluster = isinstance(schema, str) and schema.startswith("meshcast.cluster/")
     else:
         is_cluster = name in _index("clusters")
@@ -143,7 +143,7 @@ def _device_document(name: str, cluster: Cluster) -> document.Document:
     device = cluster.device.name
     if device in device_names():
         path = _find("devices", device)
-    elif _is_path(name) and document.read(Path(name)).data.get("schema") == loader.DEVICE_SCHEMA:
+    elif _is_path(name) and document.read_document(Path(name)).data.get("schema") == loader.DEVICE_SCHEMA:
         path = Path(name)
     else:
         raise UsageError(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from meshcast.display import markdown_of
+from meshcast.base import format_bytes, format_rate, markdown_of
 from meshcast.hardware.cluster import Cluster
 from meshcast.hardware.device import Device
 from meshcast.hardware.registry import catalogue
-from meshcast.units import format_bytes, format_rate
 
 
 def device_table(devices: Iterable[Device]) -> str:

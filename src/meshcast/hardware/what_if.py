@@ -14,15 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.errors import InputError, UsageError, nearest
+from meshcast.base import Dimension, InputError, UsageError, nearest, parse_quantity
 from meshcast.hardware import loader
 from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import Device, Fact
 from meshcast.hardware.document import Document
-from meshcast.units import Dimension, parse
 
-MARK = "+"
+WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
 _LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME}
 FLAG = "--on"
@@ -39,7 +38,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     if found is None or Path(text).exists():
         return text, {}
     changes: dict[str, str] = {}
-    for item in found["changes"].split(MARK)[1:]:
+    for item in found["changes"].split(WHAT_IF_MARK)[1:]:
         key, _, value = item.partition("=")
         if key in changes:
             raise UsageError(f"{key} is changed twice", where=FLAG, fix="give it once")
@@ -94,7 +93,7 @@ def _check_known(cluster: Cluster, of_device: Mapping[str, str]) -> None:
 
 def _said(changes: Mapping[str, str]) -> str:
     """Changes behind a name, which may become that of a file."""
-    return "".join(f"{MARK}{key}={value.replace('/', 'p')}" for key, value in changes.items())
+    return "".join(f"{WHAT_IF_MARK}{key}={value.replace('/', 'p')}" for key, value in changes.items())
 
 
 def _level(level: NetworkLevel, name: str, value: str, key: str) -> tuple[NetworkLevel, Fact]:
@@ -102,7 +101,7 @@ def _level(level: NetworkLevel, name: str, value: str, key: str) -> tuple[Networ
     if name not in _LEVEL:
         raise UsageError(f"no number {key!r} to change", where=FLAG, fix=nearest(name, _LEVEL))
     try:
-        number = parse(value, _LEVEL[name])
+        number = parse_quantity(value, _LEVEL[name])
     except InputError as error:
         raise UsageError(f"{key}: {error.message}", where=FLAG, fix=EXAMPLE) from None
     if number <= 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Cost, Tensor
+from meshcast.workload import Cost, Tensor
 
 
 @dataclass(frozen=True, slots=True)

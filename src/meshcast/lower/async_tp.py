@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from meshcast.lower.dependencies import closure, dependencies
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
+from meshcast.lower.kernel_dependencies import closure, dependencies
 from meshcast.lower.prefetch import tail_steps
 from meshcast.lower.rewriting import Values
-from meshcast.workload.graph import Collective, Gemm
+from meshcast.workload import Collective, Gemm
 
 
 def with_partial_products(schedule: Schedule, values: Values, parameters: Set[int]) -> Schedule:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshcast.lower.dependencies import dependencies, ordered
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
-from meshcast.workload.graph import Collective
+from meshcast.lower.kernel_dependencies import dependencies, ordered
+from meshcast.workload import Collective
 
 JOINED_KINDS = ("all_reduce", "reduce_scatter", "all_gather")
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
-from meshcast.workload.graph import Tensor
+from meshcast.workload import Tensor
 
 _MAKING = frozenset({KernelKind.LOOP_FUSION, KernelKind.REDUCTION, KernelKind.TRANSPOSE})
 

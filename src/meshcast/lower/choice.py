@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from meshcast.capture.program import Program
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.base import UnsupportedError, UsageError
+from meshcast.capture import Program
 from meshcast.hardware import Device
-from meshcast.lower.compiled import why_not
+from meshcast.lower.compiled import why_not_compiled
 from meshcast.lower.kernel import Lowering
 
 LOWERINGS = ("auto", "modelled", "compiled")
@@ -32,7 +32,7 @@ def choose_lowering(asked: str, program: Program, device: Device, *, prefer_comp
         return "given"
     if asked == "auto" and not prefer_compiled:
         return "modelled"
-    why = why_not(program, device)
+    why = why_not_compiled(program, device)
     if why is None:
         return "compiled"
     if asked == "compiled":

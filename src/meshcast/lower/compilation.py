@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.cache import cache_folder, keep, kept_as
+from meshcast.base import cache_folder, keep, kept_as
 from meshcast.lower.kernel import CompiledMemory
 
 _FORMAT = 2  # of an entry in the cache

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from meshcast.capture.files import from_bytes
-from meshcast.capture.program import Program
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.base import UnsupportedError, UsageError
+from meshcast.capture import Program, from_bytes
 from meshcast.hardware import Device
 from meshcast.lower import xla_gpu, xla_tpu
 from meshcast.lower.compilation import Compilation
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.lower.scheduled import lower_scheduled
-from meshcast.partition.divisibility import check_divisible
-from meshcast.partition.meshes import is_sharded, with_mesh
-from meshcast.workload.reader import ReadOptions, read_workload
+from meshcast.partition import check_divisible, is_sharded, with_mesh
+from meshcast.workload import ReadOptions, read_workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +30,7 @@ _COMPILERS = {
 _WITHOUT = "use --lowering modelled"
 
 
-def why_not(program: Program, device: Device) -> str | None:
+def why_not_compiled(program: Program, device: Device) -> str | None:
     """Why a program cannot be compiled for a device here; None when it can be tried."""
     compiler = _COMPILERS.get(device.kind)
     if compiler is None:

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 
-from meshcast.workload.graph import Op
+from meshcast.workload import Op
 
 
 class Contraction:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.lower.rewriting import Values, moved, resized
-from meshcast.workload.graph import DTYPE_BITS, Convolution, Op, OpKind
+from meshcast.workload import DTYPE_BITS, Convolution, Op, OpKind
 
 Padding = tuple[tuple[int, int], ...]
 CHANNELS = 8  # elements of 2 bytes that make a 16-byte load

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from meshcast.lower.contraction import Contraction, in_order
 from meshcast.lower.rewriting import Values, moved
-from meshcast.workload.graph import Cost, Gemm, Op, OpKind
+from meshcast.workload import Cost, Gemm, Op, OpKind
 
 SMALL_BYTES = 64 << 20  # found by compiling pairs around it (XLA of jax 0.10 and 0.11): 63.8 MiB is merged, 64.6 is not
 # The rows of a tile at the most, in XLA's Triton products. With no more rows than that every column of the joined operand

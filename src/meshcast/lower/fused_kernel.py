@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
 from meshcast.lower.rewriting import turns
-from meshcast.workload.graph import Attention, Indexed, Op, OpKind, Tensor
+from meshcast.workload import Attention, Indexed, Op, OpKind, Tensor
 
 _KINDS = {
     OpKind.GEMM: KernelKind.GEMM,

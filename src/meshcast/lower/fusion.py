@@ -35,7 +35,7 @@ from typing import Literal
 from meshcast.lower.growing import Growing, Predicate
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
-from meshcast.workload.graph import Op, OpKind, Reduction, Tensor
+from meshcast.workload import Op, OpKind, Reduction, Tensor
 
 # May be computed inside the kernel that consumes them.
 FUSIBLE_PRODUCERS = frozenset(

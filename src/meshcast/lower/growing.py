@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from meshcast.lower.products import is_plain
-from meshcast.workload.graph import Op
+from meshcast.workload import Op
 
 Predicate = Callable[[int], bool]
 

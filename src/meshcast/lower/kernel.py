@@ -12,11 +12,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal
 
-from meshcast.display import Rows, shown
-from meshcast.mesh import Mesh
-from meshcast.units import format_bytes
-from meshcast.workload.graph import Collective, Geometry, Indexed, Tensor
-from meshcast.workload.workload import Workload
+from meshcast.base import Mesh, Rows, format_bytes, shown
+from meshcast.workload import Collective, Geometry, Indexed, Tensor, Workload
 
 Lowering = Literal["modelled", "compiled", "given"]
 SCALAR_BYTES = 16  # what a few numbers take, up to a complex one of twice 8 bytes: scalars, whatever their type

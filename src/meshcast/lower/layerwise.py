@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from meshcast.lower.dependencies import on_values
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.kernel_dependencies import on_values
 from meshcast.lower.rewriting import Values
 
 _ADDING = frozenset(f"stablehlo.{name}" for name in ("convert", "add", "multiply", "reshape", "transpose"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from meshcast.lower.rewriting import Values, moved
 from meshcast.lower.vector_products import is_summed_in_batches
-from meshcast.workload.graph import Block, Op, OpKind, Tensor
+from meshcast.workload import Block, Op, OpKind, Tensor
 
 Order = tuple[int, ...]  # dimensions longer than one, outermost first in memory, numbered as they are written
 

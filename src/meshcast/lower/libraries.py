@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, LoopStep, Schedule, Step
-from meshcast.workload.graph import Attention, AttentionLibrary, Gemm
+from meshcast.workload import Attention, AttentionLibrary, Gemm
 
 
 def with_libraries(schedule: Schedule, *, attention: AttentionLibrary, padded: bool) -> Schedule:

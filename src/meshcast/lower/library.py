@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import Convolution, Gemm, Tensor
+from meshcast.workload import Convolution, Gemm, Tensor
 
 # Persistent kernels of cuBLAS and cuDNN take tiles from a counter once there are more than two waves of them, and that
 # is cleared first. Products run on tiles of 256 x 128 then, convolutions on 128 x 128; a wave is a Hopper's 132 SMs.

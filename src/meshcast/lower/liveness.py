@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from meshcast.workload.graph import Block, Op, OpKind, Tensor
+from meshcast.workload import Block, Op, OpKind, Tensor
 
 
 class FreeValues:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from meshcast.errors import UsageError, expect
+from meshcast.base import UsageError, expect
 from meshcast.lower.alike import FusedKernels
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dot_merging import merge_products
@@ -33,8 +33,7 @@ from meshcast.lower.separate_layers import Layers, with_separate_layers
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.vector_products import with_summed_vectors
-from meshcast.workload.graph import Attention, AttentionLibrary, Block, Op, OpKind
-from meshcast.workload.workload import Workload
+from meshcast.workload import Attention, AttentionLibrary, Block, Op, OpKind, Workload
 
 BACKENDS = ("xla-gpu", "xla-tpu", "none")  # "none": every op a kernel of its own
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import Values
-from meshcast.workload.graph import Gemm, element_bytes
+from meshcast.workload import Gemm, element_bytes
 
 
 def with_both_orders(schedule: Schedule, values: Values) -> Schedule:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meshcast.workload.graph import Gemm, Op, OpKind, Tensor, element_bytes
+from meshcast.workload import Gemm, Op, OpKind, Tensor, element_bytes
 
 MAX_ROWS = 128
 _SPREAD = frozenset({OpKind.BROADCAST, OpKind.GENERATE})

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from meshcast.workload.graph import Attention, Op, OpKind, Tensor
+from meshcast.workload import Attention, Op, OpKind, Tensor
 
 # Over no elements these give the value that they start from.
 _SUMMED = frozenset({OpKind.GEMM, OpKind.CONVOLUTION, OpKind.REDUCE, OpKind.WINDOW})

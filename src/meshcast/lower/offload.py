@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from meshcast.lower.dependencies import on_values
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower.kernel_dependencies import on_values
 from meshcast.lower.rewriting import Values, only_fills
 
 SLOTS_HELD = 2

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshcast.lower.kernel import Kernel, Step
-from meshcast.workload.graph import Tensor
+from meshcast.workload import Tensor
 
 
 def order_for_memory(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> list[Step]:

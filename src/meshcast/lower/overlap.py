@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from meshcast.capture.program import Role
+from meshcast.capture import Role
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.offload import with_offloaded_stacks
+from meshcast.lower.overlap_choices import Overlap
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import Values
 from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.unit_copies import with_unit_copies
-from meshcast.overlaps import Overlap
 
 
 def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:

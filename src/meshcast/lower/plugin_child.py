@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.partition.rewrites import scans_to_windows
+from meshcast.partition import scans_to_windows
 
 
 def compiled_for_plugin(client: Any, module: Any, devices: Any, options: Any) -> Any:

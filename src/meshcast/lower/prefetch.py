@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from meshcast.lower.dependencies import closure, dependencies, on_values
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower.kernel_dependencies import closure, dependencies, on_values
 from meshcast.lower.rewriting import Values
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")

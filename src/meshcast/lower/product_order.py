@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from meshcast.workload.graph import Op, OpKind, Reduction, Tensor
+from meshcast.workload import Op, OpKind, Reduction, Tensor
 
 
 def with_products_order(

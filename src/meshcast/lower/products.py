@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from meshcast.workload.graph import Gemm, Op, OpKind, Tensor
+from meshcast.workload import Gemm, Op, OpKind, Tensor
 
 # Operands as large as the result that an epilogue may read besides it: a residual, a mask and its alternative.
 MAX_EPILOGUE_OPERANDS = 2

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Literal
 
 from meshcast.lower.rewriting import Values
-from meshcast.workload.graph import Cost, Gemm, Op, OpKind
+from meshcast.workload import Cost, Gemm, Op, OpKind
 
 RaggedProducts = Literal["masked", "grouped"]
 """How a stack runs ragged products on GPUs: dense ones of masked operands, or one grouped kernel."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
 from meshcast.lower.turns import Turn, Turns, Uses
-from meshcast.workload.graph import Tensor
+from meshcast.workload import Tensor
 
 NEVER = 1 << 34  # an age beyond any cache: also that of what was never touched
 # Ages below are none: such traffic pushes nothing out of any cache (the catalogue's smallest, a V100's L2, has 24 times as

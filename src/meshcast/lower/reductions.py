@@ -17,7 +17,7 @@ import math
 from dataclasses import replace
 
 from meshcast.lower.rewriting import Values, resized
-from meshcast.workload.graph import Op, OpKind, Reduction
+from meshcast.workload import Op, OpKind, Reduction
 
 ROW_LIMIT = 16384
 COLUMN_LIMIT = 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshcast.capture.program import Argument
+from meshcast.capture import Argument
 from meshcast.lower.kernel import Schedule, Step
 from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import Values

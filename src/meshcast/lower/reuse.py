@@ -13,7 +13,7 @@ from dataclasses import replace
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Recency, Schedule, Step
 from meshcast.lower.recency import NEVER, room, rounded_age
 from meshcast.lower.turns import Turn, Turns, Uses
-from meshcast.workload.graph import Tensor
+from meshcast.workload import Tensor
 
 
 def with_reuse(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.lower.kernel import Kernel, Step
-from meshcast.workload.graph import Cost, Geometry, Op, OpKind, Tensor
+from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor
 
 FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 

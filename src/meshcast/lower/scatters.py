@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from meshcast.workload.graph import Op, OpKind
+from meshcast.workload import Op, OpKind
 
 
 def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int, int]) -> list[Op]:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from meshcast.capture.files import from_bytes
-from meshcast.errors import InputError
+from meshcast.base import InputError
+from meshcast.capture import from_bytes
 from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
@@ -23,9 +23,7 @@ from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
-from meshcast.workload.graph import Block, Launch, Op, OpKind
-from meshcast.workload.reader import ReadOptions, read_workload
-from meshcast.workload.workload import Workload
+from meshcast.workload import Block, Launch, Op, OpKind, ReadOptions, Workload, read_workload
 
 COPY = "meshcast.copy"  # the reader's name for XLA's copy instruction
 JOINED = "custom_call:ConcatBitcast"

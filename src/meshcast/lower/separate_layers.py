@@ -14,7 +14,7 @@ from typing import Literal
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.lower.rewriting import only_fills
-from meshcast.workload.graph import Tensor
+from meshcast.workload import Tensor
 
 Layers = Literal["scanned", "separate", "accumulating"]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from meshcast.lower.fused_kernel import merged
 from meshcast.lower.kernel import Kernel, KernelKind, Step
-from meshcast.workload.graph import Reduction, Tensor
+from meshcast.workload import Reduction, Tensor
 
 # Operands and results of one kernel; XLA:GPU stops at its limit on kernel arguments.
 MAX_VALUES = 64

@@ -12,9 +12,9 @@ import re
 from dataclasses import replace
 
 from meshcast.lower.kernel import Kernel, LoopStep, Schedule, Step
-from meshcast.models.scopes import COPIES
+from meshcast.zoo import COPIES_SCOPE
 
-_NUMBER = re.compile(rf"{COPIES}(\d+)")
+_NUMBER = re.compile(rf"{COPIES_SCOPE}(\d+)")
 
 
 def with_single_copies(schedule: Schedule) -> Schedule:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.kernel import SCALAR_BYTES, Kernel, LoopStep, Step
-from meshcast.workload.graph import Op, OpKind
+from meshcast.workload import Op, OpKind
 
 _SPREAD = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.iota"})
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from meshcast.lower.kernel import CostKey, LoweredProgram
 from meshcast.lower.products import is_summed
-from meshcast.workload.graph import Gemm, element_bytes
+from meshcast.workload import Gemm, element_bytes
 
-TILE = 128
+SPLIT_TILE = 128
 PARTS = tuple(1 << power for power in range(12))
 ACCUMULATED_BYTES = 4  # f32 and i32; f64 has its own
 
@@ -71,9 +71,9 @@ def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> 
 
 
 def _cost(shape: Gemm, parts: int, cores: int, weights: SplitWeights) -> float:
-    rows, columns = min(shape.m, TILE), min(shape.n, TILE)
-    tiles = parts * shape.batch * math.ceil(shape.m / TILE) * math.ceil(shape.n / TILE)
-    waves = max(1.0, tiles * rows * columns / (cores * TILE * TILE))
+    rows, columns = min(shape.m, SPLIT_TILE), min(shape.n, SPLIT_TILE)
+    tiles = parts * shape.batch * math.ceil(shape.m / SPLIT_TILE) * math.ceil(shape.n / SPLIT_TILE)
+    waves = max(1.0, tiles * rows * columns / (cores * SPLIT_TILE * SPLIT_TILE))
     compute = 2 * rows * columns * math.ceil(shape.k / parts) * waves * _FLOP
     results = shape.batch * shape.m * shape.n
     width = element_bytes(shape.out_dtype)

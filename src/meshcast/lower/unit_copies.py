@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from meshcast.lower.dependencies import on_values
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower.kernel_dependencies import on_values
 from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import Values
-from meshcast.workload.graph import element_bytes
+from meshcast.workload import element_bytes
 
 # What a weight stays the same weight through: casts, slices of a stack and their counters.
 _MOVING = frozenset(

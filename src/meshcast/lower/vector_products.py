@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.lower.rewriting import Values
-from meshcast.workload.graph import Cost, Gemm, Op, OpKind, Reduction
+from meshcast.workload import Cost, Gemm, Op, OpKind, Reduction
 
 
 def is_summed_in_batches(op: Op) -> bool:

@@ -6,17 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from meshcast.errors import UsageError
+from meshcast.base import Group, UsageError, format_time
 from meshcast.hardware import HEALTHY, Cluster, Conditions, check_conditions
-from meshcast.mesh import Group
 from meshcast.network.benchmark import collective_of, kind_named, parse_sizes
 from meshcast.network.effects import settings_without_effect
 from meshcast.network.fabric import read_fabric
 from meshcast.network.models import AlphaBeta, network_model
 from meshcast.network.placement import Placement, optimise_placement, read_placement
 from meshcast.network.setting import Setting
-from meshcast.units import format_time
-from meshcast.workload.graph import Collective
+from meshcast.workload import Collective
 
 OPTIMISE = "optimise"
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import re
 
-from meshcast.errors import UsageError, nearest
-from meshcast.mesh import Group
-from meshcast.units import Dimension, parse
-from meshcast.workload.graph import Collective
+from meshcast.base import Dimension, Group, UsageError, nearest, parse_quantity
+from meshcast.workload import Collective
 
 # Spellings of nccl-tests, JAX, MPI and StableHLO beside our own.
 KINDS: dict[str, str] = {
@@ -93,7 +91,9 @@ def parse_sizes(text: str, flag: str, *, several: bool = True) -> tuple[int, ...
 
 def _bytes(text: str, flag: str) -> int:
     plain = re.fullmatch(r"\s*(\d{1,18})\s*", text)
-    size = float(plain[1]) if plain else parse(re.sub(r"(?<=\d)(?=[A-Za-z])", " ", text.strip()), Dimension.BYTES)
+    size = (
+        float(plain[1]) if plain else parse_quantity(re.sub(r"(?<=\d)(?=[A-Za-z])", " ", text.strip()), Dimension.BYTES)
+    )
     if size < 1 or size != int(size) or size > 2**60:
         raise UsageError(
             f"{text!r} is not a whole number of bytes from 1 to 2^60", where=flag, fix=f"write {flag} 1MiB"

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from meshcast.errors import UnsupportedError, UsageError
-from meshcast.hardware import Cluster
-from meshcast.hardware.link import Library
+from meshcast.base import UnsupportedError, UsageError, format_time
+from meshcast.hardware import Cluster, Library
 from meshcast.network.algorithms import FAMILIES, Family
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.network.steps import PRIMITIVES, Problem, protocol_names
-from meshcast.units import format_time
-from meshcast.workload.graph import Collective
+from meshcast.workload import Collective
 
 
 def plan_collective(

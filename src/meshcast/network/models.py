@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from meshcast.errors import UnsupportedError, UsageError
+from meshcast.base import UnsupportedError, UsageError
 from meshcast.hardware import HEALTHY, NetworkLevel, degraded
-from meshcast.network.astra.config import Backend
+from meshcast.network.astra.config import AstraBackend
 from meshcast.network.astra.model import Source, astra_plan
 from meshcast.network.collective import plan_collective
 from meshcast.network.fabric import fabric_of, read_fabric
@@ -24,7 +24,7 @@ from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.setting import Setting, WholeJob
 from meshcast.network.spread import Ints, spread_of_devices
-from meshcast.workload.graph import Collective
+from meshcast.workload import Collective
 
 FULL_SPEED = 1 - 1e-9  # beyond it a share is 1 but for rounding, which should not decide how a step is put in order
 
@@ -201,11 +201,11 @@ class Astra:
     origin: Origin = "simulated"
 
     def __init__(
-        self, *, setting: Setting, source: Source = "preset", backend: Backend = "Unaware", name: str = "astra"
+        self, *, setting: Setting, source: Source = "preset", backend: AstraBackend = "Unaware", name: str = "astra"
     ) -> None:
         self.setting = setting
         self.source: Source = source
-        self.backend: Backend = backend
+        self.backend: AstraBackend = backend
         self.name = name
         self._plans: dict[Collective, CollectivePlan] = {}
         given = {"--algorithm": setting.algorithm, "--protocol": setting.protocol, "--placement": setting.placement}
@@ -233,7 +233,7 @@ class Astra:
         return (1.0,) * len(active)
 
 
-MODELS: dict[str, Callable[..., NetworkModel]] = {
+NETWORK_MODELS: dict[str, Callable[..., NetworkModel]] = {
     "alpha-beta": AlphaBeta,
     "flow": Flow,
     "astra": Astra,
@@ -249,9 +249,9 @@ def network_model(name: str, setting: Setting) -> NetworkModel:
     Raises:
         UsageError: There is none.
     """
-    if name not in MODELS:
-        raise UsageError(f"no network model {name!r}", where="--network", fix="one of " + ", ".join(MODELS))
-    return MODELS[name](setting=setting)
+    if name not in NETWORK_MODELS:
+        raise UsageError(f"no network model {name!r}", where="--network", fix="one of " + ", ".join(NETWORK_MODELS))
+    return NETWORK_MODELS[name](setting=setting)
 
 
 def _as_it_is(level: NetworkLevel, rows: Sequence[Ints], setting: Setting) -> NetworkLevel:

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from meshcast.errors import InputError, UsageError
+from meshcast.base import Group, InputError, UsageError
 from meshcast.hardware import Cluster
-from meshcast.mesh import Group
 from meshcast.network.spread import Ints
-from meshcast.workload.graph import Collective
+from meshcast.workload import Collective
 
 FINALISTS = 6  # placements that a whole step may decide between
 MOST_ORDERS = 5040  # orders that are tried one by one: seven digits

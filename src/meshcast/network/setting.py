@@ -8,7 +8,7 @@ from pathlib import Path
 from meshcast.hardware import HEALTHY, Cluster, Conditions
 from meshcast.network.placement import Placement
 from meshcast.network.spread import Ints
-from meshcast.workload.graph import Collective
+from meshcast.workload import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshcast.errors import InfeasibleError
+from meshcast.base import InfeasibleError
 from meshcast.hardware import NetworkLevel
 
 Ints = NDArray[np.int64]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshcast.base import Group
 from meshcast.hardware import Cluster, NetworkLevel
-from meshcast.mesh import Group
 from meshcast.network.leaves import leaving
 from meshcast.network.slices import Line, lines_in_slice
 

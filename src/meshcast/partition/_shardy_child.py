@@ -7,9 +7,8 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.mlir import ir, make_context, to_bytecode
-from meshcast.capture.program import entry_function
-from meshcast.child import serve
+from meshcast.base import serve
+from meshcast.capture import entry_function, ir, make_context, to_bytecode
 from meshcast.partition.inline import inline_calls
 from meshcast.partition.meshes import resize_meshes
 from meshcast.partition.rewrites import (

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxlib import _jax, xla_client
 
-from meshcast.partition.compile_options import compile_options
+from meshcast.partition.xla_options import compile_options
 
 
 def main(arguments: list[str]) -> None:

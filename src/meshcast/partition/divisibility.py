@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from meshcast.capture.mlir import ir, sdy
-from meshcast.capture.program import Program, entry_function
-from meshcast.errors import InfeasibleError
-from meshcast.mesh import Mesh
+from meshcast.base import InfeasibleError, Mesh
+from meshcast.capture import Program, entry_function, ir, sdy
 
 
 def check_divisible(program: Program, mesh: Mesh) -> None:

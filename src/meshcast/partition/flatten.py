@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture.program import Program, entry_function
+from meshcast.capture import Program, entry_function
 from meshcast.partition.inline import inline_calls
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshcast.capture.mlir import ir, string_of, symbol_of
-from meshcast.errors import InputError, UnsupportedError
-from meshcast.nesting import allow_nesting, recursion, room_to_grow
+from meshcast.base import InputError, UnsupportedError, allow_nesting, recursion, room_to_grow
+from meshcast.capture import ir, string_of, symbol_of
 
 
 def inline_calls(module: Any, main: Any, *, whole: bool) -> None:

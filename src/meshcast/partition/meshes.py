@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from meshcast.capture.mlir import ir, sdy
-from meshcast.capture.program import Program
-from meshcast.errors import UsageError, nearest
-from meshcast.mesh import Mesh
+from meshcast.base import Mesh, UsageError, nearest
+from meshcast.capture import Program, ir, sdy
 
 
 def target_mesh(program: Program, mesh: Mapping[str, int] | None) -> Mesh:

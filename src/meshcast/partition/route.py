@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from meshcast.capture.files import from_bytes
-from meshcast.capture.program import Program
-from meshcast.errors import UsageError, expect
+from meshcast.base import UsageError, expect
+from meshcast.capture import Program, from_bytes
 from meshcast.partition import shardy, xla_spmd
 
 ROUTES = ("shardy", "xla")

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from meshcast.capture import mlir
-from meshcast.capture.program import Program, module_mesh
-from meshcast.child import Child, ChildCrashedError, ChildFailedError
-from meshcast.errors import MeshcastError, UnsupportedError
+from meshcast.base import Child, ChildCrashedError, ChildFailedError, MeshcastError, UnsupportedError
+from meshcast.capture import Program, mlir, module_mesh
 from meshcast.partition.divisibility import check_divisible
 from meshcast.partition.flatten import flatten
 from meshcast.partition.meshes import is_sharded, target_mesh
@@ -53,7 +51,7 @@ def partition(program: Program, *, mesh: Mapping[str, int] | None = None, optimi
             where=program.name,
             fix="constrain the sharding where it is ambiguous, or try XLA's partitioner (--partitioner xla)",
         ) from None
-    module = mlir.parse(data, where=program.name)
+    module = mlir.parse_module(data, where=program.name)
     return replace(program, module=module, mesh=module_mesh(module), partitioned=True)
 
 

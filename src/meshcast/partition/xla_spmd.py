@@ -12,8 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from meshcast.child import child_environment, python_command
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.base import InputError, UnsupportedError, UsageError, child_environment, python_command
 
 MAX_DEVICES = 4096
 _POLL_S = 0.02

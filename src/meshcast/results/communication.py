@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from meshcast.base import format_bytes, format_time, format_whole
 from meshcast.hardware import Cluster
 from meshcast.network import CollectivePlan
-from meshcast.results.printer import Section, capped, columns, percent
-from meshcast.simulate.critical import Segment
-from meshcast.simulate.timeline import Slowdown, Timeline
-from meshcast.units import format_bytes, format_time, format_whole
+from meshcast.results.printer import Section, capped_lines, columns, percent
+from meshcast.simulate import Segment, Slowdown, Timeline
 
 GROUP_ROWS, SEGMENT_ROWS = 6, 6
 
@@ -171,7 +170,7 @@ def communication_sections(found: Communication, step: float) -> list[Section]:
         f"{link.level} {percent(link.utilisation)} ({format_bytes(link.bytes_sent)})" for link in found.links
     )
     groups = Section(title="Exposed and overlapped", columns=heads, rows=rows, note=f"links in use: {links}")
-    return [capped(groups, GROUP_ROWS), _critical(found.critical, step)]
+    return [capped_lines(groups, GROUP_ROWS), _critical(found.critical, step)]
 
 
 def _critical(path: Sequence[Segment], step: float) -> Section:
@@ -190,4 +189,4 @@ def _critical(path: Sequence[Segment], step: float) -> Section:
     ]
     heads = columns("~longest segments", "kind", "in", ">count", ">time", ">of step")
     title = f"Critical path: {kinds}"
-    return capped(Section(title=title, columns=heads, rows=rows), SEGMENT_ROWS)
+    return capped_lines(Section(title=title, columns=heads, rows=rows), SEGMENT_ROWS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from meshcast.base import format_time
 from meshcast.results.printer import Section, columns
-from meshcast.simulate.pipelines import PipelineRun
-from meshcast.units import format_time
+from meshcast.simulate import PipelineRun
 
 CELLS, ROWS = 96, 32
 IDLE, UPDATE, REDUCE = ".", "U", "R"

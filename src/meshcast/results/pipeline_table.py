@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from meshcast.base import format_bytes, format_time
 from meshcast.results.pipelined import PipelineShare, StageShare
 from meshcast.results.printer import Section, columns, percent
-from meshcast.units import format_bytes, format_time
 
 STAGE_ROWS, PATH_ROWS = 16, 6
 _KEPT = {

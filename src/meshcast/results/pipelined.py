@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from meshcast.simulate.pipelines import CriticalSegment
+from meshcast.simulate import CriticalSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

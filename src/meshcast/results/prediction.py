@@ -11,8 +11,7 @@ from meshcast.results.pipelined import PipelineShare
 from meshcast.results.serving import Serving
 from meshcast.results.throughput import Throughput
 from meshcast.results.trust import Trust
-from meshcast.simulate.memory import MemoryUse
-from meshcast.simulate.timeline import Breakdown, Timeline
+from meshcast.simulate import Breakdown, MemoryUse, Timeline
 
 SCHEMA = "meshcast.prediction/1"
 

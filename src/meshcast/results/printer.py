@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from meshcast.units import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
+from meshcast.base import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from meshcast.results.prediction import Infeasible, Prediction
-    from meshcast.simulate.memory import MemoryUse
+    from meshcast.simulate import MemoryUse
 
 TEXT_WIDTH, WIDE = 100, 120
 COLLECTIVE_ROWS, KERNEL_ROWS, LEVER_ROWS = 6, 5, 4
@@ -68,7 +68,7 @@ def percent(share: float) -> str:
     return "<0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def capped(section: Section, limit: int) -> Section:
+def capped_lines(section: Section, limit: int) -> Section:
     """The section with its first `limit` rows, and a note that counts the others."""
     more = len(section.rows) - limit
     if more <= 0:
@@ -309,7 +309,7 @@ def _collectives(prediction: Prediction) -> list[Section]:
         for share in prediction.collectives
     ]
     heads = columns("collective", "over", ">group", ">count", ">sent", ">time", "algorithm", "level")
-    return [capped(Section(title="Communication", columns=heads, rows=rows), COLLECTIVE_ROWS)]
+    return [capped_lines(Section(title="Communication", columns=heads, rows=rows), COLLECTIVE_ROWS)]
 
 
 def _ranks(prediction: Prediction) -> list[Section]:
@@ -326,7 +326,7 @@ def _ranks(prediction: Prediction) -> list[Section]:
         )
         for share in prediction.ranks
     ]
-    return [capped(Section(title="Ranks that are not alike", columns=heads, rows=rows), COLLECTIVE_ROWS)]
+    return [capped_lines(Section(title="Ranks that are not alike", columns=heads, rows=rows), COLLECTIVE_ROWS)]
 
 
 def _kernels(prediction: Prediction) -> list[Section]:

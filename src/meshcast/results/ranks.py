@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshcast.results.prediction import RankShare
-from meshcast.simulate.class_run import ClassRun
+from meshcast.simulate import ClassRun
 
 
 def rank_shares(run: ClassRun) -> tuple[RankShare, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meshcast.units import format_bytes, format_time
+from meshcast.base import format_bytes, format_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

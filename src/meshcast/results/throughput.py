@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meshcast.models.families import Unit
-from meshcast.units import format_rate
+from meshcast.base import format_rate
+from meshcast.zoo import Unit
 
 DAY_S = 86_400.0
 _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meshcast.hardware.checked import WORDS, How
+from meshcast.hardware import HOW_CHECKED_WORDS, HowChecked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Trust:
         energy: Where joules per FLOP come from.
     """
 
-    checked: How
+    checked: HowChecked
     against: str
     widened: tuple[float, float]
     energy: str
@@ -28,7 +28,7 @@ class Trust:
         """The object `trust` of a prediction."""
         return {
             "checked": self.checked,
-            "words": WORDS[self.checked],
+            "words": HOW_CHECKED_WORDS[self.checked],
             "against": self.against or None,
             "widened": list(self.widened),
             "energy": self.energy,
@@ -37,7 +37,7 @@ class Trust:
     def rows(self) -> list[tuple[str, str]]:
         """For people: one line."""
         low, high = self.widened
-        said = WORDS[self.checked] + (f" ({self.against})" if self.against else "")
+        said = HOW_CHECKED_WORDS[self.checked] + (f" ({self.against})" if self.against else "")
         if max(low, high) > 1:
             said += f"; interval widened by {low - 1:.0%} below and {high - 1:.0%} above for that"
         return [("trust", said)]

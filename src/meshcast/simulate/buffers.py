@@ -24,9 +24,9 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshcast.hardware import Device
-from meshcast.lower.kernel import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.simulate.scratch import is_library_call, scratch_bytes
-from meshcast.workload.graph import Tensor
+from meshcast.workload import Tensor
 
 
 @dataclass(slots=True)

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.hardware.conditions import Conditions
-from meshcast.lower.kernel import Kernel, LoopStep
-from meshcast.mesh import Group, group_numbers
-from meshcast.network.setting import Setting
+from meshcast.base import Group, group_numbers
+from meshcast.hardware import Conditions
+from meshcast.lower import Kernel, LoopStep
+from meshcast.network import Setting
 from meshcast.simulate.classes import Ints, RankClasses, refine
 from meshcast.simulate.engine import KernelTimes, RankRun, Simulator, costliest
 from meshcast.simulate.issue_order import BlockPlan

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.mesh import OUTSIDE
+from meshcast.base import OUTSIDE
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from meshcast.estimate.chain import KernelEstimate
+from meshcast.estimate import KernelEstimate
 from meshcast.hardware import Device
-from meshcast.lower.kernel import CostKey, Kernel
+from meshcast.lower import CostKey, Kernel
 from meshcast.simulate.network import KernelNetwork
 
 # An assumption, from no measurement: however many collectives are under way, a kernel beside them keeps half of the cores. It

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from meshcast.lower.kernel import Kernel, LoopStep
+from meshcast.lower import Kernel, LoopStep
 
 if TYPE_CHECKING:
     from meshcast.simulate.issue_order import BlockPlan

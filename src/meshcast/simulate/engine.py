@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from meshcast.estimate.chain import KernelEstimate
-from meshcast.lower.kernel import CostKey, Kernel, LoopStep, LoweredProgram, Step
-from meshcast.mesh import Group
+from meshcast.base import Group
+from meshcast.estimate import KernelEstimate
+from meshcast.lower import CostKey, Kernel, LoopStep, LoweredProgram, Step
 from meshcast.simulate.contention import Contention, Rates
 from meshcast.simulate.critical import critical_path, flattened, shortened
 from meshcast.simulate.exposure import covered, exposed_by

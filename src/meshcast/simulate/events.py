@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from meshcast.estimate.chain import KernelEstimate
-from meshcast.lower.kernel import Kernel
+from meshcast.estimate import KernelEstimate
+from meshcast.lower import Kernel
 from meshcast.simulate.contention import Rates
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length, Ranks

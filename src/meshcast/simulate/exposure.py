@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from meshcast.mesh import Group
+from meshcast.base import Group
 
 Interval = tuple[float, float]
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
-from meshcast.units import format_time
+from meshcast.base import format_time
+from meshcast.lower import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
 
 MIN_GRAPH = 5
 # Fewer launches than this are taken for one op of a larger program, whose device time is asked for: nobody runs them

@@ -19,8 +19,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshcast.lower.dependencies import dependencies
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower import BranchStep, Kernel, LoopStep, Schedule, Step, dependencies
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import COMPUTE, COPY, stream_of
 

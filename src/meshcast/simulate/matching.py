@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshcast.errors import UsageError
-from meshcast.mesh import OUTSIDE
+from meshcast.base import OUTSIDE, UsageError
 from meshcast.simulate.classes import Ints, RankClasses, refine
-from meshcast.workload.posted import Posted, RankSequence
+from meshcast.workload import Posted, RankSequence
 
 RANKS_NAMED = 4
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-from meshcast.display import Rows, shown
+from meshcast.base import Rows, format_bytes, shown
 from meshcast.hardware import Device
-from meshcast.lower.kernel import LoweredProgram
+from meshcast.lower import LoweredProgram
 from meshcast.simulate.buffers import Buffer, lifetimes, live_bytes, moments, most_at_once
-from meshcast.units import format_bytes
-from meshcast.workload.graph import Tensor
+from meshcast.workload import Tensor
 
 
 @shown

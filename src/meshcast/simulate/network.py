@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from meshcast.lower.kernel import Kernel
-from meshcast.network.models import NetworkModel
-from meshcast.workload.graph import Collective
+from meshcast.lower import Kernel
+from meshcast.network import NetworkModel
+from meshcast.workload import Collective
 
 CommunicationTime = Callable[[Kernel], float]
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from meshcast.estimate.chain import KernelEstimate
-from meshcast.lower.kernel import Kernel
+from meshcast.estimate import KernelEstimate
+from meshcast.lower import Kernel
 from meshcast.simulate.contention import Rates
 from meshcast.simulate.copies import Copies
 from meshcast.simulate.events import Events

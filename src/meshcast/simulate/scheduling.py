@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from meshcast.errors import UsageError
+from meshcast.base import UsageError
 
 Scheduler = Literal["serial", "program", "latency-hiding", "ideal"]
 SCHEDULERS: tuple[str, ...] = get_args(Scheduler)

@@ -18,10 +18,8 @@ from __future__ import annotations
 import math
 
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.lower.products import is_summed
-from meshcast.lower.splits import TILE, partial_bytes, split_parts
-from meshcast.workload.graph import Attention, Convolution, Gemm, SortGeometry, element_bytes
+from meshcast.lower import SPLIT_TILE, Kernel, KernelKind, is_summed, partial_bytes, split_parts
+from meshcast.workload import Attention, Convolution, Gemm, SortGeometry, element_bytes
 
 WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
 WORKSPACE_BEFORE = 4 * 2**20
@@ -69,8 +67,8 @@ def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
     if shape.k < SHORT_K:
         return False
     parts = split_parts(shape, device.cores, device.architecture)
-    tiles = parts * shape.batch * math.ceil(shape.m / TILE) * math.ceil(shape.n / TILE)
-    return min(shape.m, shape.n) > TILE and tiles < FILLED * math.ceil(tiles / device.cores) * device.cores
+    tiles = parts * shape.batch * math.ceil(shape.m / SPLIT_TILE) * math.ceil(shape.n / SPLIT_TILE)
+    return min(shape.m, shape.n) > SPLIT_TILE and tiles < FILLED * math.ceil(tiles / device.cores) * device.cores
 
 
 def _product(kernel: Kernel, shape: Gemm, device: Device) -> int:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from meshcast.display import Rows, shown
-from meshcast.lower.kernel import Kernel
-from meshcast.mesh import Group
+from meshcast.base import Group, Rows, format_time, shown
+from meshcast.lower import Kernel
 from meshcast.simulate.critical import Looped, Segment
-from meshcast.units import format_time
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
 

@@ -9,7 +9,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
-from meshcast.child import READER_BYTES, serve
+from meshcast.base import READER_BYTES, serve
 from meshcast.workload.triton_code import kernel_work
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from meshcast.errors import UnsupportedError
-from meshcast.nesting import recursion, room_to_grow
+from meshcast.base import UnsupportedError, recursion, room_to_grow
 from meshcast.workload.graph import Op
 
 _MAIN = ""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.capture.mlir import ir, sdy, stablehlo
-from meshcast.mesh import Group, Mesh, SubAxis
-from meshcast.partition.implicit import IndexMap, received_elements, shifted_reversal
+from meshcast.base import Group, Mesh, SubAxis
+from meshcast.capture import ir, sdy, stablehlo
+from meshcast.partition import IndexMap, received_elements, shifted_reversal
 from meshcast.workload.graph import Collective, Cost, OpKind, Tensor
 from meshcast.workload.groups import permutation, replica_group
 from meshcast.workload.local_types import Axis, LocalTypes, axis_of

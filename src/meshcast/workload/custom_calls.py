@@ -18,8 +18,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from meshcast.capture.mlir import ir
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.base import InputError, UnsupportedError, UsageError
+from meshcast.capture import ir
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import RULES

@@ -14,12 +14,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from meshcast.mesh import Group
-from meshcast.models.scopes import ALIKE
+from meshcast.base import Group
+from meshcast.zoo import ALIKE_SCOPE
 
 AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
 Routine = Literal["cholesky", "lu", "qr", "q", "svd", "svd-qr", "eigh", "eig", "triangular"]
-_ALIKE = re.compile(rf"\b{ALIKE}([1-9]\d*)\b")
+_ALIKE = re.compile(rf"\b{ALIKE_SCOPE}([1-9]\d*)\b")
 
 # Bits per element by MLIR element type name. Sub-byte types are packed: rounding to bytes is per tensor.
 DTYPE_BITS: dict[str, int] = {
@@ -359,7 +359,7 @@ class Op:
     def redundant_flops(self) -> float:
         """Matrix FLOPs beside the model's own: F_again + (F - F_again) (1 - 1/n) where n devices compute the op alike."""
         total, again = self.cost.matrix_flops, self.recomputed_flops
-        alike = _ALIKE.search(self.location) if total and ALIKE in self.location else None
+        alike = _ALIKE.search(self.location) if total and ALIKE_SCOPE in self.location else None
         return again + (total - again) * (1 - 1 / int(alike[1])) if alike else again
 
 

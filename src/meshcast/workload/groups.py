@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.capture.mlir import ir
-from meshcast.mesh import Group, Mesh, SubAxis, pairs_of
+from meshcast.base import Group, Mesh, SubAxis, pairs_of
+from meshcast.capture import ir
 
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
 

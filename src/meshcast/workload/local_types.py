@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from meshcast.capture.dynamic_shapes import DYNAMIC, bounds_of
-from meshcast.capture.mlir import ir, sdy
-from meshcast.errors import UnsupportedError
-from meshcast.mesh import Mesh, SubAxis
+from meshcast.base import Mesh, SubAxis, UnsupportedError
+from meshcast.capture import DYNAMIC, bounds_of, ir, sdy
 from meshcast.workload.graph import DTYPE_BITS, Tensor
 
 Axis = str | SubAxis

@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.capture.mlir import ir, stablehlo, string_of, symbol_of
-from meshcast.capture.program import Program, entry_function
-from meshcast.errors import UsageError
-from meshcast.mesh import OUTSIDE, group_numbers
-from meshcast.units import format_bytes
+from meshcast.base import OUTSIDE, UsageError, format_bytes, group_numbers
+from meshcast.capture import Program, entry_function, ir, stablehlo, string_of, symbol_of
 from meshcast.workload.graph import Block, Collective, OpKind
 from meshcast.workload.groups import linked, permute_pairs, replica_group
 from meshcast.workload.local_types import LocalTypes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshcast.units import format_bytes, format_flops
+from meshcast.base import format_bytes, format_flops
 from meshcast.workload.workload import Workload
 
 

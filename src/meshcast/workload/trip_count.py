@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.capture.mlir import ir
-from meshcast.errors import UsageError
+from meshcast.base import UsageError
+from meshcast.capture import ir
 
 CONSTANTS = ("stablehlo.constant", "sdy.constant")
 _TRANSPARENT = (

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.capture.program import Argument
-from meshcast.display import Rows, shown
-from meshcast.mesh import Mesh
+from meshcast.base import Mesh, Rows, shown
+from meshcast.capture import Argument
 from meshcast.workload.graph import Block, Collective, Op, Tensor
 
 COLUMNS = np.dtype(

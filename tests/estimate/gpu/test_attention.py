@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from meshcast.estimate.fitting import geomean_error
 from meshcast.estimate.gpu.estimator import GpuAnalytical
-from meshcast.estimate.gpu.fit import attention_calls, attention_probes, residual
-from meshcast.estimate.gpu.parameters import shipped_calibration
+from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
+from meshcast.estimate.measurements.calls import backward_kernel, read_calls
+from meshcast.estimate.measurements.silicon_kernels import attention_kernel
+from meshcast.evidence.fits.fitting import geomean_error
+from meshcast.evidence.fits.gpu import attention_calls, attention_probes, residual
 from meshcast.hardware import load_device
-from meshcast.profiles.calls import backward_kernel, read_calls
-from meshcast.profiles.silicon_kernels import attention_kernel
 from meshcast.workload.graph import Attention
 
 MEASURED = Path(__file__).resolve().parents[3] / "data" / "measured" / "h200-torch" / "measurements.jsonl"
@@ -79,21 +79,21 @@ def test_every_clear_is_a_launch() -> None:
     """A forward pass of cuDNN's clears three times, for a single query once; its backward pass is eight launches."""
     tiny = {"batch": 1, "heads": 1, "kv_heads": 1, "kv_len": 128, "head_dim": 64, "causal": False}
     device = load_device("h200")
-    launch = shipped_calibration().parameters.launch_share * device.launch_latency_s
+    launch = shipped_gpu_calibration().parameters.launch_share * device.launch_latency_s
     assert 2 * launch < seconds(**tiny, q_len=1) < 3 * launch
     assert 4 * launch < seconds(**tiny, q_len=128) < 8 * launch < seconds(**tiny, q_len=128, backward=True)
 
 
 def test_calls_in_probes() -> None:
     probes = attention_probes(PROFILE)
-    parameters, device = shipped_calibration().parameters, load_device("h200")
+    parameters, device = shipped_gpu_calibration().parameters, load_device("h200")
     held = [residual(probe, parameters, device) for probe in probes if not probe.fitted]
     assert len(held) > 20
     assert geomean_error(held) < 0.12
 
 
 def test_measured_calls_that_no_parameter_was_fitted_to() -> None:
-    parameters, device = shipped_calibration().parameters, load_device("h200")
+    parameters, device = shipped_gpu_calibration().parameters, load_device("h200")
     held = [residual(call, parameters, device) for call in attention_calls(MEASURED) if not call.fitted]
     assert len(held) > 20
     assert geomean_error(held) < 0.06

@@ -13,13 +13,13 @@ from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.gpu.machine import Machine
 from meshcast.estimate.gpu.memory import hit_share
-from meshcast.estimate.gpu.parameters import shipped_calibration
+from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
 from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.power import settled_clock
 from meshcast.hardware import Device, load_device
 from tests.estimate.conformance import gemm
 
-PARAMETERS = shipped_calibration().parameters
+PARAMETERS = shipped_gpu_calibration().parameters
 MIB = 2**20
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from meshcast.estimate.gpu import GpuAnalytical
-from meshcast.estimate.gpu.parameters import shipped_calibration
+from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind
 from meshcast.workload.graph import Convolution, element_bytes
@@ -46,7 +46,7 @@ def seconds(kernel: Kernel) -> float:
 
 def test_a_filter_along_a_line_works_out_every_index() -> None:
     """Mamba's: 4 taps of 1,536 channels over 4 x 1,024 positions; 242 us measured."""
-    p = shipped_calibration().parameters
+    p = shipped_gpu_calibration().parameters
     line = grouped(1536, 1536, (4,), (1024,), batch=4)
     issued = 4 * 1024 * 1536 * (p.general_index + 4 * p.general_tap) / LANES
     assert seconds(line) == pytest.approx(issued, rel=0.1)  # the clock is up to 8 % above the data sheet's

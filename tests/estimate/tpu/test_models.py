@@ -13,7 +13,7 @@ from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import Machine, Traffic
 from meshcast.estimate.tpu.matrix import array_cycles
-from meshcast.estimate.tpu.parameters import Parameters, shipped_calibration
+from meshcast.estimate.tpu.parameters import TpuParameters, shipped_tpu_calibration
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.recency import NEVER
@@ -27,7 +27,7 @@ GENERATIONS = ("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "t
 
 
 def machine(name: str = "tpu-v6e", **changed: float) -> Machine:
-    return Machine(device=load_device(name), parameters=replace(Parameters(), **changed))
+    return Machine(device=load_device(name), parameters=replace(TpuParameters(), **changed))
 
 
 def far(kernel: Kernel) -> Kernel:
@@ -167,7 +167,7 @@ def test_an_age_within_reach_is_on_chip() -> None:
 
 def test_a_stream_takes_its_bytes_at_the_bandwidth_that_copies_reach() -> None:
     kernel = far(pass_over(2**30, 2**30, vector=2.0**28))
-    share = shipped_calibration().parameters.hbm_share
+    share = shipped_tpu_calibration().parameters.hbm_share
     assert seconds(kernel) == pytest.approx(2**31 / (share * V6E.memory_bandwidth), rel=0.02)
 
 
@@ -277,7 +277,7 @@ def test_explanations_add_up(sample: Kernel, moved: Callable[[Kernel], Kernel]) 
 
 
 def test_pages_are_fetched_one_after_the_other() -> None:
-    cycles, fixed = shipped_calibration().parameters.page_cycles, machine().fixed(machine().traffic(attention()))
+    cycles, fixed = shipped_tpu_calibration().parameters.page_cycles, machine().fixed(machine().traffic(attention()))
     assert seconds(attention(pages=2**14)) == pytest.approx(fixed + 2**14 * cycles / V6E.clock_hz)
 
 
@@ -304,7 +304,7 @@ def test_newer_generations_are_faster() -> None:
 
 
 def test_a_device_without_arrays_is_named() -> None:
-    from meshcast.errors import UnsupportedError
+    from meshcast.base.errors import UnsupportedError
 
     with pytest.raises(UnsupportedError, match="systolic arrays"):
         TpuAnalytical().work(gemm(64, 64, 64), replace(V5E, tensor_cores=None))

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshcast.errors import UsageError
+from meshcast.base.errors import UsageError
 from meshcast.simulate.pipelines import (
     SCHEDULES,
     PartCosts,
+    PassWork,
     PipelineSchedule,
     StepCosts,
     Task,
-    Work,
     checked,
     make_schedule,
     simulate_pipeline,
@@ -23,7 +23,7 @@ from meshcast.simulate.pipelines import (
 )
 
 PLAIN = ("gpipe", "1f1b")
-F, B, W = Work.FORWARD, Work.BACKWARD, Work.WEIGHT
+F, B, W = PassWork.FORWARD, PassWork.BACKWARD, PassWork.WEIGHT
 
 
 def equal(count: int, forward: float = 1.0, backward: float = 2.0, weight: float = 0.0, **more: float) -> StepCosts:

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from meshcast.simulate.pipelines import (
     SCHEDULES,
     PartCosts,
+    PassWork,
     PipelineSchedule,
     StepCosts,
     Task,
-    Work,
     make_schedule,
     simulate_pipeline,
     stage_memory,
 )
 
-F, B, W = Work.FORWARD, Work.BACKWARD, Work.WEIGHT
-Done = dict[tuple[Work, int, int], tuple[float, float]]  # (work, position, microbatch): end, arrival
+F, B, W = PassWork.FORWARD, PassWork.BACKWARD, PassWork.WEIGHT
+Done = dict[tuple[PassWork, int, int], tuple[float, float]]  # (work, position, microbatch): end, arrival
 
 
 def one_by_one(schedule: PipelineSchedule, costs: StepCosts) -> list[list[float]]:
@@ -78,7 +78,7 @@ def drawn_costs(schedule: PipelineSchedule, draw: random.Random) -> StepCosts:
         return PartCosts(
             forward_s=seconds(), backward_s=seconds(), weight_s=seconds(), forward_send_s=seconds(),
             backward_send_s=seconds(), saved_bytes=draw.randrange(5), weight_saved_bytes=draw.randrange(5),
-            working_bytes={work: draw.randrange(4) for work in Work}, fixed_bytes=draw.randrange(9),
+            working_bytes={work: draw.randrange(4) for work in PassWork}, fixed_bytes=draw.randrange(9),
         )  # fmt: skip
 
     return StepCosts(parts=tuple(part() for _ in range(schedule.positions)), overlap_sends=draw.random() < 0.5)

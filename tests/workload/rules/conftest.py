@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jaxlib.mlir import ir
 
-from meshcast.capture.mlir import parse
+from meshcast.capture.mlir import parse_module
 from meshcast.workload.custom_calls import custom_call_cost
 from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading
@@ -61,7 +61,7 @@ def costs_of() -> Callable[..., list[tuple[str, Cost]]]:
 
     def costs(module: Any, local: dict[str, Tensor] | None = None, live_only: bool = False) -> list[tuple[str, Cost]]:
         if isinstance(module, str):
-            module = parse(module, where="test.mlir")
+            module = parse_module(module, where="test.mlir")
         functions = {
             ir.StringAttr(op.attributes["sym_name"]).value: op
             for op in module.body.operations

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from meshcast.errors import UnsupportedError
-from meshcast.models.attention_note import NOTE
+from meshcast.base.errors import UnsupportedError
 from meshcast.workload.graph import Attention, Cost
+from meshcast.zoo.attention_note import ATTENTION_NOTE
 
 CostOf = Callable[..., Cost]
 B, H, K, S, D = 2, 8, 2, 1024, 128
@@ -32,7 +32,7 @@ def _splash(
 
 
 def _note(**more: Any) -> dict[str, object]:
-    return {f'"{NOTE}"': {"causal": True, "window": 0, "heads_first": True, **more}}
+    return {f'"{ATTENTION_NOTE}"': {"causal": True, "window": 0, "heads_first": True, **more}}
 
 
 @pytest.mark.parametrize(("phase", "widths"), [("fwd_residuals", 2), ("dkv_no_residuals", 4), ("dq_no_residuals", 3)])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from meshcast.errors import InputError, UnsupportedError, UsageError
+from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload import custom_calls
 from meshcast.workload.custom_calls import register_custom_call
 from meshcast.workload.graph import Attention, Convolution, Cost, Gemm, OpKind, SortGeometry, Tensor

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from meshcast.base import UnsupportedError
 from meshcast.capture.pytorch.options import AttentionKind
-from meshcast.errors import UnsupportedError
-from meshcast.models.fused import Asked, fused, why_not_fused
+from meshcast.zoo import AttentionCall, fused_call, why_not_fused
 
 
 class Attention:
@@ -50,7 +50,9 @@ class Attention:
             return plain(query, key, value, attn_mask, is_causal=is_causal, scale=scale, dropout=dropout_p)
         self.note = "attention as cuDNN's fused calls"
         self.kinds["flash"] = None
-        return fused(query, key, value, Asked(scale=float(scale), causal=bool(is_causal), heads_first=True))
+        return fused_call(
+            query, key, value, AttentionCall(scale=float(scale), causal=bool(is_causal), heads_first=True)
+        )
 
     def _unfused(self, query: Any, key: Any, value: Any, mask: Any, dropout: float) -> str:
         """Why attention is not one fused call; empty where it is."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from meshcast.base import UsageError
 from meshcast.capture.stand_ins import standing_in
-from meshcast.errors import UsageError
 
 _LOWER = (torch.bfloat16, torch.float16)
 _REGIONS = "_regions_while_traced"

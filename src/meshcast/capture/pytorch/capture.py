@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from meshcast.base import UsageError
 from meshcast.capture.annotations import bring_over_shardings
 from meshcast.capture.jax_function import lowered_module
 from meshcast.capture.program import Program, from_module
 from meshcast.capture.pytorch.library import require_torch
 from meshcast.capture.pytorch.options import TorchOptions
-from meshcast.errors import UsageError
 
 
 def capture_torch(

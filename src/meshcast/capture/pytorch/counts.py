@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 
 
 def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # torch's own names

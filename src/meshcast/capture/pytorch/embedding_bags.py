@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 
 _SEGMENTS = {"sum": jax.ops.segment_sum, "mean": jax.ops.segment_sum, "max": jax.ops.segment_max}
 

@@ -20,6 +20,7 @@ from torchax.ops.mappings import TORCH_DTYPE_TO_JAX
 from torchax.tensor import Environment, OperatorNotFound, Tensor, XLADispatchMode
 from torchax.view import View
 
+from meshcast.base import MeshcastError, UnsupportedError, UsageError
 from meshcast.capture.pytorch.autocast import autocast_as_written
 from meshcast.capture.pytorch.autocast_policies import autocast_operands
 from meshcast.capture.pytorch.channels_last import images_last
@@ -28,7 +29,6 @@ from meshcast.capture.pytorch.library import removed_operators_named
 from meshcast.capture.pytorch.mistakes import DATA_DEPENDENT, OperandError
 from meshcast.capture.pytorch.operators import register
 from meshcast.capture.stand_ins import standing_in
-from meshcast.errors import MeshcastError, UnsupportedError, UsageError
 
 # Without 64-bit mode JAX's integers have 32 bits; torch counts and indexes with 64.
 _NARROW = {torch.int64: torch.int32, torch.uint64: torch.uint32}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.base import UsageError, nearest
 from meshcast.capture.pytorch import fsdp
 from meshcast.capture.pytorch.options import TorchOptions, names
 from meshcast.capture.pytorch.placements import (
@@ -20,7 +21,6 @@ from meshcast.capture.pytorch.placements import (
     spec_of_placements,
     spec_of_plan,
 )
-from meshcast.errors import UsageError, nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from meshcast.base import UnsupportedError, UsageError
 from meshcast.capture.stand_ins import standing_in
-from meshcast.errors import UnsupportedError, UsageError
 
 EXTRA = "torch"
 INSTALL = f"pip install 'meshcast[{EXTRA}]'"

@@ -6,8 +6,8 @@ import re
 import traceback
 from typing import Any
 
+from meshcast.base import InfeasibleError, InputError, MeshcastError, UnsupportedError, UsageError
 from meshcast.capture.user_lines import called_by_user, user_line
-from meshcast.errors import InfeasibleError, InputError, MeshcastError, UnsupportedError, UsageError
 
 _OPERATOR = re.compile(r"Operator with name (\S+) has no lowering")
 _COLLECTIVES = ("c10d::", "_c10d_functional::")

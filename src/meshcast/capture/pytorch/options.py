@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from meshcast.errors import UsageError, nearest
+from meshcast.base import UsageError, nearest
 
 Remat = Literal["full", "selective"]
 AttentionKind = Literal["auto", "flash", "math"]

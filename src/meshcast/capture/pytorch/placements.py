@@ -16,7 +16,7 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from meshcast.errors import InfeasibleError, UnsupportedError, UsageError, nearest
+from meshcast.base import InfeasibleError, UnsupportedError, UsageError, nearest
 
 Spec = tuple[tuple[str, ...], ...]
 """Mesh axes per dimension, each outermost first."""

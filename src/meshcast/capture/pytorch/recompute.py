@@ -16,10 +16,10 @@ from torch.utils import _pytree as pytree
 from torchax.tensor import Tensor
 from torchax.view import View
 
+from meshcast.base import UsageError, nearest
 from meshcast.capture.pytorch.fsdp import frees_weights
 from meshcast.capture.pytorch.options import TorchOptions, names
-from meshcast.errors import UsageError, nearest
-from meshcast.models.saving import POLICIES
+from meshcast.zoo import POLICIES
 
 Gather = Callable[[str, Any], Any]
 """A parameter's array as it is used, by the parameter's name."""

@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
+from meshcast.base import UnsupportedError, UsageError
 from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.stand_ins import standing_in
-from meshcast.errors import UnsupportedError, UsageError
 
 _ONE_STEP = 'one backward() and one step() make a program; give (module, args, {"train": True, "loss": ...}) otherwise'
 

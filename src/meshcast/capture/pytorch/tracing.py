@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torchax.tensor import Tensor
 
+from meshcast.base import UsageError
 from meshcast.capture.pytorch.attention import Attention
 from meshcast.capture.pytorch.environment import (
     array_dtype,
@@ -32,7 +33,6 @@ from meshcast.capture.pytorch.recompute import recomputed, units
 from meshcast.capture.pytorch.steps import HeldModules, with_held_modules
 from meshcast.capture.pytorch.training import optimizer_of, train_step
 from meshcast.capture.pytorch.wrappers import unwrapped_module
-from meshcast.errors import UsageError
 
 Parts = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 

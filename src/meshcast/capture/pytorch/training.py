@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from meshcast.base import UnsupportedError, UsageError
 from meshcast.capture.pytorch.options import TorchOptions
-from meshcast.errors import UnsupportedError, UsageError
-from meshcast.models.optimizers import adamw, sgd
+from meshcast.zoo import adamw, sgd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

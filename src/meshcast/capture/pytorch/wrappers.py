@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from meshcast.base import UnsupportedError, UsageError
 from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.pytorch.placements import axis_names, is_distributed
 from meshcast.capture.pytorch.steps import replicas
-from meshcast.errors import UnsupportedError, UsageError
 
 _REPLICAS = "dp"
 _PLAIN = 'give the module inside, with mesh={"dp": N}, fully_shard, or a plan'

@@ -2,5 +2,5 @@
 
 from meshcast.estimate.estimator import Clocks as Clocks
 from meshcast.estimate.gpu.estimator import GpuAnalytical as GpuAnalytical
-from meshcast.estimate.gpu.parameters import Calibration as Calibration
-from meshcast.estimate.gpu.parameters import Parameters as Parameters
+from meshcast.estimate.gpu.parameters import GpuCalibration as GpuCalibration
+from meshcast.estimate.gpu.parameters import GpuParameters as GpuParameters

@@ -30,8 +30,8 @@ from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import matrix_rate, transcendental_rate
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Attention, AttentionLibrary, element_bytes
+from meshcast.lower import Kernel
+from meshcast.workload import Attention, AttentionLibrary, element_bytes
 
 TILE = 128
 FLASH_1 = 2.0  # its time over FlashAttention-2's

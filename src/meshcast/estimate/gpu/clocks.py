@@ -16,7 +16,7 @@ from meshcast.hardware import Device, load_device
 # The H200's energy per FLOP holds at the clock that its cap allowed: 1504 of 1980 MHz.
 MEASURED_CLOCK_SHARE = 0.76
 # The catalogue's device whose energies stand in where none was measured.
-CALIBRATED = "h200"
+CALIBRATED_DEVICE = "h200"
 
 
 def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
@@ -39,14 +39,14 @@ def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
 def _energies(device: Device) -> Mapping[str, float]:
     """Joules per FLOP by type: the device's own where they were measured."""
     own = device.energy.matrix if device.energy is not None else {}
-    calibrated = load_device(CALIBRATED).energy
+    calibrated = load_device(CALIBRATED_DEVICE).energy
     return own or (calibrated.matrix if calibrated is not None else {})
 
 
 def _faster(device: Device) -> float:
     """The device's clock over that of the device whose energies it takes."""
     own = device.energy is not None and bool(device.energy.matrix)
-    return 1.0 if own else device.clock_hz / load_device(CALIBRATED).clock_hz
+    return 1.0 if own else device.clock_hz / load_device(CALIBRATED_DEVICE).clock_hz
 
 
 def power_law(machine: Machine) -> PowerLaw:

@@ -20,8 +20,8 @@ from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.rates import matrix_rate
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Convolution, element_bytes
+from meshcast.lower import Kernel
+from meshcast.workload import Convolution, element_bytes
 
 FEW_CHANNELS = 8
 GROUP_TILE = 64  # channels of a tile that groups share: cuDNN's narrowest for them

@@ -10,8 +10,8 @@ from __future__ import annotations
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
-from meshcast.lower.kernel import Kernel, Recency
-from meshcast.workload.graph import element_bytes
+from meshcast.lower import Kernel, Recency
+from meshcast.workload import element_bytes
 
 BLOCK = 128
 UNROLL = 4

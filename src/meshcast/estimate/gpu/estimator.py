@@ -18,7 +18,7 @@ from meshcast.estimate.gpu.gemm import gemm
 from meshcast.estimate.gpu.indexed import gather, scatter
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.other import declared, other, transpose
-from meshcast.estimate.gpu.parameters import Calibration, shipped_calibration
+from meshcast.estimate.gpu.parameters import GpuCalibration, shipped_gpu_calibration
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.solvers import solver, solver_caveat, solver_interval
 from meshcast.estimate.gpu.sorting import sort
@@ -26,7 +26,7 @@ from meshcast.estimate.kind_model import KindModel
 from meshcast.estimate.roofline import Roofline
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower import Kernel, KernelKind
 
 # Inside a CUDA graph kernels follow each other in about half of what a launch latency leaves beside the smallest kernel:
 # 0.16 us on the H200, from programs of a thousand small kernels.
@@ -59,9 +59,9 @@ class GpuAnalytical:
     name = "analytical"
     fidelity = "analytical"
 
-    def __init__(self, calibration: Calibration | None = None, *, cold_cache: bool = False) -> None:
+    def __init__(self, calibration: GpuCalibration | None = None, *, cold_cache: bool = False) -> None:
         self.cold_cache = cold_cache
-        self.calibration = calibration or shipped_calibration()
+        self.calibration = calibration or shipped_gpu_calibration()
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """All kernels on GPUs; unknown calls and types that an engine lacks by approximation."""

@@ -10,9 +10,8 @@ from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.tiles import Product, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
-from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.lower.products import is_summed
-from meshcast.workload.graph import ALIGNMENT, Gemm, Reduction, element_bytes
+from meshcast.lower import Kernel, KernelKind, is_summed
+from meshcast.workload import ALIGNMENT, Gemm, Reduction, element_bytes
 
 
 def gemm(kernel: Kernel, machine: Machine) -> Work:

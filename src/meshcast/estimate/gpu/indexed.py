@@ -20,8 +20,8 @@ from meshcast.estimate.gpu.elementwise import blocks, instructions, loop, loop_f
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import hit_share
 from meshcast.estimate.gpu.picks import Picks, missed_bytes, picks_of, row_bytes
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import DTYPE_BITS, Indexed
+from meshcast.lower import Kernel
+from meshcast.workload import DTYPE_BITS, Indexed
 
 LINE = 128  # bytes; a warp's 32 atomics on 4-byte elements
 LANES = 32

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from meshcast.estimate import work
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.gpu.parameters import Parameters
+from meshcast.estimate.gpu.parameters import GpuParameters
 from meshcast.hardware import Device
 
 # Where a p-norm joins arithmetic and memory, `d ln time / d ln compute` is `compute^p / (compute^p + memory^p)`: the share of
@@ -83,7 +83,7 @@ class Machine:
     """Rates of one device in SI units."""
 
     device: Device
-    parameters: Parameters
+    parameters: GpuParameters
     cold_cache: bool = False
     explaining: bool = False
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.machine import Machine
-from meshcast.hardware.device import REACH_OF_TWO_PARTS
-from meshcast.lower.kernel import Recency
+from meshcast.hardware import REACH_OF_TWO_PARTS
+from meshcast.lower import Recency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

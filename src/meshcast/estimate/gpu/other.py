@@ -10,8 +10,8 @@ from meshcast.estimate.gpu.elementwise import instructions, loop, output_element
 from meshcast.estimate.gpu.elementwise import transpose as tiled
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.rates import matrix_rate
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Window, element_bytes
+from meshcast.lower import Kernel
+from meshcast.workload import Window, element_bytes
 
 
 def declared(kernel: Kernel, machine: Machine) -> Work:

@@ -9,11 +9,11 @@ from importlib import resources
 from meshcast.estimate import calibration as shared
 from meshcast.estimate.calibration import about as _about
 
-SCHEMA = "meshcast.gpu-parameters/1"
+GPU_SCHEMA = "meshcast.gpu-parameters/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class GpuParameters:
     """Efficiencies and costs in the machine's own units: shares of a data-sheet peak, cycles, instructions."""
 
     launch_share: float = _about("smallest kernel, as a share of the device's launch latency", 0.725)
@@ -94,20 +94,24 @@ class Parameters:
     vector_picojoules: float = _about("energy of one vector instruction at full clock", 2.0)
 
 
-Calibration = shared.Calibration[Parameters]
+GpuCalibration = shared.Calibration[GpuParameters]
 
 
-def parse_calibration(text: str, where: str = "gpu.toml") -> Calibration:
+def parse_calibration(text: str, where: str = "gpu.toml") -> GpuCalibration:
     """Reads `gpu.toml`; parameters it leaves out keep their start values.
 
     Raises:
         InputError: unknown schema, unknown or non-positive parameter.
     """
-    return shared.parse(text, Parameters, SCHEMA, where)
+    return shared.parse(text, GpuParameters, GPU_SCHEMA, where)
 
 
 @functools.cache
-def shipped_calibration() -> Calibration:
+def shipped_gpu_calibration() -> GpuCalibration:
     """The calibration that comes with the package."""
     path = resources.files("meshcast.estimate").joinpath("data/gpu.toml")
-    return parse_calibration(path.read_text()) if path.is_file() else Calibration(parameters=Parameters(), intervals={})
+    return (
+        parse_calibration(path.read_text())
+        if path.is_file()
+        else GpuCalibration(parameters=GpuParameters(), intervals={})
+    )

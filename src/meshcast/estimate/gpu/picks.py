@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.estimate.gpu.machine import Machine
-from meshcast.workload.graph import DTYPE_BITS, Indexed
+from meshcast.workload import DTYPE_BITS, Indexed
 
 Array = npt.NDArray[np.float64]
 SECTOR = 32

@@ -20,8 +20,8 @@ from meshcast.estimate.gpu.elementwise import blocks, instructions, output_eleme
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.picks import missed_bytes
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Reduction
+from meshcast.lower import Kernel
+from meshcast.workload import Reduction
 
 TILE = 32
 PROGRAM = 512  # elements of a row that one Triton program has to itself

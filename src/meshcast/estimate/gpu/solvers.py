@@ -34,8 +34,8 @@ from meshcast.estimate.calibration import WIDENING
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.rates import vector_rate
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Factorisation, element_bytes
+from meshcast.lower import Kernel
+from meshcast.workload import Factorisation, element_bytes
 
 BATCHED_UP_TO = {"q": 128, "svd": 32}
 # JAX asks for the batched routine while the side over the batch is at most this.
@@ -82,7 +82,7 @@ def parse_solvers(text: str) -> Solvers:
     return Solvers(data["device"], float(data["clock_hz"]), (float(low), float(high)), costs)
 
 
-def path(shape: Factorisation) -> str:
+def solver_path(shape: Factorisation) -> str:
     """The way that a library takes: `lu batched`, `eigh small`."""
     longest = max(shape.rows, shape.columns)
     if shape.routine == "eigh" and longest <= SMALL:
@@ -97,7 +97,7 @@ def path(shape: Factorisation) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class SolverAmounts:
     """How often each of a path's costs counts; `peak` is the time of its FLOPs at the peak."""
 
     fixed: float
@@ -106,15 +106,15 @@ class Amounts:
     peak: float
 
 
-def amounts(shape: Factorisation, flops: float, dtype: str, device: Device) -> Amounts:
+def solver_amounts(shape: Factorisation, flops: float, dtype: str, device: Device) -> SolverAmounts:
     """What a call costs each of its path's costs, `flops` being those of the whole batch."""
     steps = min(shape.rows, shape.columns)
     passed = steps * max(shape.rows, shape.columns) * element_bytes(dtype)
     peak = flops / vector_rate(dtype, device)
-    if not path(shape).endswith("batched"):
-        return Amounts(shape.batch, shape.batch * steps, shape.batch * passed, peak)
+    if not solver_path(shape).endswith("batched"):
+        return SolverAmounts(shape.batch, shape.batch * steps, shape.batch * passed, peak)
     waves = max(1.0, shape.batch / device.cores)
-    return Amounts(1.0, steps, waves * passed, waves * peak / shape.batch * device.cores)
+    return SolverAmounts(1.0, steps, waves * passed, waves * peak / shape.batch * device.cores)
 
 
 def solver(kernel: Kernel, machine: Machine) -> Work:
@@ -122,8 +122,8 @@ def solver(kernel: Kernel, machine: Machine) -> Work:
     shape = kernel.geometry
     assert isinstance(shape, Factorisation)
     known = shipped_solvers()
-    costs = known.costs[path(shape)]
-    found = amounts(shape, kernel.vector_flops, kernel.dtype, machine.device)
+    costs = known.costs[solver_path(shape)]
+    found = solver_amounts(shape, kernel.vector_flops, kernel.dtype, machine.device)
     slower = known.clock_hz / machine.clock
     chain = slower * (found.fixed * costs.fixed + found.steps * costs.step + found.bytes * costs.byte)
     updates = found.peak * costs.work / machine.boost

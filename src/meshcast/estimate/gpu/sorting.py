@@ -6,8 +6,8 @@ import math
 
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import Traffic, traffic
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import DTYPE_BITS, SortGeometry
+from meshcast.lower import Kernel
+from meshcast.workload import DTYPE_BITS, SortGeometry
 
 RADIX_FROM = 61440  # XLA's sort_rewriter: longer sorts go to CUB
 RADIX_BITS = 8

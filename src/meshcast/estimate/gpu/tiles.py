@@ -26,7 +26,7 @@ import numpy.typing as npt
 from meshcast.estimate.gpu.elementwise import loop
 from meshcast.estimate.gpu.machine import Machine, Work
 from meshcast.estimate.gpu.memory import traffic
-from meshcast.lower.kernel import Recency
+from meshcast.lower import Recency
 
 Array = npt.NDArray[np.float64]
 STEP_BYTES = 128

@@ -2,5 +2,5 @@
 
 from meshcast.estimate.profiled.estimator import Profiled as Profiled
 from meshcast.estimate.profiled.interpolator import Interpolator as Interpolator
-from meshcast.estimate.profiled.interpolator import Row as Row
-from meshcast.estimate.profiled.interpolator import build as build
+from meshcast.estimate.profiled.interpolator import InterpolatorRow as InterpolatorRow
+from meshcast.estimate.profiled.interpolator import build_interpolator as build_interpolator

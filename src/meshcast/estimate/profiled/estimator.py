@@ -17,7 +17,7 @@ from meshcast.estimate.profiled.reference import reference_model
 from meshcast.estimate.profiled.sources import measured_kernels
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower import Kernel
 
 SAME = 1e-3  # distance below which a kernel is one that was measured
 REACH = 2.0  # lengths beyond which nothing near was measured

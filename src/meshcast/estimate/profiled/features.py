@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 from meshcast.estimate.rates import catalogue_key
 from meshcast.hardware import Device
-from meshcast.lower.convolutions import is_filter_gradient
-from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.workload.graph import (
+from meshcast.lower import Kernel, KernelKind, is_filter_gradient
+from meshcast.workload import (
     Attention,
     Convolution,
     Gemm,

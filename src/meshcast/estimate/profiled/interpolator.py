@@ -15,23 +15,22 @@ from typing import Any, get_args
 
 import numpy as np
 
-from meshcast.errors import InputError
+from meshcast.base import InputError, write_whole
+from meshcast.estimate.measurements.calls import backward_kernel
+from meshcast.estimate.measurements.silicon_kernels import attention_kernel
 from meshcast.estimate.profiled.features import ALONE, place
 from meshcast.estimate.profiled.interpolation import Family, checked, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
-from meshcast.files import write_whole
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
-from meshcast.profiles.calls import backward_kernel
-from meshcast.profiles.silicon_kernels import attention_kernel
-from meshcast.workload.graph import Attention, AttentionLibrary, Gemm, Geometry, Reduction
+from meshcast.lower import Kernel, KernelKind
+from meshcast.workload import Attention, AttentionLibrary, Gemm, Geometry, Reduction
 
 SCHEMA = "meshcast.interpolator/1"
 _NUMBERS = tuple(f.name for f in fields(Family) if f.name not in ("places", "y", "doubt"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class InterpolatorRow:
     """A measured kernel and the program it was measured in."""
 
     kernel: Kernel
@@ -168,7 +167,7 @@ def _sorts() -> list[Kernel]:
     return found
 
 
-def build(rows: Iterable[Row], device: Device, sources: Iterable[str] = ()) -> Interpolator:
+def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources: Iterable[str] = ()) -> Interpolator:
     """Families fitted to measured kernels; a kernel that a program launches often counts once."""
     found = list({(row.program, row.kernel.cost_key): row for row in rows if row.seconds > 0}.values())
     fixed = fixed_cost(device, [row.seconds for row in found])

@@ -18,7 +18,7 @@ from meshcast.estimate.estimator import Estimates, Estimator, Support
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel
+from meshcast.lower import Kernel
 
 SHORTEST = 0.05  # quantile of measured times that is taken for the fixed cost
 

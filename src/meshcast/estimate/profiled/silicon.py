@@ -18,11 +18,11 @@ import numpy as np
 
 from meshcast.estimate.estimator import Clocks, Estimates
 from meshcast.estimate.gpu import GpuAnalytical
+from meshcast.estimate.measurements.silicon_kernels import SiliconKernel, product_kernels
+from meshcast.estimate.measurements.silicon_tables import product_table
 from meshcast.estimate.power import settled_clock
-from meshcast.estimate.profiled.interpolator import Row
+from meshcast.estimate.profiled.interpolator import InterpolatorRow
 from meshcast.hardware import Device
-from meshcast.profiles.silicon_kernels import SiliconKernel, product_kernels
-from meshcast.profiles.silicon_tables import products
 
 # Seconds after which the power limiter has settled: on H200 and B200 the rate of large products falls between runs of
 # 20 and of 100 ms.
@@ -32,7 +32,7 @@ MOST_CALLS = (
 )
 
 
-def silicon_rows(device: Device, root: Path | None = None) -> list[Row]:
+def silicon_rows(device: Device, root: Path | None = None) -> list[InterpolatorRow]:
     """A device's measured products, thinned out evenly in the order of their FLOPs.
 
     Args:
@@ -42,7 +42,7 @@ def silicon_rows(device: Device, root: Path | None = None) -> list[Row]:
     Raises:
         UnsupportedError: there are no tables of this device, or none at all.
     """
-    calls = list(product_kernels(device, products(device.name, root=root)))
+    calls = list(product_kernels(device, product_table(device.name, root=root)))
     return list(_rows(_thinned(calls), device))
 
 
@@ -57,17 +57,17 @@ def _thinned(calls: Sequence[SiliconKernel]) -> list[SiliconKernel]:
     return found
 
 
-def _rows(calls: Sequence[SiliconKernel], device: Device) -> Iterator[Row]:
+def _rows(calls: Sequence[SiliconKernel], device: Device) -> Iterator[InterpolatorRow]:
     if not calls:
         return
     estimates = GpuAnalytical().estimate([call.kernel for call in calls], device)
     for index, call in enumerate(calls):
-        seconds = (call.seconds - estimates.gap) / slowed(call, estimates, index, device)
+        seconds = (call.seconds - estimates.gap) / slowdown_in_its_run(call, estimates, index, device)
         if seconds > 0:
-            yield Row(kernel=call.kernel, seconds=seconds, program=str(call.kernel.geometry))
+            yield InterpolatorRow(kernel=call.kernel, seconds=seconds, program=str(call.kernel.geometry))
 
 
-def slowed(call: SiliconKernel, estimates: Estimates, index: int, device: Device) -> float:
+def slowdown_in_its_run(call: SiliconKernel, estimates: Estimates, index: int, device: Device) -> float:
     """How many times its time at the full clock a call takes in the run that its table's latency was taken from.
 
     Args:

@@ -13,19 +13,22 @@ from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
 
-from meshcast.cache import cache_folder, keep, kept
-from meshcast.errors import InputError, UnsupportedError, UsageError
-from meshcast.estimate.profiled.interpolator import Interpolator, Row, build, load, reference_digest, shipped
+from meshcast.base import VERSION, InputError, UnsupportedError, UsageError, cache_folder, file_name, keep, kept
+from meshcast.estimate.measurements import silicon
+from meshcast.estimate.measurements.profile import read_profile
+from meshcast.estimate.profiled.interpolator import (
+    Interpolator,
+    InterpolatorRow,
+    build_interpolator,
+    load,
+    reference_digest,
+    shipped,
+)
 from meshcast.estimate.profiled.silicon import silicon_rows
-from meshcast.files import file_name
-from meshcast.hardware import Device, device_names, load_device
-from meshcast.hardware.what_if import MARK
-from meshcast.profiles import silicon
-from meshcast.profiles.profile import read_profile
-from meshcast.version import VERSION
+from meshcast.hardware import WHAT_IF_MARK, Device, device_names, load_device
 
 FOLDER = "profiled"
-COLLECT = "python -m meshcast.calibrate.collect OUT.npz --on DEVICE --profile FILE"
+COLLECT = "python -m meshcast.evidence.calibrate.collect OUT.npz --on DEVICE --profile FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +42,7 @@ class Given:
 @functools.cache
 def measured_kernels(device: Device) -> Interpolator | None:
     """What is known of a device without any file of the user's: the shipped kernels, else the silicon tables."""
-    if MARK in device.name:  # a few numbers are others: measured times move as the reference model says
+    if WHAT_IF_MARK in device.name:  # a few numbers are others: measured times move as the reference model says
         return measured_kernels(load_device(device.bases[0])) if device.bases[0] in device_names() else None
     found = shipped(device.name)
     if found is not None or device.name not in silicon.SYSTEMS or not silicon.installed():
@@ -101,9 +104,9 @@ def _given(path: Path, data: bytes, device: Device) -> Given:
             fix=COLLECT,
         )
 
-    def rows() -> list[Row]:  # read only where they were not fitted before
+    def rows() -> list[InterpolatorRow]:  # read only where they were not fitted before
         try:
-            return [Row(kernel=k, seconds=s, program=probe) for k, s, probe in profile.timed_kernels()]
+            return [InterpolatorRow(kernel=k, seconds=s, program=probe) for k, s, probe in profile.timed_kernels()]
         except InputError as error:
             raise InputError(error.message, where=error.where or str(path), fix=error.fix) from error
 
@@ -141,7 +144,7 @@ def _starts_from(device: Device) -> Iterator[str]:
             yield name
 
 
-def _fitted(content: bytes, device: Device, rows: Callable[[], list[Row]], source: str) -> Interpolator:
+def _fitted(content: bytes, device: Device, rows: Callable[[], list[InterpolatorRow]], source: str) -> Interpolator:
     """Families fitted to rows, or what an earlier run made of the same."""
     made_from = (VERSION.encode(), code_digest(), reference_digest(device).encode(), content)
     key = hashlib.sha256(b"\0".join(made_from)).hexdigest()
@@ -152,7 +155,7 @@ def _fitted(content: bytes, device: Device, rows: Callable[[], list[Row]], sourc
             return load(data, str(path))
         except InputError:  # damaged: as if it were absent
             pass
-    found = build(rows(), device, (source,))
+    found = build_interpolator(rows(), device, (source,))
     keep(path, found.to_bytes())
     return found
 
@@ -162,8 +165,12 @@ def code_digest() -> bytes:
     """Changes whenever the models do that measurements are put in relation to, or the way that they are."""
     digest = hashlib.sha256()
     for package in (
-        "meshcast.estimate.profiled", "meshcast.estimate.gpu", "meshcast.estimate", "meshcast.profiles", "meshcast.lower",
-    ):  # fmt: skip
+        "meshcast.estimate.profiled",
+        "meshcast.estimate.gpu",
+        "meshcast.estimate",
+        "meshcast.estimate.measurements",
+        "meshcast.lower",
+    ):
         for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
             if file.name.endswith(".py"):
                 digest.update(file.read_bytes())

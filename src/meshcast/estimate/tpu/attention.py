@@ -27,9 +27,8 @@ from dataclasses import replace
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import Machine, Work
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Attention, element_bytes
-from meshcast.workload.rules.attention import attended
+from meshcast.lower import Kernel
+from meshcast.workload import Attention, attended, element_bytes
 
 BLOCKS = (512, 1024, 2048)
 

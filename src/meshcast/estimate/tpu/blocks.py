@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from meshcast.estimate.products import Product
 from meshcast.estimate.tpu.machine import Machine, Traffic
-from meshcast.workload.graph import Gemm, element_bytes
+from meshcast.workload import Gemm, element_bytes
 
 SIDES = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
 

@@ -18,10 +18,10 @@ from meshcast.estimate.tpu.attention import attention
 from meshcast.estimate.tpu.indexed import gather, picked_slices, scatter, sort
 from meshcast.estimate.tpu.machine import Machine, Work
 from meshcast.estimate.tpu.matrix import product
-from meshcast.estimate.tpu.parameters import Calibration, shipped_calibration
+from meshcast.estimate.tpu.parameters import TpuCalibration, shipped_tpu_calibration
 from meshcast.estimate.tpu.vector import call, loop
 from meshcast.hardware import Device
-from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower import Kernel, KernelKind
 
 _MODELS: dict[KernelKind, KindModel[Machine, Work]] = {
     KernelKind.GEMM: KindModel(work=product),
@@ -56,8 +56,8 @@ class TpuAnalytical:
     name = "analytical"
     fidelity = "analytical"
 
-    def __init__(self, calibration: Calibration | None = None) -> None:
-        self.calibration = calibration or shipped_calibration()
+    def __init__(self, calibration: TpuCalibration | None = None) -> None:
+        self.calibration = calibration or shipped_tpu_calibration()
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """All kernels on TPUs whose file knows their arrays; unknown calls by approximation."""

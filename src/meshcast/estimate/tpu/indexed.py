@@ -7,8 +7,8 @@ import math
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.tpu.machine import Machine, Work
 from meshcast.estimate.tpu.vector import passing, windows
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Indexed, SortGeometry
+from meshcast.lower import Kernel
+from meshcast.workload import Indexed, SortGeometry
 
 
 def picked_slices(kernel: Kernel) -> int:

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.tpu.parameters import Parameters
+from meshcast.estimate.tpu.parameters import TpuParameters
 from meshcast.estimate.work import Work as Work
-from meshcast.hardware import Device
-from meshcast.hardware.device import TensorCores
-from meshcast.lower.kernel import Kernel, KernelKind, Recency
+from meshcast.hardware import Device, TensorCores
+from meshcast.lower import Kernel, KernelKind, Recency
 
 # Generations whose vector units compute in bf16; the others convert to f32 and back, and the TPU
 # compiler writes these conversions into its programs up to v5p.
@@ -45,7 +44,7 @@ class Machine:
     """A device with the calibrated parameters; seconds, bytes, hertz. All TensorCores of it work on one kernel."""
 
     device: Device
-    parameters: Parameters
+    parameters: TpuParameters
     explaining: bool = False
 
     @cached_property

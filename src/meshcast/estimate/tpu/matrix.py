@@ -20,8 +20,8 @@ from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import Machine, Work
 from meshcast.estimate.tpu.vector import loop, windows
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Convolution, Gemm
+from meshcast.lower import Kernel
+from meshcast.workload import Convolution, Gemm
 
 WEIGHT_BYTES = 2  # of one weight in an array: bf16, also where an operand is f32
 

@@ -12,8 +12,8 @@ from importlib import resources
 from meshcast.estimate import calibration as shared
 from meshcast.estimate.calibration import about
 
-SCHEMA = "meshcast.tpu-parameters/1"
-COMPILED = "compiled"  # among the intervals by kernel kind, that of the compiler's own times
+TPU_SCHEMA = "meshcast.tpu-parameters/1"
+TPU_COMPILER = "compiled"  # among the intervals by kernel kind, that of the compiler's own times
 
 # Where parameters that no fit moves come from; the others are fitted to the compiler's cycles (`estimate.tpu.fit`).
 SWEEPS = "cocossim's v6e sweeps"
@@ -25,7 +25,7 @@ UNRECORDED = "no published time behind it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class TpuParameters:
     """Costs in cycles and efficiencies as shares; a vector is one register of 32-bit elements (8 x 128).
 
     Each with its meaning, its start value and, where it is set by hand, its source.
@@ -89,20 +89,20 @@ class Parameters:
     sort_cycles: float = about("one vector and one compare-exchange stage of a sort", 6.0, UNCALIBRATED)
 
 
-Calibration = shared.Calibration[Parameters]
+TpuCalibration = shared.Calibration[TpuParameters]
 
 
-def parse_calibration(text: str, where: str = "tpu.toml") -> Calibration:
+def parse_calibration(text: str, where: str = "tpu.toml") -> TpuCalibration:
     """Reads `tpu.toml`; parameters it leaves out keep their start values.
 
     Raises:
         InputError: unknown schema, unknown or non-positive parameter.
     """
-    return shared.parse(text, Parameters, SCHEMA, where)
+    return shared.parse(text, TpuParameters, TPU_SCHEMA, where)
 
 
 @functools.cache
-def shipped_calibration() -> Calibration:
+def shipped_tpu_calibration() -> TpuCalibration:
     """The calibration that comes with the package."""
     path = resources.files("meshcast.estimate").joinpath("data/tpu.toml")
     return parse_calibration(path.read_text())

@@ -14,8 +14,8 @@ from __future__ import annotations
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import vector_rate
 from meshcast.estimate.tpu.machine import Machine, Work
-from meshcast.lower.kernel import Kernel
-from meshcast.workload.graph import Factorisation
+from meshcast.lower import Kernel
+from meshcast.workload import Factorisation
 
 STEP_S = 8e-6  # four kernels of 2 us
 SWEEPS = 10

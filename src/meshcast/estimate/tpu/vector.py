@@ -11,8 +11,8 @@ from dataclasses import replace
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import WORD_BYTES, Machine, Traffic, Work
-from meshcast.lower.kernel import SCALAR_BYTES, Kernel, KernelKind
-from meshcast.workload.graph import Reduction
+from meshcast.lower import SCALAR_BYTES, Kernel, KernelKind
+from meshcast.workload import Reduction
 
 
 def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.0) -> tuple[Term, Term, Term]:

@@ -16,10 +16,10 @@ from typing import Any
 
 from jaxlib import _jax, xla_client
 
-from meshcast.capture.mlir import ir, make_context
-from meshcast.child import serve
+from meshcast.base import serve
+from meshcast.capture import ir, make_context
 from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin
-from meshcast.partition.compile_options import compile_options
+from meshcast.partition import compile_options
 
 PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 TOOLKITS = ("nvidia.cuda_nvcc", "nvidia.cu13")

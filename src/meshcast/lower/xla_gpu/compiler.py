@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-from meshcast.capture.program import Program
-from meshcast.child import Child, ChildCrashedError, ChildFailedError
-from meshcast.errors import UnsupportedError
+from meshcast.base import Child, ChildCrashedError, ChildFailedError, UnsupportedError
+from meshcast.capture import Program
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
 from meshcast.lower.xla_gpu.target import missing_facts, target_config

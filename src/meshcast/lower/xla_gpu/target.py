@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.hardware import Core, Device
 
 # The same for every compute capability.

@@ -15,7 +15,7 @@ import resource
 import sys
 from typing import Any
 
-from meshcast.child import python_command, serve
+from meshcast.base import python_command, serve
 
 # What a TPU VM's metadata server would say does not matter for a compiler; a second process must not wait for the first.
 ENVIRONMENT = {
@@ -44,9 +44,9 @@ if __name__ == "__main__":
 
 from jaxlib import _jax, xla_client  # noqa: E402
 
-from meshcast.capture.mlir import ir, make_context  # noqa: E402
+from meshcast.capture import ir, make_context  # noqa: E402
 from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin  # noqa: E402
-from meshcast.partition.compile_options import compile_options  # noqa: E402
+from meshcast.partition import compile_options  # noqa: E402
 
 
 @functools.cache

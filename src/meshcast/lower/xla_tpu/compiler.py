@@ -8,9 +8,8 @@ import re
 from importlib import metadata
 from typing import Any
 
-from meshcast.capture.program import Program
-from meshcast.child import Child, ChildCrashedError, ChildFailedError
-from meshcast.errors import InfeasibleError, UnsupportedError
+from meshcast.base import Child, ChildCrashedError, ChildFailedError, InfeasibleError, UnsupportedError
+from meshcast.capture import Program
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
 from meshcast.lower.xla_tpu.topology import missing_facts, topology

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshcast.hardware.link import Library
+from meshcast.hardware import Library
 from meshcast.network.algorithms import exchanges, hierarchical, in_network, rings, trees
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.ports import wraps

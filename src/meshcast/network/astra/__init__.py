@@ -1,16 +1,16 @@
 """ASTRA-sim: a preset of its rules for one collective, its files, and the program itself where it is installed."""
 
-from meshcast.hardware.astra import AstraNetwork as AstraNetwork
-from meshcast.hardware.astra import Dimension as Dimension
-from meshcast.hardware.astra import cluster_network as cluster_network
-from meshcast.hardware.astra import network_cluster as network_cluster
-from meshcast.hardware.astra import network_text as network_text
-from meshcast.hardware.astra import read_network as read_network
-from meshcast.network.astra.config import BACKENDS as BACKENDS
-from meshcast.network.astra.config import KINDS as KINDS
+from meshcast.hardware import AstraDimension as AstraDimension
+from meshcast.hardware import AstraNetwork as AstraNetwork
+from meshcast.hardware import cluster_network as cluster_network
+from meshcast.hardware import network_cluster as network_cluster
+from meshcast.hardware import network_text as network_text
+from meshcast.hardware import read_network as read_network
+from meshcast.network.astra.config import ASTRA_BACKENDS as ASTRA_BACKENDS
+from meshcast.network.astra.config import ASTRA_KINDS as ASTRA_KINDS
+from meshcast.network.astra.config import AstraBackend as AstraBackend
+from meshcast.network.astra.config import AstraKind as AstraKind
 from meshcast.network.astra.config import AstraSystem as AstraSystem
-from meshcast.network.astra.config import Backend as Backend
-from meshcast.network.astra.config import Kind as Kind
 from meshcast.network.astra.export import export_collective as export_collective
 from meshcast.network.astra.files import RemoteMemory as RemoteMemory
 from meshcast.network.astra.files import groups_text as groups_text

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from meshcast.errors import UnsupportedError, UsageError, nearest
-from meshcast.hardware.astra import AstraNetwork
+from meshcast.base import UnsupportedError, UsageError, nearest
+from meshcast.hardware import AstraNetwork
 
-Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
-Backend = Literal["Unaware", "Aware"]
+AstraKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+AstraBackend = Literal["Unaware", "Aware"]
 Pattern = Literal["ring", "direct", "halvingDoubling", "doubleBinaryTree"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
-BACKENDS: tuple[Backend, ...] = get_args(Backend)
+ASTRA_KINDS: tuple[AstraKind, ...] = get_args(AstraKind)
+ASTRA_BACKENDS: tuple[AstraBackend, ...] = get_args(AstraBackend)
 # What a system file may name, beside a window after either kind of "direct": the pattern, and whether it takes all
 # dimensions for one.
 IMPLEMENTATIONS: dict[str, tuple[Pattern, bool]] = {
@@ -75,7 +75,7 @@ class AstraSystem:
     local_memory_bandwidth: float | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
 
-    def names(self, kind: Kind) -> tuple[str, ...]:
+    def names(self, kind: AstraKind) -> tuple[str, ...]:
         """The algorithm of each dimension for a collective."""
         return cast("tuple[str, ...]", getattr(self, kind))
 
@@ -96,7 +96,7 @@ def implementation(name: str) -> Implementation:
     raise UsageError(f"no collective algorithm {name!r} in ASTRA-sim", fix=nearest(name, IMPLEMENTATIONS))
 
 
-def implementations(network: AstraNetwork, system: AstraSystem, kind: Kind) -> tuple[Implementation, ...]:
+def implementations(network: AstraNetwork, system: AstraSystem, kind: AstraKind) -> tuple[Implementation, ...]:
     """The algorithms of a collective, one for each dimension, or a single one that takes all for one.
 
     Raises:
@@ -117,7 +117,7 @@ def implementations(network: AstraNetwork, system: AstraSystem, kind: Kind) -> t
     return found
 
 
-def _check(chosen: Implementation, npus: int, kind: Kind) -> None:
+def _check(chosen: Implementation, npus: int, kind: AstraKind) -> None:
     if chosen.pattern in ("halvingDoubling", "doubleBinaryTree") and npus & (npus - 1):
         raise UnsupportedError(
             f"ASTRA-sim's {chosen.pattern} pairs a power of two of NPUs, the dimension has {npus}",

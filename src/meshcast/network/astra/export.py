@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meshcast.errors import UnsupportedError, UsageError
-from meshcast.hardware import Cluster
-from meshcast.hardware.astra import cluster_network
-from meshcast.network.astra.config import KINDS
+from meshcast.base import UnsupportedError, UsageError
+from meshcast.hardware import Cluster, cluster_network
+from meshcast.network.astra.config import ASTRA_KINDS
 from meshcast.network.astra.files import RemoteMemory, write_inputs
 from meshcast.network.astra.model import preset_system
 from meshcast.network.astra.outside import collective_node, write_traces
-from meshcast.workload.graph import Collective
+from meshcast.workload import Collective
 
 WORKLOAD = "workload-configuration"
 
@@ -25,10 +24,10 @@ def export_collective(folder: Path, collective: Collective, cluster: Cluster, de
         UnsupportedError: ASTRA-sim has no such collective or network, or the group is not all devices.
         UsageError: The folder cannot be written to.
     """
-    kind = next((known for known in KINDS if known == collective.kind), None)
+    kind = next((known for known in ASTRA_KINDS if known == collective.kind), None)
     if kind is None:
         raise UnsupportedError(
-            f"ASTRA-sim has no {collective.kind}", where="--export-astra", fix=f"it has {', '.join(KINDS)}"
+            f"ASTRA-sim has no {collective.kind}", where="--export-astra", fix=f"it has {', '.join(ASTRA_KINDS)}"
         )
     if collective.group.size != devices:
         raise UnsupportedError(

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from meshcast.errors import InputError, UsageError, nearest
-from meshcast.files import json_value, whole_files
-from meshcast.hardware.astra import AstraNetwork, network_text
-from meshcast.network.astra.config import KINDS, AstraSystem, implementation
+from meshcast.base import InputError, UsageError, json_value, nearest, whole_files
+from meshcast.hardware import AstraNetwork, network_text
+from meshcast.network.astra.config import ASTRA_KINDS, AstraSystem, implementation
 
 MemoryType = Literal[
     "NO_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION", "PER_NPU_MEMORY_EXPANSION", "MEMORY_POOL"
@@ -28,7 +27,7 @@ CARRIED = frozenset({
     "L", "o", "g", "G", "local-reduction-delay", "model-shared-bus", "peak-perf", "roofline-enabled", "trace-enabled",
     "replay-only", "track-local-mem", "local-mem-trace-filename", "boost-mode", "intra-dimension-scheduling",
     "inter-dimension-scheduling", "per-node-custom-implementation",
-    *(f"{kind.replace('_', '-')}-implementation-custom" for kind in KINDS),
+    *(f"{kind.replace('_', '-')}-implementation-custom" for kind in ASTRA_KINDS),
 })  # fmt: skip
 # Numbers and choices of a system file: the field of `AstraSystem`, and what reads a value.
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -38,7 +37,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "active-chunks-per-dimension": ("active_chunks", lambda value: _whole(value, least=1)),
     SPLITS: ("splits", lambda value: _whole(value, least=1)),
     MEMORY_RATE: ("local_memory_bandwidth", lambda value: _positive(value)),
-    **{f"{kind.replace('_', '-')}-implementation": (kind, lambda value: _algorithms(value)) for kind in KINDS},
+    **{f"{kind.replace('_', '-')}-implementation": (kind, lambda value: _algorithms(value)) for kind in ASTRA_KINDS},
 }
 T = TypeVar("T")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from meshcast.errors import UnsupportedError
-from meshcast.hardware import Cluster, Device
-from meshcast.hardware.astra import AstraNetwork, cluster_network, level_dimensions
-from meshcast.mesh import pairs_of
-from meshcast.network.astra.config import KINDS, AstraSystem, Backend, Kind, implementations
+from meshcast.base import UnsupportedError, pairs_of
+from meshcast.hardware import AstraNetwork, Cluster, Device, cluster_network, level_dimensions
+from meshcast.network.astra.config import ASTRA_KINDS, AstraBackend, AstraKind, AstraSystem, implementations
 from meshcast.network.astra.outside import run_collective
 from meshcast.network.astra.phases import chunk_phases
 from meshcast.network.astra.simulation import foldable, simulate
@@ -19,14 +17,16 @@ from meshcast.network.plan import CollectivePlan, Primitive, Stage
 from meshcast.network.setting import WholeJob
 from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.network.steps import PHASES
-from meshcast.workload.graph import Collective
+from meshcast.workload import Collective
 
 Source = Literal["preset", "astra-sim"]
 # As in the example systems that ASTRA-sim comes with.
 SPLITS, ENDPOINT_DELAY_NS = 4, 10
 
 
-def finish_ns(network: AstraNetwork, system: AstraSystem, kind: Kind, size: int, backend: Backend = "Unaware") -> int:
+def finish_ns(
+    network: AstraNetwork, system: AstraSystem, kind: AstraKind, size: int, backend: AstraBackend = "Unaware"
+) -> int:
     """Whole nanoseconds of one collective over all NPUs, alone on the network.
 
     Args:
@@ -51,7 +51,7 @@ def finish_ns(network: AstraNetwork, system: AstraSystem, kind: Kind, size: int,
     return simulate(network, system, chunks, backend, folded=foldable(network, chunks, backend))
 
 
-def without_effect(network: AstraNetwork, system: AstraSystem, kind: Kind) -> tuple[str, ...]:
+def without_effect(network: AstraNetwork, system: AstraSystem, kind: AstraKind) -> tuple[str, ...]:
     """Settings that one collective of this kind, alone, does not feel, by their keys."""
     patterns = {chosen.pattern for chosen in implementations(network, system, kind)}
     idle = ["scheduling-policy"]
@@ -80,7 +80,7 @@ def preset_system(network: AstraNetwork, device: Device) -> AstraSystem:
 
 
 def astra_plan(
-    collective: Collective, cluster: Cluster, backend: Backend = "Unaware", source: Source = "preset",
+    collective: Collective, cluster: Cluster, backend: AstraBackend = "Unaware", source: Source = "preset",
     job: WholeJob | None = None,
 ) -> CollectivePlan:  # fmt: skip
     """A program's collective by ASTRA-sim's rules, its groups' spread over a cluster's levels taken for dimensions.
@@ -127,7 +127,7 @@ def _subsets(collective: Collective, job: WholeJob) -> list[tuple[int, ...]]:
 
 
 def _subset_plan(
-    collective: Collective, job: WholeJob, rows: list[tuple[int, ...]], spread: tuple[LevelSpread, ...], backend: Backend
+    collective: Collective, job: WholeJob, rows: list[tuple[int, ...]], spread: tuple[LevelSpread, ...], backend: AstraBackend
 ) -> CollectivePlan:  # fmt: skip
     network = cluster_network(job.cluster, job.devices)
     if collective.kind == "collective_permute":
@@ -157,8 +157,8 @@ def _subset_plan(
     return _plan(collective, kind, ("ring",), slowest, times, "preset")
 
 
-def _kind(collective: Collective) -> Kind:
-    kind = next((known for known in KINDS if known == collective.kind), None)
+def _kind(collective: Collective) -> AstraKind:
+    kind = next((known for known in ASTRA_KINDS if known == collective.kind), None)
     if kind is None:
         raise UnsupportedError(
             f"ASTRA-sim has no {collective.kind}", where="--network", fix="use --network alpha-beta or flow"

@@ -8,14 +8,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshcast.chakra import Node, NodeType, trace_bytes
-from meshcast.chakra.job_files import rank_path
-from meshcast.chakra.schema import COLLECTIVE_CODES
-from meshcast.errors import UnsupportedError
-from meshcast.hardware.astra import AstraNetwork
-from meshcast.network.astra.config import BACKENDS, AstraSystem, Backend, Kind, implementations
+from meshcast.base import UnsupportedError
+from meshcast.chakra import COLLECTIVE_CODES, Node, NodeType, rank_path, trace_bytes
+from meshcast.hardware import AstraNetwork
+from meshcast.network.astra.config import ASTRA_BACKENDS, AstraBackend, AstraKind, AstraSystem, implementations
 from meshcast.network.astra.files import RemoteMemory, write_inputs
-from meshcast.simulators.astra_sim import HOW_TO_GET, PROGRAMS, program_path
+from meshcast.network.astra.program_files import ASTRA_SIM_PROGRAMS, HOW_TO_GET_ASTRA_SIM, program_path
 
 TIMEOUT_S = 600.0
 LONGEST_LINE = 300  # of what ASTRA-sim says when it fails
@@ -39,13 +37,13 @@ class AstraRun:
         return self.finish_ns * 1e-9
 
 
-def astra_available() -> dict[Backend, Path]:
+def astra_available() -> dict[AstraBackend, Path]:
     """ASTRA-sim's programs on the PATH, by backend."""
-    return {backend: path for backend in BACKENDS if (path := program_path(backend))}
+    return {backend: path for backend in ASTRA_BACKENDS if (path := program_path(backend))}
 
 
 def run_collective(
-    network: AstraNetwork, system: AstraSystem, kind: Kind, size: int, backend: Backend = "Unaware", *,
+    network: AstraNetwork, system: AstraSystem, kind: AstraKind, size: int, backend: AstraBackend = "Unaware", *,
     memory: RemoteMemory | None = None, timeout_s: float = TIMEOUT_S,
 ) -> AstraRun:  # fmt: skip
     """ASTRA-sim's own answer for one collective over all NPUs.
@@ -73,7 +71,7 @@ def run_collective(
 
 
 def run_traces(
-    prefix: Path, network: AstraNetwork, system: AstraSystem, backend: Backend = "Unaware", *,
+    prefix: Path, network: AstraNetwork, system: AstraSystem, backend: AstraBackend = "Unaware", *,
     groups: Path | None = None, memory: RemoteMemory | None = None, timeout_s: float = TIMEOUT_S,
 ) -> AstraRun:  # fmt: skip
     """ASTRA-sim's own answer for the traces of all NPUs, `PREFIX.RANK.et`.
@@ -92,7 +90,9 @@ def run_traces(
     """
     program = program_path(backend)
     if program is None:
-        raise UnsupportedError(f"{PROGRAMS[backend]} is not on the PATH", where="astra-sim", fix=HOW_TO_GET)
+        raise UnsupportedError(
+            f"{ASTRA_SIM_PROGRAMS[backend]} is not on the PATH", where="astra-sim", fix=HOW_TO_GET_ASTRA_SIM
+        )
     with tempfile.TemporaryDirectory(prefix="meshcast-astra-") as name:
         folder = Path(name)
         flags = {"workload-configuration": prefix, **write_inputs(folder, network, system, memory or RemoteMemory())}
@@ -102,7 +102,7 @@ def run_traces(
         return _read(_printed(command, folder, timeout_s), network.npus)
 
 
-def collective_node(kind: Kind, size: int) -> Node:
+def collective_node(kind: AstraKind, size: int) -> Node:
     """The node of a collective over all NPUs."""
     attributes = {"is_cpu_op": False, "comm_type": int(COLLECTIVE_CODES[kind]), "comm_size": size}
     return Node(number=1, name=kind, kind=NodeType.COLLECTIVE, attributes=attributes)

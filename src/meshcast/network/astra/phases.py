@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from meshcast.errors import InfeasibleError, UsageError
-from meshcast.hardware.astra import AstraNetwork
-from meshcast.network.astra.config import AstraSystem, Implementation, Kind, implementations
+from meshcast.base import InfeasibleError, UsageError
+from meshcast.hardware import AstraNetwork
+from meshcast.network.astra.config import AstraKind, AstraSystem, Implementation, implementations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Phase:
     dimension: int
     npus: int
     stride: int
-    kind: Kind
+    kind: AstraKind
     implementation: Implementation
     size: int
     call: int
@@ -44,7 +44,7 @@ class Phase:
         return self.size * self.npus if self.kind == "all_gather" else self.size // self.npus
 
 
-def chunk_sizes(kind: Kind, size: int, splits: int, npus: int) -> tuple[int, ...]:
+def chunk_sizes(kind: AstraKind, size: int, splits: int, npus: int) -> tuple[int, ...]:
     """Bytes of every chunk.
 
     All have `size // splits` bytes, so that a size that does not divide makes one more, and the total more than `size`.
@@ -68,7 +68,7 @@ def chunk_sizes(kind: Kind, size: int, splits: int, npus: int) -> tuple[int, ...
     return (chunk,) * -(-size // chunk)
 
 
-def chunk_phases(network: AstraNetwork, system: AstraSystem, kind: Kind, size: int) -> list[tuple[Phase, ...]]:
+def chunk_phases(network: AstraNetwork, system: AstraSystem, kind: AstraKind, size: int) -> list[tuple[Phase, ...]]:
     """The phases of every chunk of a collective over all NPUs.
 
     Raises:
@@ -87,11 +87,11 @@ def chunk_phases(network: AstraNetwork, system: AstraSystem, kind: Kind, size: i
 
 
 def _phases(
-    network: AstraNetwork, chosen: tuple[Implementation, ...], kind: Kind, chunk: int, calls: list[int], *,
+    network: AstraNetwork, chosen: tuple[Implementation, ...], kind: AstraKind, chunk: int, calls: list[int], *,
     scatter_first: bool,
 ) -> Iterator[Phase]:  # fmt: skip
     order = list(range(len(chosen)))
-    steps: list[tuple[Kind, int]]
+    steps: list[tuple[AstraKind, int]]
     if kind == "all_reduce" and scatter_first:
         *inner, last = order
         steps = [("reduce_scatter", at) for at in inner]

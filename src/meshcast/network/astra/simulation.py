@@ -11,9 +11,9 @@ import functools
 from collections import deque
 from collections.abc import Sequence
 
-from meshcast.errors import InfeasibleError, UnsupportedError
-from meshcast.hardware.astra import AstraNetwork
-from meshcast.network.astra.config import AstraSystem, Backend
+from meshcast.base import InfeasibleError, UnsupportedError
+from meshcast.hardware import AstraNetwork
+from meshcast.network.astra.config import AstraBackend, AstraSystem
 from meshcast.network.astra.events import Action, EventQueue
 from meshcast.network.astra.exchange import Exchange
 from meshcast.network.astra.phases import Phase
@@ -23,7 +23,7 @@ from meshcast.network.astra.wires import PlacedWires, Wires, wires_of
 Chunks = Sequence[tuple[Phase, ...]]
 
 
-def foldable(network: AstraNetwork, chunks: Chunks, backend: Backend) -> bool:
+def foldable(network: AstraNetwork, chunks: Chunks, backend: AstraBackend) -> bool:
     """Whether one NPU can stand for all.
 
     Rotations leave rings and direct exchanges as they are, on all shapes; flipping a bit of every number leaves
@@ -37,7 +37,7 @@ def foldable(network: AstraNetwork, chunks: Chunks, backend: Backend) -> bool:
 
 
 def simulate(
-    network: AstraNetwork, system: AstraSystem, chunks: Chunks, backend: Backend, *, folded: bool,
+    network: AstraNetwork, system: AstraSystem, chunks: Chunks, backend: AstraBackend, *, folded: bool,
     places: Sequence[int] | None = None,
 ) -> int:  # fmt: skip
     """Nanoseconds until the last NPU is done; `places` are those that take part, where they are not all.

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshcast.hardware.astra import AstraNetwork, Dimension
-from meshcast.network.astra.config import AstraSystem, Backend, Kind
+from meshcast.hardware import AstraDimension, AstraNetwork
+from meshcast.network.astra.config import AstraBackend, AstraKind, AstraSystem
 from meshcast.network.astra.events import EventQueue
 from meshcast.network.astra.phases import chunk_phases
 from meshcast.network.astra.simulation import simulate
@@ -24,8 +24,13 @@ RING = ("ring",)
 
 
 def subset_ns(
-    network: AstraNetwork, system: AstraSystem, kind: Kind, size: int, members: Sequence[int], backend: Backend = "Unaware"
-) -> int:  # fmt: skip
+    network: AstraNetwork,
+    system: AstraSystem,
+    kind: AstraKind,
+    size: int,
+    members: Sequence[int],
+    backend: AstraBackend = "Unaware",
+) -> int:
     """Whole nanoseconds of one collective over some NPUs, alone on the network.
 
     Args:
@@ -43,7 +48,7 @@ def subset_ns(
     ways = {between(network, a, b) for a, b in zip(members, (*members[1:], members[0]), strict=True)}
     dimension, hops = next(iter(ways))
     # All ways alike: a network of such ways, on which one member stands for all.
-    alike = Dimension(
+    alike = AstraDimension(
         shape="FullyConnected", npus=len(members), bandwidth=dimension.bandwidth, latency_ns=hops * dimension.latency_ns
     )
     group = AstraNetwork(dimensions=(alike,))
@@ -53,7 +58,7 @@ def subset_ns(
     return simulate(network, ring, chunks, backend, folded=False, places=members)
 
 
-def message_ns(network: AstraNetwork, source: int, target: int, size: int, backend: Backend = "Unaware") -> int:
+def message_ns(network: AstraNetwork, source: int, target: int, size: int, backend: AstraBackend = "Unaware") -> int:
     """Whole nanoseconds from a send to its receive: neither endpoint delays nor chunks are charged.
 
     Raises:

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
-from meshcast.errors import UnsupportedError
-from meshcast.hardware.astra import AstraNetwork, Dimension
-from meshcast.network.astra.config import Backend
+from meshcast.base import UnsupportedError
+from meshcast.hardware import AstraDimension, AstraNetwork
+from meshcast.network.astra.config import AstraBackend
 from meshcast.network.astra.events import Action, EventQueue
 
 
@@ -52,7 +52,7 @@ class UnawareWires:
         return int(hops * dimension.latency_ns + size / dimension.bytes_per_ns)
 
 
-def between(network: AstraNetwork, source: int, destination: int) -> tuple[Dimension, int]:
+def between(network: AstraNetwork, source: int, destination: int) -> tuple[AstraDimension, int]:
     """The first dimension in which two NPUs differ, which alone counts, and the hops between them there."""
     for dimension in network.dimensions:
         source, at = divmod(source, dimension.npus)
@@ -80,7 +80,7 @@ class _Link:
 
     __slots__ = ("_busy", "_bytes_per_ns", "_events", "_latency_ns", "_waiting")
 
-    def __init__(self, dimension: Dimension, events: EventQueue) -> None:
+    def __init__(self, dimension: AstraDimension, events: EventQueue) -> None:
         self._bytes_per_ns = dimension.bytes_per_ns
         self._latency_ns = dimension.latency_ns
         self._events = events
@@ -115,7 +115,7 @@ class AwareWires:
 
     __slots__ = ("_dimension", "_events", "_folded", "_links")
 
-    def __init__(self, dimension: Dimension, events: EventQueue, *, folded: bool) -> None:
+    def __init__(self, dimension: AstraDimension, events: EventQueue, *, folded: bool) -> None:
         self._dimension = dimension
         self._events = events
         self._folded = folded
@@ -144,7 +144,7 @@ class AwareWires:
         return [step if self._folded else (step, (source + step * hop) % npus) for hop in range(hops)]
 
 
-def wires_of(network: AstraNetwork, events: EventQueue, backend: Backend, *, folded: bool) -> Wires:
+def wires_of(network: AstraNetwork, events: EventQueue, backend: AstraBackend, *, folded: bool) -> Wires:
     """What carries messages in a network.
 
     Raises:

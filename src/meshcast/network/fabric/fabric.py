@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.errors import InfeasibleError
+from meshcast.base import InfeasibleError
 from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel, check_conditions
 from meshcast.network.fabric.dragonfly import dragonfly
 from meshcast.network.fabric.fat_tree import FatTree, fat_tree

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from meshcast.errors import InputError, nearest
-from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel, check_conditions, document
-from meshcast.hardware.reader import Reader
+from meshcast.base import Dimension, InputError, nearest
+from meshcast.hardware import HEALTHY, Cluster, Conditions, NetworkLevel, Reader, check_conditions, document
 from meshcast.network.fabric.fabric import Fabric
 from meshcast.network.fabric.links import Floats, Ints, Parts
 from meshcast.network.fabric.state import capacities
 from meshcast.network.fabric.wiring import Routing
-from meshcast.units import Dimension
 
 FABRIC_SCHEMA = "meshcast.fabric/1"
 MOST_NODES = 1 << 20  # of one kind: each has a name of its own
@@ -51,7 +49,7 @@ def read_fabric(path: Path, cluster: Cluster | None = None, conditions: Conditio
     Raises:
         InputError: The file cannot be read, or does not follow the schema.
     """
-    file = Reader(document.read(path))
+    file = Reader(document.read_document(path))
     file.choice("schema", among=(FABRIC_SCHEMA,))
     name = file.text("name")
     devices = file.count("devices", most=MOST_NODES)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.network.fabric.links import NONE, Flags, Ints, Parts, Paths
 from meshcast.network.fabric.wiring import Place, ones
 from meshcast.network.slices import Line, Shape, closed_sides, slice_shape, worst_lines

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.errors import UsageError
+from meshcast.base import UsageError
 from meshcast.network.fabric.fabric import Fabric
 from meshcast.network.fabric.links import Floats
 from meshcast.network.flow.phase import Phase, merged, phases_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.errors import InfeasibleError, UnsupportedError
+from meshcast.base import InfeasibleError, UnsupportedError
 from meshcast.network.fabric.fabric import Fabric
 from meshcast.network.fabric.links import Floats, Ints
 from meshcast.network.fabric.switched import AllPairs, Star

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshcast.errors import UsageError
-from meshcast.mesh import Group
+from meshcast.base import Group, UsageError
 from meshcast.network.fabric.links import Ints
 from meshcast.network.plan import CollectivePlan
 

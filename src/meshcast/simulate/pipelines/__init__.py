@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from meshcast.errors import UsageError, nearest
+from meshcast.base import UsageError, nearest
 from meshcast.simulate.pipelines.costs import PartCosts as PartCosts
 from meshcast.simulate.pipelines.costs import StepCosts as StepCosts
 from meshcast.simulate.pipelines.gpipe import gpipe as gpipe
@@ -14,9 +14,9 @@ from meshcast.simulate.pipelines.runs import CriticalSegment as CriticalSegment
 from meshcast.simulate.pipelines.runs import PipelineRun as PipelineRun
 from meshcast.simulate.pipelines.runs import StageRun as StageRun
 from meshcast.simulate.pipelines.schedule import Generator as Generator
+from meshcast.simulate.pipelines.schedule import PassWork as PassWork
 from meshcast.simulate.pipelines.schedule import PipelineSchedule as PipelineSchedule
 from meshcast.simulate.pipelines.schedule import Task as Task
-from meshcast.simulate.pipelines.schedule import Work as Work
 from meshcast.simulate.pipelines.schedule import checked as checked
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
 from meshcast.simulate.pipelines.zero_bubble import zero_bubble_h1 as zero_bubble_h1

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshcast.errors import UsageError
-from meshcast.simulate.pipelines.schedule import PipelineSchedule, Task, Work
+from meshcast.base import UsageError
+from meshcast.simulate.pipelines.schedule import PassWork, PipelineSchedule, Task
 
 Integers = NDArray[np.int64]
-WORKS = tuple(Work)
+WORKS = tuple(PassWork)
 FORWARD, BACKWARD, WEIGHT = range(3)
 
 
@@ -144,14 +144,14 @@ def _stuck(schedule: PipelineSchedule, reached: Integers, own_done: NDArray[np.b
             continue
         task = order[index]
         position = schedule.position(stage, task.chunk)
-        if task.work is Work.FORWARD:
-            holder, needed = schedule.place(position - 1), Task(Work.FORWARD, task.microbatch)
-        elif task.work is Work.WEIGHT:
-            holder, needed = (stage, task.chunk), Task(Work.BACKWARD, task.microbatch)
+        if task.work is PassWork.FORWARD:
+            holder, needed = schedule.place(position - 1), Task(PassWork.FORWARD, task.microbatch)
+        elif task.work is PassWork.WEIGHT:
+            holder, needed = (stage, task.chunk), Task(PassWork.BACKWARD, task.microbatch)
         elif not own_done[number]:
-            holder, needed = (stage, task.chunk), Task(Work.FORWARD, task.microbatch)
+            holder, needed = (stage, task.chunk), Task(PassWork.FORWARD, task.microbatch)
         else:
-            holder, needed = schedule.place(position + 1), Task(Work.BACKWARD, task.microbatch)
+            holder, needed = schedule.place(position + 1), Task(PassWork.BACKWARD, task.microbatch)
         said.append(f"stage {stage} at {task} waits for {needed._replace(chunk=holder[1])} of stage {holder[0]}")
     return UsageError(
         f"the schedule {schedule.name!r} deadlocks: " + "; ".join(said),

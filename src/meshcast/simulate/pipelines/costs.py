@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from meshcast.simulate.pipelines.schedule import Work
+from meshcast.simulate.pipelines.schedule import PassWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class PartCosts:
     backward_send_s: float = 0.0
     saved_bytes: int = 0
     weight_saved_bytes: int = 0
-    working_bytes: Mapping[Work, int] = field(default_factory=dict)
+    working_bytes: Mapping[PassWork, int] = field(default_factory=dict)
     fixed_bytes: int = 0
     reduce_s: float = 0.0
 

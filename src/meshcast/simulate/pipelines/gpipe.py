@@ -6,14 +6,14 @@ step, and every stage keeps the activations of all m microbatches.
 
 from __future__ import annotations
 
-from meshcast.simulate.pipelines.schedule import PipelineSchedule, Task, Work, counts_checked
+from meshcast.simulate.pipelines.schedule import PassWork, PipelineSchedule, Task, counts_checked
 
 
 def gpipe(stages: int, microbatches: int, chunks: int = 1) -> PipelineSchedule:
     """Forward 0..m-1, backward m-1..0: the last activations to be made are the first to be used up."""
     counts_checked("gpipe", stages, microbatches, chunks)
-    forward = tuple(Task(Work.FORWARD, m) for m in range(microbatches))
-    backward = tuple(Task(Work.BACKWARD, m) for m in reversed(range(microbatches)))
+    forward = tuple(Task(PassWork.FORWARD, m) for m in range(microbatches))
+    backward = tuple(Task(PassWork.BACKWARD, m) for m in reversed(range(microbatches)))
     return PipelineSchedule(
         name="gpipe", stages=stages, microbatches=microbatches, orders=(forward + backward,) * stages
     )

@@ -8,15 +8,15 @@ pipeline fills v times faster: `(p - 1) (t_F + t_B) / v`, a share `(p - 1) / (v 
 
 from __future__ import annotations
 
-from meshcast.errors import UsageError
-from meshcast.simulate.pipelines.schedule import Order, PipelineSchedule, Task, Work, counts_checked
+from meshcast.base import UsageError
+from meshcast.simulate.pipelines.schedule import Order, PassWork, PipelineSchedule, Task, counts_checked
 
 
 def one_forward_one_backward(stages: int, microbatches: int, chunks: int = 1) -> PipelineSchedule:
     """Stage d runs p - 1 - d microbatches ahead, then alternates."""
     counts_checked("1f1b", stages, microbatches, chunks)
-    forward = [Task(Work.FORWARD, m) for m in range(microbatches)]
-    backward = [Task(Work.BACKWARD, m) for m in range(microbatches)]
+    forward = [Task(PassWork.FORWARD, m) for m in range(microbatches)]
+    backward = [Task(PassWork.BACKWARD, m) for m in range(microbatches)]
     orders = tuple(alternating(forward, backward, stages - 1 - stage) for stage in range(stages))
     return PipelineSchedule(name="1f1b", stages=stages, microbatches=microbatches, orders=orders)
 
@@ -39,8 +39,8 @@ def interleaved(stages: int, microbatches: int, chunks: int = 2) -> PipelineSche
             fix=f"use {-(-microbatches // stages) * stages} microbatches, or another schedule",
         )
     passes = [divmod(k, stages) for k in range(microbatches * chunks)]  # (how many groups and chunks before, place)
-    forward = [Task(Work.FORWARD, n // chunks * stages + m, n % chunks) for n, m in passes]
-    backward = [Task(Work.BACKWARD, n // chunks * stages + m, chunks - 1 - n % chunks) for n, m in passes]
+    forward = [Task(PassWork.FORWARD, n // chunks * stages + m, n % chunks) for n, m in passes]
+    backward = [Task(PassWork.BACKWARD, n // chunks * stages + m, chunks - 1 - n % chunks) for n, m in passes]
     ahead = [2 * (stages - 1 - stage) + (chunks - 1) * stages for stage in range(stages)]
     return PipelineSchedule(
         name="interleaved",

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from meshcast.errors import UsageError
+from meshcast.base import UsageError
 
 # Which positions a stage holds: `loop`, stage d has d, d + p, d + 2p, ...; `v`, d and 2p - 1 - d.
 Placement = Literal["loop", "v"]
 
 
-class Work(StrEnum):
+class PassWork(StrEnum):
     """What a stage does with a microbatch."""
 
     FORWARD = "F"
@@ -30,7 +30,7 @@ class Work(StrEnum):
 class Task(NamedTuple):
     """One microbatch through one chunk of a stage."""
 
-    work: Work
+    work: PassWork
     microbatch: int
     chunk: int = 0
 
@@ -90,7 +90,7 @@ def checked(schedule: PipelineSchedule) -> PipelineSchedule:
     Raises:
         UsageError: A task is missing, done twice, or unknown.
     """
-    kinds = tuple(Work) if schedule.split else (Work.FORWARD, Work.BACKWARD)
+    kinds = tuple(PassWork) if schedule.split else (PassWork.FORWARD, PassWork.BACKWARD)
     wanted = {Task(k, m, c) for k in kinds for m in range(schedule.microbatches) for c in range(schedule.chunks)}
     if len(schedule.orders) != schedule.stages:
         raise UsageError(

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.errors import UsageError
+from meshcast.base import UsageError
 from meshcast.simulate.pipelines.columns import BACKWARD, FORWARD, WEIGHT, WORKS, Columns, columns_of
 from meshcast.simulate.pipelines.costs import StepCosts
 from meshcast.simulate.pipelines.runs import Finish, PipelineRun, Seconds, TaskTimes, run_of

@@ -14,7 +14,7 @@ begins last also ends last.
 
 from __future__ import annotations
 
-from meshcast.simulate.pipelines.schedule import Order, PipelineSchedule, Task, Work, counts_checked
+from meshcast.simulate.pipelines.schedule import Order, PassWork, PipelineSchedule, Task, counts_checked
 
 
 def zero_bubble_h1(stages: int, microbatches: int, chunks: int = 1) -> PipelineSchedule:
@@ -43,12 +43,12 @@ def zero_bubble_h2(stages: int, microbatches: int, chunks: int = 1) -> PipelineS
 def _filled(microbatches: int, *, ahead: int, behind: int) -> Order:
     """`ahead` forward passes, then F, B and the W of `behind` microbatches before in turn; what is left at the end."""
     lead = min(ahead, microbatches)
-    order = [Task(Work.FORWARD, m) for m in range(lead)]
+    order = [Task(PassWork.FORWARD, m) for m in range(lead)]
     for m in range(microbatches):
         if lead + m < microbatches:
-            order.append(Task(Work.FORWARD, lead + m))
-        order.append(Task(Work.BACKWARD, m))
+            order.append(Task(PassWork.FORWARD, lead + m))
+        order.append(Task(PassWork.BACKWARD, m))
         if m >= behind:
-            order.append(Task(Work.WEIGHT, m - behind))
-    order += [Task(Work.WEIGHT, m) for m in range(microbatches - behind, microbatches)]
+            order.append(Task(PassWork.WEIGHT, m - behind))
+    order += [Task(PassWork.WEIGHT, m) for m in range(microbatches - behind, microbatches)]
     return tuple(order)

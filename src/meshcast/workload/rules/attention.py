@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.workload.graph import Attention, Cost, OpKind
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text

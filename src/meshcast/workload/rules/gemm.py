@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxlib.mlir.dialects import stablehlo
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.workload.graph import DTYPE_BITS, Cost, Gemm, OpKind, Reduction, Tensor
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import precision, text

@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from meshcast.models.attention_note import BLOCK, NOTE
 from meshcast.workload.graph import Attention, Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import backend_config, frontend_attributes, parse_object
+from meshcast.zoo import ATTENTION_NOTE, BLOCK
 
 
 def with_geometry(reading: OpReading, cost: Cost) -> Cost:
@@ -37,7 +37,7 @@ def with_geometry(reading: OpReading, cost: Cost) -> Cost:
 
 def noted(reading: OpReading) -> Mapping[str, Any]:
     """What a call notes beside it of the attention that it computes (`models.attention_note`)."""
-    return parse_object(str(frontend_attributes(reading.op).get(NOTE, "")))
+    return parse_object(str(frontend_attributes(reading.op).get(ATTENTION_NOTE, "")))
 
 
 def kernel_name(reading: OpReading) -> str:

@@ -23,12 +23,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from meshcast.models.attention_note import CAUSAL, HEADS_FIRST, WINDOW
 from meshcast.workload.graph import Attention, Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attention import attention_cost
 from meshcast.workload.rules.backend_config import frontend_attributes, parse_object
 from meshcast.workload.rules.pallas import kernel_name, noted
+from meshcast.zoo import CAUSAL, HEADS_FIRST, WINDOW
 
 # Heads of keys and of values that a pair's products have, by what the name says.
 _PHASES = {"fwd": (1, 1), "dkv": (2, 2), "dq": (2, 1)}

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir.dialects import chlo
 
-from meshcast.capture.mlir import string_of
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
+from meshcast.capture import string_of
 from meshcast.workload.graph import Cost
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import PRECISIONS, precision

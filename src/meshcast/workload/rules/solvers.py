@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.workload.graph import Cost, OpKind, Routine
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.costs import streamed
@@ -16,7 +16,7 @@ from meshcast.workload.rules.linalg import cholesky, factorisation, real_factor,
 
 _Count = Callable[[float, float], float]
 
-COUNTS: Mapping[Routine, _Count] = {
+SOLVER_COUNTS: Mapping[Routine, _Count] = {
     "cholesky": lambda m, n: n**3 / 3,
     "lu": lambda m, n: max(m, n) * min(m, n) ** 2 - min(m, n) ** 3 / 3,  # 2/3 n^3 when square
     "qr": lambda m, n: 2 * max(m, n) * min(m, n) ** 2 - 2 * min(m, n) ** 3 / 3,  # Householder
@@ -61,7 +61,7 @@ def _solver(routine: Routine) -> Rule:
                 fix="declare its cost in a `meshcast.cost` attribute",
             )
         rows, columns = matrix.shape[-2:]
-        flops = COUNTS[routine](rows, columns) * math.prod(matrix.shape[:-2]) * real_factor(matrix.dtype)
+        flops = SOLVER_COUNTS[routine](rows, columns) * math.prod(matrix.shape[:-2]) * real_factor(matrix.dtype)
         return streamed(reading, OpKind.LINALG, vector_flops=flops, geometry=factorisation(routine, matrix))
 
     return rule

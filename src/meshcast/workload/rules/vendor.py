@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from meshcast.errors import UnsupportedError
+from meshcast.base import UnsupportedError
 from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text

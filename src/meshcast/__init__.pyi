@@ -1,0 +1,22 @@
+from meshcast.base.errors import MeshcastError as MeshcastError
+from meshcast.base.mesh import Mesh as Mesh
+from meshcast.capture import Program as Program
+from meshcast.capture import TorchOptions as TorchOptions
+from meshcast.capture import capture_torch as capture_torch
+from meshcast.capture import load as load
+from meshcast.evidence import Comparison as Comparison
+from meshcast.evidence import compare as compare
+from meshcast.evidence import compare_measured as compare_measured
+from meshcast.jobs import Part as Part
+from meshcast.jobs import Pipeline as Pipeline
+from meshcast.jobs import Run as Run
+from meshcast.jobs import pipeline_of as pipeline_of
+from meshcast.jobs import predict as predict
+from meshcast.jobs import prepare as prepare
+from meshcast.options import Options as Options
+from meshcast.results import Prediction as Prediction
+from meshcast.workload import ReadOptions as ReadOptions
+from meshcast.workload import Workload as Workload
+from meshcast.workload import read_workload as read_workload
+
+__version__: str

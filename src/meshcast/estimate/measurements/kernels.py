@@ -1,0 +1,177 @@
+"""Kernels as JSON: everything a kernel's cost depends on, in few characters, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any
+
+from meshcast.base import InputError, UnsupportedError
+from meshcast.lower import Kernel, KernelKind, Recency
+from meshcast.workload import (
+    Attention,
+    Convolution,
+    Factorisation,
+    Gemm,
+    Geometry,
+    Indexed,
+    Reduction,
+    SortGeometry,
+    Tensor,
+    Window,
+)
+
+# By the name they have in a file.
+GEOMETRIES: dict[
+    str, type[Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Factorisation]
+] = {
+    "gemm": Gemm,
+    "convolution": Convolution,
+    "reduction": Reduction,
+    "indexed": Indexed,
+    "window": Window,
+    "sort": SortGeometry,
+    "attention": Attention,
+    "factorisation": Factorisation,
+}
+MOST_RESULTS = 1 << 16  # of one kernel
+_NAMES = {cls: name for name, cls in GEOMETRIES.items()}
+# Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
+LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed", "redundant_flops"})
+_SHAPED = frozenset(
+    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "recency"}
+)  # written in a form of their own
+_PLAIN = tuple(f.name for f in fields(Kernel) if f.name not in LEFT_OUT | _SHAPED)
+_DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.default is not MISSING}
+
+
+def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
+    """A kernel without what has its default; of `writes` the number is kept, of `updates` whether there are any.
+
+    Raises:
+        UnsupportedError: It is a collective, whose cost is the network's.
+    """
+    found: dict[str, Any] = {"kind": kernel.kind.value}
+    for name in _PLAIN:
+        value = getattr(kernel, name)
+        if name not in _DEFAULTS or value != _DEFAULTS[name]:
+            found[name] = int(value) if isinstance(value, float) and value.is_integer() else value
+    if kernel.writes:
+        found["writes"] = len(kernel.writes)
+    if kernel.updates:
+        found["updates"] = True
+    if kernel.flags:
+        found["flags"] = sorted(kernel.flags)
+    if kernel.ops:
+        found["ops"] = list(kernel.ops)
+    if kernel.shape:
+        found["shape"] = list(kernel.shape)
+    if kernel.geometry is not None:
+        found["geometry"] = _geometry_to_json(kernel.geometry)
+    if kernel.picked is not None:
+        found["picked"] = _geometry_to_json(kernel.picked)
+    if kernel.recency is not None:
+        kept = [kernel.recency.kept] if kernel.recency.kept else []
+        found["recency"] = [kernel.recency.reads, kernel.recency.written, *kept]
+    return found
+
+
+def _geometry_to_json(geometry: Geometry) -> dict[str, Any]:
+    name = _NAMES.get(type(geometry))  # type: ignore[arg-type]
+    if name is None:
+        raise UnsupportedError(f"a profile has no place for a {type(geometry).__name__.lower()}")
+    values = {f.name: getattr(geometry, f.name) for f in fields(geometry)}
+    if isinstance(geometry, Indexed):
+        values["table"] = [geometry.table.shape, geometry.table.dtype]
+    return {"is": name, **values}
+
+
+def kernel_from_json(value: dict[str, Any]) -> Kernel:
+    """What `kernel_to_json` wrote: a kernel with an equal `cost_key` and as many results.
+
+    Raises:
+        InputError: It has a field that kernels do not have: another version wrote it.
+    """
+    rest = dict(value)
+    try:
+        return Kernel(
+            kind=KernelKind(rest.pop("kind")),
+            writes=tuple(range(_count(rest.pop("writes", 0)))),
+            updates=(0,) if rest.pop("updates", False) else (),
+            flags=frozenset(rest.pop("flags", ())),
+            ops=tuple(rest.pop("ops", ())),
+            shape=tuple(rest.pop("shape", ())),
+            geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
+            picked=_picked(rest.pop("picked")) if "picked" in rest else None,
+            recency=_recency(rest.pop("recency")) if "recency" in rest else None,
+            name=rest.pop("name", ""),
+            **_typed(Kernel, rest),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InputError(
+            f"a kernel that this version cannot read: {error}", fix="lower it again: meshcast calibrate --relower FILE"
+        ) from error
+
+
+def _picked(value: dict[str, Any]) -> Indexed:
+    found = _geometry_from_json(value)
+    if not isinstance(found, Indexed):
+        raise ValueError(f"{value['is']!r} picks nothing")
+    return found
+
+
+def _recency(value: list[Any]) -> Recency:
+    reads, written, *kept = value
+    return Recency(reads=_tuples(reads), written=written, kept=_tuples(kept[0]) if kept else ())
+
+
+def _geometry_from_json(value: dict[str, Any]) -> Geometry:
+    rest = {name: _tuples(item) for name, item in value.items() if name != "is"}
+    if value["is"] == "indexed":
+        shape, dtype = rest["table"]
+        rest["table"] = Tensor(shape, dtype)
+    kind = GEOMETRIES[value["is"]]
+    return kind(**_typed(kind, rest))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_RESULTS:
+        raise ValueError(f"{value!r} results")
+    return value
+
+
+def _typed(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The values, each number, flag or text of which is of its field's type, and each number finite and not below zero.
+
+    Raises:
+        ValueError: One is not.
+    """
+    for field in fields(kind):
+        wanted = _TYPES.get(str(field.type))
+        value = values.get(field.name)
+        if value is not None and wanted is not None and not wanted(value):
+            raise ValueError(f"{field.name} is {value!r}, and must be {field.type}")
+    return values
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _wholes(value: Any) -> bool:
+    return isinstance(value, tuple) and all(map(_whole, value))
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "int": _whole,
+    "float": lambda value: type(value) in (int, float) and 0 <= value < math.inf,
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "tuple[int, ...]": _wholes,
+}
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as the tuples they were."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

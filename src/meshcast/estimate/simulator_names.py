@@ -1,0 +1,59 @@
+"""What `--simulator` can name, as estimators of fidelity `simulated`.
+
+A simulator of layers is one line of `simulators.LAYER_SIMULATORS`; a model of kernels has its estimator here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import cast
+
+from meshcast.base import UnsupportedError, UsageError, nearest
+from meshcast.estimate.estimator import Estimator
+from meshcast.estimate.outside import (
+    DEFAULT_SIMULATOR,
+    GENERATION_MODELS,
+    LAYER_SIMULATORS,
+    SIMULATORS,
+    layer_simulator,
+)
+from meshcast.hardware import Device
+
+# Estimators of `simulators.GENERATION_MODELS`. Nothing is imported before it is asked for.
+_MODELS = {"scalesim-tpu": "meshcast.estimate.scalesim_tpu:ScaleSimTpu"}
+
+
+def load_simulator(name: str | None, device: Device) -> Estimator:
+    """The estimator of a simulator; of the default without a name.
+
+    Raises:
+        UsageError: There is no such simulator.
+        UnsupportedError: It does not simulate the device.
+    """
+    if device.tensor_cores is None:
+        raise why_not_simulated(device)
+    chosen = name if name is not None else DEFAULT_SIMULATOR
+    if chosen not in SIMULATORS:
+        raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=nearest(chosen, SIMULATORS))
+    only = GENERATION_MODELS.get(chosen, device.tensor_cores.target)
+    if device.tensor_cores.target != only:
+        raise UnsupportedError(
+            f"{chosen} is a model of TPU {only}, not of {device.name}",
+            where="--simulator",
+            fix=f"use --on tpu-{only}, or another simulator",
+        )
+    if chosen in LAYER_SIMULATORS:
+        from meshcast.estimate.simulated import Simulated
+
+        return Simulated(chosen, layer_simulator(chosen))
+    module, _, maker = _MODELS[chosen].partition(":")
+    return cast(Estimator, getattr(importlib.import_module(module), maker)())
+
+
+def why_not_simulated(device: Device) -> UnsupportedError:
+    """What to say about a device without systolic arrays."""
+    return UnsupportedError(
+        f"{device.name} has no systolic arrays to simulate",
+        where="--fidelity simulated",
+        fix="choose a TPU, add [tensor_cores] to the device's file, or use --fidelity analytical",
+    )

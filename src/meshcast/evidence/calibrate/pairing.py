@@ -1,0 +1,89 @@
+"""Measured times put beside kernels: which launch of a profile is which kernel.
+
+A probe of one kernel took as long as that kernel. Of a probe of several, XLA's optimized HLO names every launch: its fusions
+are kernels with their own times. Library calls are given the shape that our own lowering has for them, as that is
+what a prediction will ask for: the calls of both are matched by the work they do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from meshcast.lower import Kernel, KernelKind, lower_hlo
+from meshcast.workload import Gemm
+
+Timed = tuple[Kernel, float]  # a kernel and its seconds
+_CALLS = (KernelKind.CONVOLUTION, KernelKind.ATTENTION, KernelKind.GEMM)
+SAME_WORK = 0.1  # relative difference up to which two calls are taken for one: work at the padding counts differently
+LIKELY = 0.5  # the same where there is no other
+
+
+def paired_kernels(
+    launches: Sequence[Mapping[str, Any]], modelled: Sequence[tuple[Kernel, int]], hlo: str | None, busy_us: float
+) -> list[Timed]:
+    """The kernels of one probe with their times.
+
+    Args:
+        launches: What the profiler saw in a run: `hlo_op`, `kernel`, `count`, `us`.
+        modelled: Our own kernels of it, with how often each runs.
+        hlo: What XLA compiled it to, if that was kept.
+        busy_us: Time in which any kernel ran.
+    """
+    working = [(kernel, count) for kernel, count in modelled if kernel.read_bytes]  # without memsets
+    if sum(count for _, count in working) == 1:
+        return [(working[0][0], busy_us * 1e-6)]
+    if hlo is None:
+        return []
+    measured: defaultdict[str, float] = defaultdict(float)
+    for launch in launches:
+        measured[launch["hlo_op"]] += launch["us"] * 1e-6
+    compiled = [(k, n) for k, n in lower_hlo(hlo).schedule.walk() if k.collective is None and measured.get(k.name)]
+    runs: defaultdict[str, int] = defaultdict(int)
+    for kernel, count in compiled:
+        runs[kernel.name] += count
+    times = [(kernel, measured[kernel.name] / runs[kernel.name]) for kernel, _ in compiled]
+    found: list[Timed] = []
+    summed: set[int] = set()  # places of kernels that add up a split product
+    for place, (kernel, seconds) in enumerate(times):
+        if kernel.kind not in _CALLS:
+            continue
+        near = _nearest(kernel, [other for other, _ in modelled if other.kind is kernel.kind])
+        if near is None:
+            if kernel.kind is not KernelKind.CONVOLUTION:  # its shape does not say forward or gradient
+                found.append((kernel, seconds))
+            continue
+        sums = [i for i in range(place + 1, len(times)) if _adds_up(kernel, near, times[i][0])]
+        summed.update(sums)
+        found.append((near, seconds + sum(times[i][1] for i in sums)))
+    found += [timed for i, timed in enumerate(times) if timed[0].kind not in _CALLS and i not in summed]
+    return [(replace(kernel, name=""), seconds) for kernel, seconds in found]
+
+
+def _nearest(kernel: Kernel, modelled: Sequence[Kernel]) -> Kernel | None:
+    """Our own kernel that does the same work and moves the same bytes; the only one there is, if it is near enough."""
+    near = min(modelled, key=lambda other: _difference(kernel, other), default=None)
+    limit = LIKELY if len(modelled) == 1 else SAME_WORK
+    return near if near is not None and _difference(kernel, near) <= limit else None
+
+
+def _adds_up(product: Kernel, ours: Kernel, other: Kernel) -> bool:
+    """Whether a kernel sums the parts of a product that XLA has split along K."""
+    split, whole = product.geometry, ours.geometry
+    return (
+        isinstance(split, Gemm)
+        and isinstance(whole, Gemm)
+        and split.k < whole.k
+        and product.writes[:1] == other.reads[:1]
+        and other.kind is KernelKind.REDUCTION
+    )
+
+
+def _difference(one: Kernel, other: Kernel) -> float:
+    def apart(a: float, b: float) -> float:
+        return abs(a - b) / max(a, b, 1.0)
+
+    bytes_apart = apart(one.read_bytes + one.written_bytes, other.read_bytes + other.written_bytes)
+    return apart(one.matrix_flops, other.matrix_flops) + bytes_apart / 4

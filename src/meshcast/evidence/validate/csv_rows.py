@@ -1,0 +1,42 @@
+"""Rows of a CSV of measurements, with the complaints that all of them share."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from meshcast.base import InputError
+
+Cells = Mapping[str, str | None]
+
+
+def csv_rows(path: Path, columns: Sequence[str], *, fix: str, one_of: Sequence[str] = ()) -> list[tuple[int, Cells]]:
+    """(line, cells by column) of every row.
+
+    Args:
+        path: The file.
+        columns: Those that it must have.
+        fix: What its columns are, for who has written others.
+        one_of: Columns of which one is enough.
+
+    Raises:
+        InputError: It cannot be read, is empty, or lacks a column.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            header = [name.strip() for name in reader.fieldnames or ()]
+            missing = [name for name in columns if name not in header]
+            if missing or (one_of and not set(one_of) & set(header)):
+                lacks = ", ".join(missing) or " or ".join(one_of)
+                raise InputError(
+                    f"no column {lacks} (it has {', '.join(header) or 'nothing'})", where=f"{path}:1", fix=fix
+                )
+            reader.fieldnames = header
+            rows: list[tuple[int, Cells]] = [(reader.line_num, cells) for cells in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+    if not rows:
+        raise InputError("has a header and no rows", where=str(path))
+    return rows

@@ -1,0 +1,250 @@
+"""Our kernels against XLA's: `validate lowering`.
+
+Three ways to a program's kernels stand side by side: `modelled` by our rules, `compiled` by the real compiler where it
+is installed, and `given`, read from the program's optimized HLO as the card ran it: a check of the reader itself, and
+of what no HLO shows (kernels inside library calls). Launches are compared with those that the profiler saw, memsets
+and copies included; bytes with what crosses the boundaries of the given kernels, in all and by class of kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import MeshcastError
+from meshcast.capture import read_program
+from meshcast.estimate import MeasuredProgram
+from meshcast.evidence.validate.programs import Pair
+from meshcast.evidence.validate.tables import Grid, print_grid, wide_console
+from meshcast.hardware import Device
+from meshcast.lower import (
+    KernelKind,
+    LoweredProgram,
+    lower,
+    lower_compiled,
+    lower_hlo,
+    summing_launches,
+    why_not_compiled,
+)
+from meshcast.workload import read_workload
+
+WITHIN = 0.15  # of the measured count
+WAYS = ("modelled", "compiled", "given")
+CLASSES = ("gemm", "convolution", "attention", "reduction", "loop", "other")
+_CLASS = {
+    KernelKind.GEMM: "gemm",
+    KernelKind.CONVOLUTION: "convolution",
+    KernelKind.ATTENTION: "attention",
+    KernelKind.REDUCTION: "reduction",
+    KernelKind.SORT: "other",
+    KernelKind.SOLVER: "other",
+    KernelKind.OTHER: "other",
+    KernelKind.CUSTOM: "other",
+    KernelKind.COLLECTIVE: "other",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way's launches and bytes against the truth, or why there are none."""
+
+    kernels: Pair | None = None
+    bytes: Pair | None = None
+    why: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a line."""
+        pairs = {"kernels": self.kernels, "bytes": self.bytes}
+        line = {n: {"measured": p.measured, "predicted": p.predicted} if p else None for n, p in pairs.items()}
+        return line | ({"why": self.why} if self.why else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweringRow:
+    """One program, its kernels three ways; classes are (modelled, given) kernels and (modelled, given) bytes."""
+
+    id: str
+    group: str
+    ways: dict[str, Way]
+    classes: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+
+    @property
+    def modelled(self) -> Way:
+        """By our rules."""
+        return self.ways["modelled"]
+
+    def to_json(self) -> dict[str, Any]:
+        """One line: the modelled way at the top, as ever, and all three below `ways`."""
+        classes = {
+            name: {"kernels": {"compiled": xla, "predicted": ours}, "bytes": {"compiled": there, "predicted": here}}
+            for name, (ours, xla, here, there) in self.classes.items()
+        }
+        ways = {name: way.to_json() for name, way in self.ways.items()}
+        return {"id": self.id, "group": self.group} | self.modelled.to_json() | {"classes": classes, "ways": ways}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweringSummary:
+    """Errors over the programs that were compared."""
+
+    rows: tuple[LoweringRow, ...]
+
+    def geomean_error(self, what: str, way: str = "modelled") -> float | None:
+        """`exp(mean |ln(ours / XLA's)|) - 1` of "kernels" or "bytes"."""
+        factors = [pair.factor for pair in self._pairs(what, way)]
+        return math.expm1(sum(map(math.log, factors)) / len(factors)) if factors else None
+
+    def share_within(self, what: str, way: str = "modelled") -> float | None:
+        """Share of the programs that lie within 15 %."""
+        errors = [abs(pair.error) for pair in self._pairs(what, way)]
+        return sum(error <= WITHIN for error in errors) / len(errors) if errors else None
+
+    def _pairs(self, what: str, way: str) -> list[Pair]:
+        return [pair for row in self.rows if (pair := getattr(row.ways[way], what)) is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """The last line."""
+        by_way = {
+            way: {
+                what: {
+                    "geomean_error": self.geomean_error(what, way),
+                    "within_15_percent": self.share_within(what, way),
+                }
+                for what in ("kernels", "bytes")
+            }
+            for way in WAYS
+        }
+        failed = sum(row.modelled.why is not None for row in self.rows)
+        head = {"schema": "meshcast.validation/1", "kind": "lowering", "rows": len(self.rows), "failed": failed}
+        return head | by_way["modelled"] | {"ways": by_way}
+
+
+def validate_lowering(programs: Sequence[MeasuredProgram], device: Device) -> Iterator[LoweringRow]:
+    """A row for each program, in order; compiled for `device`."""
+    for program in programs:
+        launches = sum(float(launch.get("count", 0.0)) for launch in program.launches)
+        yield compare(program, launches, device)
+
+
+def compare(program: MeasuredProgram, launches: float, device: Device) -> LoweringRow:
+    """One program's row."""
+    tries: dict[str, Callable[[], LoweredProgram | str]] = {
+        "modelled": lambda: lower(read_workload(read_program(program.path))),
+        "compiled": lambda: _compiled(program.path, device),
+        "given": lambda: _given(program),
+    }
+    found: dict[str, LoweredProgram | str] = {}
+    for name, attempt in tries.items():
+        try:
+            found[name] = attempt()
+        except MeshcastError as error:
+            found[name] = f"{error.code}: {error.message}"
+    given, modelled = found["given"], found["modelled"]
+    there = _bytes_moved(given) if isinstance(given, LoweredProgram) else 0
+    both = isinstance(given, LoweredProgram) and isinstance(modelled, LoweredProgram)
+    return LoweringRow(
+        id=program.id,
+        group=program.group,
+        ways={name: _way(lowered, launches, there, device) for name, lowered in found.items()},
+        classes=_by_class(modelled, given) if both else {},  # type: ignore[arg-type]  # both are programs
+    )
+
+
+def _compiled(path: Path, device: Device) -> LoweredProgram | str:
+    program = read_program(path)
+    return why_not_compiled(program, device) or lower_compiled(program, device)
+
+
+def _given(program: MeasuredProgram) -> LoweredProgram | str:
+    text = program.optimized_text()
+    return lower_hlo(text, name=program.id) if text is not None else "there is no optimized HLO of it"
+
+
+def _way(lowered: LoweredProgram | str, launches: float, there: int, device: Device) -> Way:
+    if isinstance(lowered, str):
+        return Way(why=lowered)
+    count = lowered.kernel_count + summing_launches(lowered, device.cores, device.architecture)
+    moved = _bytes_moved(lowered)
+    return Way(
+        kernels=Pair(predicted=count, measured=launches) if launches and count else None,
+        bytes=Pair(predicted=moved, measured=there) if there and moved else None,
+    )
+
+
+def _bytes_moved(lowered: LoweredProgram) -> int:
+    return sum((kernel.read_bytes + kernel.written_bytes) * count for kernel, count in lowered.schedule.walk())
+
+
+def _by_class(modelled: LoweredProgram, given: LoweredProgram) -> dict[str, tuple[int, int, int, int]]:
+    found = {name: [0, 0, 0, 0] for name in CLASSES}
+    for place, lowered in enumerate((modelled, given)):
+        for kernel, count in lowered.schedule.walk():
+            cells = found[_CLASS.get(kernel.kind, "loop")]
+            cells[place] += count
+            cells[place + 2] += count * (kernel.read_bytes + kernel.written_bytes)
+    return {name: (a, b, c, d) for name, (a, b, c, d) in found.items() if a or b}
+
+
+def lowering_grids(summary: LoweringSummary) -> list[Grid]:
+    """The table per program, and those by class of kernel where there is HLO to compare with."""
+    grids = [_program_grid(summary)]
+    detailed = [row for row in summary.rows if row.classes]
+    if detailed:
+        header = ("program", *CLASSES)
+        counts = tuple((row.id, *(_counts(row.classes.get(name)) for name in CLASSES)) for row in detailed)
+        sizes = tuple((row.id, *(_sizes(row.classes.get(name)) for name in CLASSES)) for row in detailed)
+        grids.append(Grid(title="kernels by class, modelled / in XLA's HLO", header=header, rows=counts))
+        grids.append(Grid(title="GB by class, modelled / in XLA's HLO", header=header, rows=sizes))
+    return grids
+
+
+def _program_grid(summary: LoweringSummary) -> Grid:
+    ways = [way for way in WAYS if any(row.ways[way].why is None for row in summary.rows)]
+    shown = [(what, way) for what in ("kernels", "bytes") for way in ways if (what, way) != ("bytes", "given")]
+    header = ("program", "group", "launches", "GB", *(f"{what} {way}" for what, way in shown), "why")
+    rows = [
+        (row.id, row.group, *_truth(row), *(_ratio(getattr(row.ways[way], what)) for what, way in shown), _whys(row))
+        for row in summary.rows
+    ]
+    for title, figure in (("geomean error", summary.geomean_error), ("within 15 %", summary.share_within)):
+        rows.append((title, "", "", "", *(_percent(figure(what, way)) for what, way in shown), ""))
+    return Grid(title="lowering: ours / measured launches, ours / bytes in XLA's HLO", header=header, rows=tuple(rows))
+
+
+def _truth(row: LoweringRow) -> tuple[str, str]:
+    kernels = next((way.kernels for way in row.ways.values() if way.kernels), None)
+    moved = next((way.bytes for way in row.ways.values() if way.bytes), None)
+    return f"{kernels.measured:.0f}" if kernels else "-", f"{moved.measured / 1e9:.3f}" if moved else "-"
+
+
+def _whys(row: LoweringRow) -> str:
+    """Why a way has no kernels; that the compiler or the HLO is not there goes without saying."""
+    told = [row.modelled.why] if row.modelled.why else []
+    why = row.ways["compiled"].why
+    return "; ".join([*told, *([why] if why and why.startswith("unsupported:") else [])])
+
+
+def _ratio(pair: Pair | None) -> str:
+    return f"{pair.predicted / pair.measured:.2f}" if pair else "-"
+
+
+def _counts(cells: tuple[int, int, int, int] | None) -> str:
+    return f"{cells[0]} / {cells[1]}" if cells else "-"
+
+
+def _sizes(cells: tuple[int, int, int, int] | None) -> str:
+    return f"{cells[2] / 1e9:.2f} / {cells[3] / 1e9:.2f}" if cells else "-"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def print_lowering(summary: LoweringSummary) -> None:
+    """The tables on the terminal."""
+    console = wide_console()
+    for grid in lowering_grids(summary):
+        print_grid(console, grid)

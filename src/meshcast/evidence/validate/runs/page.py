@@ -1,0 +1,177 @@
+"""What `validate runs` comes to: measures by source, hardware and stack, tables, and `docs/accuracy-runs.md`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from meshcast.evidence.validate.markdown import MEASURES, made_by
+from meshcast.evidence.validate.programs import Row
+from meshcast.evidence.validate.runs.comparison import RunResult
+from meshcast.evidence.validate.summary import SCHEMA, Comparison, compare, farthest
+from meshcast.evidence.validate.tables import Grid, extra_grid, markdown_table, print_grid, wide_console
+
+_ABOUT = """\
+Training runs that others measured and published, each written as a model of the zoo, a plan, a cluster and a software
+stack by general rules (`docs/runs.md`), predicted and compared in its own metric. Rows that lack something are counted
+as failed and say what they lack; what was taken for granted is listed for every row.
+
+- Sources are compared in their own metric; hardware and stacks, whose groups mix metrics, in the step time that it means.
+- Parameters belong to devices, links and stacks, never to a row or a source. None was fitted to these rows, but
+  mechanisms were found with them in view.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsSummary:
+    """The whole of a validation."""
+
+    results: tuple[RunResult, ...] = field(repr=False)
+    not_run: int = 0
+
+    @property
+    def sources(self) -> Comparison:
+        """By source, in the rows' own metrics."""
+        return compare((result.row for result in self.results), lambda row: row.time)
+
+    def by(self, group: Callable[[RunResult], str]) -> Comparison:
+        """Step times in groups of one's own."""
+        rows = (replace(result.step, group=group(result)) for result in self.results)
+        return compare(rows, lambda row: row.time)
+
+    @property
+    def breakdowns(self) -> dict[str, Comparison]:
+        """Step times by hardware, stack and metric."""
+        return {
+            "hardware": self.by(lambda r: r.target.hardware_class),
+            "stack": self.by(lambda r: r.target.stack.name if r.target.stack else "unknown"),
+            "metric": self.by(lambda r: r.measured.metric or "not told"),
+        }
+
+    @property
+    def failed(self) -> list[Row]:
+        """Rows without a prediction."""
+        return [result.row for result in self.results if result.row.time is None]
+
+    @property
+    def worst(self) -> list[RunResult]:
+        """The rows farthest off."""
+        by_id = {result.row.id: result for result in self.results}
+        return [by_id[row.id] for row in farthest(result.row for result in self.results)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's last line; what is not in the contract stands after it."""
+        return {
+            "schema": SCHEMA,
+            "kind": "runs",
+            **self.sources.to_json(),
+            "by": {
+                name: {group: measures.to_json() for group, measures in found.groups.items()}
+                for name, found in self.breakdowns.items()
+            },
+            "worst": [result.row.id for result in self.worst],
+            "failures": {row.id: row.why for row in self.failed},
+            "not_run": self.not_run,
+        }
+
+
+_TITLES = {"hardware": "step time by hardware", "stack": "step time by stack", "metric": "step time by metric"}
+
+
+def runs_grids(summary: RunsSummary) -> list[Grid]:
+    """Everything the validation prints, in order."""
+    found = [rows_grid(summary), extra_grid("by source, in its own metric", summary.sources)]
+    found += [extra_grid(_TITLES[name], comparison) for name, comparison in summary.breakdowns.items()]
+    if summary.worst:
+        found.append(_named("worst rows", summary.worst))
+    if summary.failed:
+        found.append(failures_grid(summary))
+    return [*found, assumptions_grid(summary)]
+
+
+def rows_grid(summary: RunsSummary) -> Grid:
+    """Every row that was predicted."""
+    return _named("runs", [result for result in summary.results if result.row.time])
+
+
+def _named(title: str, results: list[RunResult]) -> Grid:
+    cells = tuple(
+        (
+            result.row.id,
+            result.measured.model,
+            f"{result.target.devices} {result.target.on.device.name if result.target.on else ''}",
+            result.measured.metric,
+            f"{result.measured.value:.5g}",
+            f"{result.row.predicted:.5g}",
+            f"{time.error:+.1%}" + (" (over memory)" if result.over_memory else ""),
+        )
+        for result in results
+        if (time := result.row.time)
+    )
+    return Grid(title=title, header=("run", "model", "on", "metric", "measured", "predicted", "error"), rows=cells)
+
+
+def failures_grid(summary: RunsSummary) -> Grid:
+    """Rows without a prediction, those that fail alike together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in summary.failed:
+        alike.setdefault((row.group, row.why or ""), []).append(row.id)
+    cells = tuple((_listed(ids), group, why) for (group, why), ids in alike.items())
+    return Grid(title="failed", header=("run", "group", "why"), rows=cells)
+
+
+def assumptions_grid(summary: RunsSummary) -> Grid:
+    """What was taken for granted, and for which rows."""
+    holders: dict[str, list[str]] = {}
+    for result in summary.results:
+        if not result.target.missing:
+            for assumption in result.target.assumptions:
+                holders.setdefault(assumption, []).append(result.row.id)
+    cells = tuple((_listed(ids), assumption) for assumption, ids in holders.items())
+    return Grid(title="assumptions", header=("run", "why"), rows=cells)
+
+
+def _listed(ids: list[str]) -> str:
+    """Names of one prefix shortened: titan24-001, 002, 003."""
+    found: list[str] = []
+    prefix = ""
+    for name in ids:
+        head, dash, tail = name.rpartition("-")
+        found.append(tail if dash and head == prefix else name)
+        prefix = head
+    return ", ".join(found)
+
+
+def print_runs(summary: RunsSummary) -> None:
+    """The tables on the terminal."""
+    console = wide_console()
+    for grid in runs_grids(summary):
+        if grid.rows:
+            print_grid(console, grid)
+    if summary.not_run:
+        console.print(f"interrupted: {summary.not_run} rows were not run")
+
+
+def runs_page(summary: RunsSummary, *, command: str, page: Path) -> str:
+    """The page.
+
+    Args:
+        summary: The validation.
+        command: The command that makes it, without the page.
+        page: The file this is written to.
+    """
+    parts = ["# Accuracy of published runs\n", _ABOUT, made_by(command, page)]
+    grids = [extra_grid("Sources, in their own metric", summary.sources)]
+    grids += [extra_grid(_TITLES[name].capitalize(), found) for name, found in summary.breakdowns.items()]
+    grids += [replace(rows_grid(summary), title="Runs")]
+    if summary.failed:
+        grids.append(replace(failures_grid(summary), title="Failed"))
+    grids.append(replace(assumptions_grid(summary), title="Assumptions"))
+    for grid in grids:
+        parts += [f"## {grid.title}\n", markdown_table(grid)]
+    urls = Counter(result.measured.source for result in summary.results if result.measured.source)
+    listed = "".join(f"- {url}: {count} rows\n" for url, count in urls.items())
+    return "\n".join([*parts, MEASURES, *(["## Where the rows come from\n", listed] if listed else [])])

@@ -1,0 +1,125 @@
+"""A run as it can be predicted: a model of the zoo with settings, a plan, a cluster, a stack; what it lacks; what is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meshcast.evidence.validate.runs.findings import Findings
+from meshcast.evidence.validate.runs.framework import stack_of
+from meshcast.evidence.validate.runs.parallelism import Plan, plan_of, plan_text
+from meshcast.evidence.validate.runs.rows import RunRow
+from meshcast.evidence.validate.runs.shapes import RunModel, model_of
+from meshcast.evidence.validate.runs.software import overlap_of, tells_recomputation
+from meshcast.evidence.validate.runs.systems import system_of
+from meshcast.hardware import Cluster
+from meshcast.options import Stack
+
+UNKNOWN = "not understood"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTarget:
+    """Everything that a prediction of a run depends on.
+
+    Attributes:
+        model: The zoo's model and its settings, as far as they belong to the model's shape.
+        batch: Sequences or samples of a step.
+        seq: Tokens of a sequence; None where the model reads none.
+        plan: As `--plan` has it, by its keys.
+        on: The cluster, with what the row's words say of its network.
+        overlap: The stack's rewrites and what the row's words change of them.
+        recomputation_told: Whether the source says what is recomputed; that it is a choice of its own says nothing.
+        missing: What the row lacks; where there is anything, the run cannot be predicted and other fields may be None.
+        assumptions: What was taken for granted.
+    """
+
+    model: RunModel | None
+    batch: int
+    seq: int | None
+    plan: Plan
+    on: Cluster | None
+    devices: int
+    hardware_class: str
+    stack: Stack | None
+    overlap: str
+    recomputation_told: bool
+    missing: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting of the model, `batch` and `seq` among them."""
+        given: dict[str, Any] = dict(self.model.settings) if self.model else {}
+        given["batch"] = self.batch
+        return given | ({"seq": self.seq} if self.seq is not None else {})
+
+    @property
+    def plan_text(self) -> str:
+        """As `--plan` takes it."""
+        return plan_text(self.plan)
+
+    @property
+    def command(self) -> str:
+        """The prediction as a command; the words about the network, beyond the cluster's name, are not in it."""
+        if self.model is None or self.on is None or self.stack is None:
+            return ""
+        settings = "".join(f" --set {name}={_text(value)}" for name, value in self.settings.items())
+        where = f"--on {self.on.name} --devices {self.devices} --stack {self.stack.name}"
+        return f"meshcast predict {self.model.name} {where} --plan {self.plan_text}{settings}"
+
+    def to_json(self) -> Mapping[str, Any]:
+        """What was made of the row."""
+        return {
+            "model": self.model.name if self.model else None,
+            "settings": self.settings,
+            "plan": self.plan_text,
+            "on": self.on.name if self.on else None,
+            "device": self.on.device.name if self.on else None,
+            "devices": self.devices,
+            "stack": self.stack.name if self.stack else None,
+            "overlap": self.overlap,
+            "missing": list(self.missing),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def run_target(row: RunRow) -> RunTarget:
+    """What a row describes; whatever no rule understands is among `missing`."""
+    if row.unread:
+        return _unread(row)
+    found = Findings()
+    system = system_of(row, found)
+    model = model_of(row, found)
+    stack = stack_of(row, system.cluster.device, found) if system else None
+    devices = system.devices if system else row.devices
+    plan = plan_of(row, model, stack, system, found) if model and stack and system else {}
+    if "gbs" not in row.counts:
+        found.lacks("gbs")
+    return RunTarget(
+        model=model,
+        batch=row.counts.get("gbs", 0),
+        seq=row.counts.get("seq") if model and model.language else None,
+        plan=plan,
+        on=system.cluster if system else None,
+        devices=devices,
+        hardware_class=system.hardware_class if system else UNKNOWN,
+        stack=stack,
+        overlap=overlap_of(row, stack) if stack else "",
+        recomputation_told=tells_recomputation(row),
+        missing=tuple(dict.fromkeys(found.missing)),
+        assumptions=tuple(dict.fromkeys(found.assumptions)),
+    )
+
+
+def _unread(row: RunRow) -> RunTarget:
+    """Of a row that cannot be read nothing is known but what it lacks."""
+    return RunTarget(
+        model=None, batch=0, seq=None, plan={}, on=None, devices=row.devices, hardware_class=UNKNOWN, stack=None, overlap="",
+        recomputation_told=False, missing=row.unread, assumptions=(),
+    )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

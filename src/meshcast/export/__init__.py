@@ -1,1 +1,0 @@
-"""Traces out: what was predicted as files for other tools."""

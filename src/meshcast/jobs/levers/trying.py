@@ -1,0 +1,100 @@
+"""Candidates are chosen by what they could save, and the few most promising ones predicted; what was predicted is told.
+
+The budget counts predictions, not seconds, so that the answer is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+
+from meshcast.base import MeshcastError
+from meshcast.jobs.levers.candidate import Candidate, Question, by_promise
+from meshcast.jobs.levers.fitting import with_fixes
+from meshcast.jobs.levers.hardware import of_hardware
+from meshcast.jobs.levers.models import of_model
+from meshcast.jobs.levers.plans import of_plan
+from meshcast.jobs.levers.running import of_running
+from meshcast.options import Options
+from meshcast.results import Lever, Prediction
+
+TRIED = 6  # changes, unless another number is asked for
+ALL_LEVERS = 10_000  # as good as all: no question has more than some dozens of candidates
+WORTH_SAYING = 0.01  # of the time for the same work: below it a change is not worth a line
+_REFUSED = 3  # candidates that may turn out impossible, for each that is tried
+Again = Callable[[Options], Question]
+
+
+def how_many(levers: bool | int) -> int:
+    """How many changes are predicted, as `Options.levers` says it: True stands for the usual number."""
+    return TRIED if levers is True else int(levers)
+
+
+def with_levers(question: Question, again: Again) -> Prediction:
+    """The prediction with the changes that save most, best first; where it does not fit, with what would make it fit.
+
+    Args:
+        question: The prediction and what it was asked with.
+        again: The same target asked with other options; it is not asked for levers of its own.
+    """
+    limit = how_many(question.options.levers)
+    if question.prediction.infeasible is not None:
+        return with_fixes(question, again, limit)
+    found = [
+        lever for candidate, other in _tried(question, again, limit) if (lever := _lever(question, candidate, other))
+    ]
+    ranked = sorted(found, key=lambda lever: -lever.saved_share)
+    return replace(question.prediction, levers=tuple(ranked))
+
+
+def candidates(question: Question) -> list[Candidate]:
+    """Every change that there is to try, the most promising first."""
+    found = chain(of_model(question), of_plan(question), of_running(question), of_hardware(question))
+    return by_promise(each for each in found if each.bound > WORTH_SAYING)
+
+
+def _tried(question: Question, again: Again, limit: int) -> list[tuple[Candidate, Prediction]]:
+    """The first candidates that have an answer; what the model, the plan or the device cannot have is passed over."""
+    answered: list[tuple[Candidate, Prediction]] = []
+    if limit < 1:
+        return answered
+    for candidate in candidates(question)[: _REFUSED * limit]:
+        try:
+            answered.append((candidate, again(replace(candidate.options, levers=False)).prediction))
+        except MeshcastError:
+            continue
+        if len(answered) == limit:
+            break
+    return answered
+
+
+def _lever(question: Question, candidate: Candidate, other: Prediction) -> Lever | None:
+    """What a candidate gives; None where it does not fit, or saves too little to be told."""
+    now = question.prediction
+    before, after = _seconds_of_work(now), _seconds_of_work(other)
+    if not before or not after or other.step_time_s is None or now.step_time_s is None:
+        return None
+    saved = 1 - after / before
+    if saved <= WORTH_SAYING:
+        return None
+    return Lever(
+        change=candidate.change,
+        flag=candidate.flag,
+        step_time_s=other.step_time_s,
+        saved_s=saved * (_request_s(now) or now.step_time_s),
+        saved_share=saved,
+        throughput_per_s=other.throughput.per_s if other.throughput is not None else None,
+        request_time_s=_request_s(other),
+    )
+
+
+def _request_s(prediction: Prediction) -> float | None:
+    """Seconds of a whole request: most of them may be the prompt's, which the step, a decoding one, does not show."""
+    return prediction.serving.request_s if prediction.serving is not None else None
+
+
+def _seconds_of_work(prediction: Prediction) -> float | None:
+    """Seconds of a token, image or sample, of programs those of a step: what is compared where the batch may be another."""
+    done = prediction.throughput
+    return prediction.step_time_s if done is None else 1 / done.per_s

@@ -1,0 +1,1 @@
+"""A program on chosen hardware: `Run`, from which every answer about it is worked out."""

@@ -1,0 +1,40 @@
+"""Infeasible is a result: demand, bound, gap, and the levers that would close it."""
+
+from __future__ import annotations
+
+from meshcast.base import format_bytes
+from meshcast.lower import Overflow
+from meshcast.results import Infeasible
+from meshcast.simulate import MemoryUse
+
+
+def memory_verdict(memory: MemoryUse, capacity: int, overflow: Overflow | None = None) -> Infeasible | None:
+    """Why a program with this memory cannot run, and what would let it; None where it fits.
+
+    A compiler that found no room (`overflow`) is believed, whatever we make of the program's memory.
+    """
+    if overflow is not None:
+        return _does_not_fit(memory, overflow.demand, overflow.bound)
+    return _does_not_fit(memory, memory.peak, capacity) if memory.peak > capacity else None
+
+
+def _does_not_fit(memory: MemoryUse, demand: int, capacity: int) -> Infeasible:
+    held = memory.arguments + memory.outputs - memory.aliased
+    levers = []
+    state = sum(size for role, size in memory.by_role.items() if role in ("parameter", "optimizer_state"))
+    if state > memory.peak // 4:
+        levers.append(f"shard parameters and optimizer state further: {format_bytes(state)} of them lie on each device")
+    if memory.temporaries > memory.peak // 4:
+        levers.append(
+            "recompute activations (jax.checkpoint) or use smaller microbatches: "
+            f"temporaries take {format_bytes(memory.temporaries)}"
+        )
+    if memory.outputs > memory.aliased + memory.peak // 10:
+        levers.append("donate the arguments that outputs replace (donate_argnums)")
+    if memory.by_role.get("cache", 0) > memory.peak // 4:
+        levers.append("shorten the context, quantise the cache, or shard it over more devices")
+    factor = demand / capacity
+    levers.append(f"use {factor:.1f} times as many devices, or devices with at least {format_bytes(demand)}")
+    if held > capacity:
+        levers.append("arguments and outputs alone exceed the memory: no change of the schedule can help")
+    return Infeasible(resource="memory_bytes", demand=demand, bound=capacity, levers=tuple(levers))

@@ -1,0 +1,53 @@
+"""The power cap on a step: the clock that it leaves, found with the step that runs at that clock, and its energy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshcast.estimate import Clocks, settled_clock
+from meshcast.hardware import Device
+from meshcast.simulate import Timeline
+
+if TYPE_CHECKING:
+    from meshcast.jobs.program.run import Run
+
+# Clocks that are tried for a step: the second mostly holds.
+MOST_CLOCKS = 8
+ROUNDING = 1e-9
+
+
+def settled_step(run: Run) -> tuple[float, Timeline]:
+    """The clock that the power cap leaves a step, as a share of the full one, and the step at that clock.
+
+    What a step holds beside its kernels shrinks where these take longer: communication that was exposed is hidden then, and
+    the average power of a step is above what its kernels and the rest at the full clock would have. So the clock is
+    looked for again with what is left of the rest less what went of it, until the step has as much.
+    """
+    estimated, timeline = run.full_clock, run.full_clock_timeline
+    if estimated.law is None:
+        return 1.0, timeline
+    counted = [(span.kernel, n) for span, n in timeline.walk() if span.kernel.collective is None]
+    draw = estimated.draw([kernel for kernel, _ in counted])
+    assert draw is not None
+    counts = np.array([n for _, n in counted], dtype=np.float64)
+    share, rest = 1.0, max(0.0, timeline.duration - float(counts @ draw.time))
+    for _ in range(MOST_CLOCKS):
+        share = settled_clock(draw, counts, run.device, run.options.clocks, rest)
+        if share == 1.0:
+            break
+        timeline = run.paced(run.simulator.run(estimated.at_clock(share), run.network))
+        left = max(0.0, timeline.duration - float(counts @ draw.times(share)))
+        if left >= rest * (1 - ROUNDING):
+            break
+        rest = max(0.0, 2 * left - rest)
+    return share, timeline
+
+
+def capped_energy(joules: float, seconds: float, device: Device, clocks: Clocks) -> float:
+    """Joules of a step, no more than the cap lets a device draw in its time.
+
+    A model that knows no law of clocks cannot slow down, and would draw more. Short runs do draw more, and say so.
+    """
+    return joules if clocks == "burst" else min(joules, device.tdp_watts * seconds)

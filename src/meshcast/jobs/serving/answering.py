@@ -1,0 +1,178 @@
+"""The two passes of requests, put together.
+
+A request is a prompt of `prompt` tokens and an answer of `output`. The cache has room for all of them from the start, as
+the program has it, so every decoding step reads a full one: the time per output token is that of the last step. Layers
+have weights and caches of their own, as serving engines keep them: a scan over stacked ones copies each layer's share out
+of the stack first, more than doubling the bytes of a step that reads everything once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from meshcast.base import UsageError
+from meshcast.capture import setting_value, whole_setting
+from meshcast.jobs.serving.chunks import (
+    CHUNK_SETTING,
+    Pass,
+    batch_shards,
+    chunk_of,
+    flops_of,
+    passes_over,
+    time_of,
+    with_whole_cache,
+)
+from meshcast.options import Options
+from meshcast.results import Prediction, Serving
+from meshcast.zoo import SERVE, Builder, Plan, model_named
+
+PROMPT, OUTPUT = 1024, 128
+_OWN = ("mode", "prompt", "output", CHUNK_SETTING)
+_LENGTHS = ("seq", "context", "target")
+Predict = Callable[[Options], Prediction]
+
+
+def predict_serving(target: Any, options: Options, predict: Predict) -> Prediction | None:
+    """The prediction of a model that answers, with what users notice; None where the target does anything else.
+
+    With `mode=serve` the step is the decoding step, memory that of the pass that needs more, and a pass that does not fit
+    is the answer.
+
+    Args:
+        target: As `predict` takes it.
+        options: All of them.
+        predict: The target with other options, which is not asked this again.
+
+    Raises:
+        UsageError: The model has no such modes, or a length is none.
+    """
+    builder = model_named(target)
+    if builder is None:
+        return None
+    mode = options.settings.get("mode", builder.mode)
+    if mode in ("prefill", "decode"):
+        prediction = predict(options)
+        return replace(prediction, serving=_noticed(builder, mode, options.settings, prediction))
+    return _both(builder, options, predict) if mode == SERVE else None
+
+
+def serves(target: Any, options: Options) -> bool:
+    """Whether a target is asked for both passes at once."""
+    return options.settings.get("mode") == SERVE and model_named(target) is not None
+
+
+def _of_pass(options: Options, mode: str) -> Options:
+    """The options of one of the two passes: prompts are split by position where the plan says so, single positions are not."""
+    if options.plan is None or mode == "prefill":
+        return options
+    return replace(options, plan=str(replace(Plan.parse(str(options.plan)), sp=False)))
+
+
+def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:
+    """Of one pass alone."""
+    accepted = builder.overrides(mode) | {name: setting_value(text) for name, text in settings.items()}
+    cache = prediction.memory.by_role.get("cache", 0)
+    if prediction.step_time_s is None:
+        return None
+    if mode == "decode":
+        return Serving(batch=accepted["batch"], cache_bytes=cache, tpot_s=prediction.step_time_s)
+    # A model that knows its longest sequence has that by default.
+    prompt = accepted["seq"] or getattr(builder.configured(**accepted), "positions", None)
+    return Serving(batch=accepted["batch"], cache_bytes=cache, prompt_tokens=prompt, ttft_s=prediction.step_time_s)
+
+
+def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
+    if not {"prefill", "decode"} <= set(builder.modes):
+        has = ", ".join(builder.all_modes)
+        raise UsageError(f"{builder.name} does not answer token by token", where="--set", fix=f"its modes are {has}")
+    if clash := next((name for name in _LENGTHS if name in options.settings), None):
+        raise UsageError(
+            f"{clash} follows from prompt and output in mode {SERVE}", where="--set", fix="set prompt and output"
+        )
+    prompt, output = request_lengths(builder, options.settings)
+    common = {name: text for name, text in options.settings.items() if name not in _OWN}
+
+    def asked(mode: str, **changed: int) -> Prediction:
+        settings = {**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}
+        settings |= {name: str(value) for name, value in changed.items()}
+        return predict(replace(_of_pass(options, mode), settings=settings))
+
+    step = asked("decode")
+    batch = whole_setting(common, "batch") or builder.overrides("decode")["batch"]
+    known = builder.overrides("prefill")
+    chunk = chunk_of(options.settings)
+    passes = passes_over(batch, prompt, chunk, batch_shards(options), resumes="past" in known)
+    cache = step.memory.by_role.get("cache", 0)
+    read = [with_whole_cache(asked("prefill", **_changed(each, prompt, known)), cache) for each in passes]
+    first = max(read, key=lambda each: (each.infeasible is not None, each.memory.peak))
+    larger = max(first, step, key=lambda each: each.memory.peak)
+    answer = replace(
+        step,
+        name=f"{builder.name}, serving",
+        memory=larger.memory,
+        warnings=tuple(dict.fromkeys((*first.warnings, *step.warnings))),
+    )
+    if first.step_time_s is None or step.step_time_s is None:
+        which = first if first.infeasible is not None else step
+        return replace(which, name=answer.name, warnings=answer.warnings)
+    noticed = Serving(
+        batch=batch,
+        cache_bytes=cache,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        ttft_s=time_of(passes, read),
+        tpot_s=step.step_time_s,
+        passes=round(sum(each.times for each in passes)),
+        chunk_tokens=chunk,
+        model_flops=flops_of(passes, read) + (output - 1) * (step.model_flops or 0.0),
+    )
+    return replace(answer, serving=noticed)
+
+
+def _changed(each: Pass, prompt: int, known: Mapping[str, Any]) -> dict[str, int]:
+    """The settings of a pass that are not those of all prompts at once."""
+    whole = {"batch": each.batch}
+    return whole if each.tokens == prompt or "past" not in known else whole | {"seq": each.tokens, "past": each.past}
+
+
+def request_lengths(builder: Builder, settings: Mapping[str, str]) -> tuple[int, int]:
+    """Tokens of a prompt and of its answer, as set; by default `PROMPT` and `OUTPUT`, or what a model's positions leave room for.
+
+    Raises:
+        UsageError: One is no positive integer, or the model has fewer positions than both together.
+    """
+    prompt, output = whole_setting(settings, "prompt"), whole_setting(settings, "output")
+    read = {name: setting_value(text) for name, text in settings.items()}
+    room = getattr(builder.configured(**read), "positions", None)
+    if room is None:
+        return prompt or PROMPT, output or OUTPUT
+    # Half of a short table at least is the prompt's; what is set takes from what is not.
+    answer = output or max(1, min(OUTPUT, room // 2, room - (prompt or 1)))
+    asked = prompt or max(1, min(PROMPT, room - answer))
+    if asked + answer > room:
+        raise UsageError(
+            f"prompt={asked} and output={answer} are {asked + answer} positions, and {builder.name} has {room}",
+            where="--set",
+            fix=f"set prompt and output to {room} together at most, or positions={asked + answer} too",
+        )
+    return asked, answer
+
+
+def _lengths(builder: Builder, mode: str, prompt: int, output: int) -> dict[str, str]:
+    """A request's lengths as a mode of the model calls them.
+
+    A decoder's cache has room for `context` positions, prompt and answer. An encoder's input is `seq` in both modes, its
+    answers are `target` positions of their own (T5). A state of one size has no length at all (Mamba).
+    """
+    lengths = {"seq": prompt, "context": prompt + output, "target": output}
+    known = builder.overrides(mode)
+    return {"mode": mode} | {name: str(length) for name, length in lengths.items() if name in known}
+
+
+def _known(settings: Mapping[str, str], builder: Builder, mode: str) -> dict[str, str]:
+    """The settings of one of the two modes, less those that only the other one has: how prompts attend."""
+    other = builder.overrides({"prefill": "decode", "decode": "prefill"}[mode])
+    known = builder.overrides(mode)
+    return {name: text for name, text in settings.items() if name in known or name not in other}

@@ -1,0 +1,116 @@
+"""What compute and collectives of a rank take from each other, in a trace whose times are worked out again.
+
+A replay takes a duration for every step. Here they are found so that they agree with the replay that they make: where a step
+of `t` seconds alone runs from `a` to `b` beside others that leave it the speed `v` (`simulate.contention`),
+
+    seconds' = t (b - a) / integral of v from a to b
+
+and so on, until the step of the whole job hardly changes. Messages between two ranks, and what a pipeline sums up beside its
+programs, take nothing, as in the prediction of a pipeline.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from meshcast.chakra import FIRST_JOB_STREAM
+from meshcast.estimate import EstimatedKernels
+from meshcast.jobs.traced.job import TracedJob
+from meshcast.jobs.traced.kernels import kernel_of
+from meshcast.jobs.traced.replay import Replayed
+from meshcast.jobs.traced.steps import Step
+from meshcast.lower import Kernel, KernelKind
+from meshcast.simulate import Rates
+from meshcast.workload import Collective
+
+MOST_ROUNDS = 12
+STEADY = 1e-5  # change of the step, as a share of it, below which times are taken to agree
+Seconds = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What runs beside what on the ranks of a job.
+
+    Attributes:
+        job: The job.
+        rates: Speeds of what is under way at once.
+        collective: The collective of a class's step, one launch of it.
+    """
+
+    job: TracedJob
+    rates: Rates
+    collective: Callable[[int, Step], Collective]
+    _known: dict[tuple[object, ...], tuple[float, list[float]]] = field(default_factory=dict, repr=False)
+
+    def settled(
+        self, alone: Seconds, estimated: Sequence[EstimatedKernels], replayed: Callable[[Seconds], Replayed]
+    ) -> tuple[Seconds, Replayed]:
+        """Seconds of all steps beside each other, and when they run.
+
+        Args:
+            alone: Seconds of every step that has its device to itself, by class.
+            estimated: Kernels at the clock of each class.
+            replayed: Runs the job with some seconds.
+        """
+        seconds, run = alone, replayed(alone)
+        for _ in range(MOST_ROUNDS):
+            before = run.duration
+            seconds = [self._slowed(n, alone[n], estimated[n], run) for n in range(len(self.job.classes))]
+            run = replayed(seconds)
+            if abs(run.duration - before) <= STEADY * before:
+                break
+        return seconds, run
+
+    def _slowed(self, number: int, alone: Sequence[float], estimated: EstimatedKernels, run: Replayed) -> list[float]:
+        """Seconds of one class's steps, beside what they ran beside."""
+        steps, starts, ends = self.job.steps[number], run.starts[number], run.ends[number]
+        done = [0.0] * len(steps)  # integral of the speed
+        running = [i for i, s in enumerate(steps) if ends[i] > starts[i] and _takes_part(s)]
+        running.sort(key=lambda index: starts[index])
+        under_way: list[tuple[float, int]] = []
+        now, cursor = 0.0, 0
+        while cursor < len(running) or under_way:
+            begins = starts[running[cursor]] if cursor < len(running) else float("inf")
+            until = min(begins, under_way[0][0] if under_way else begins)
+            if until > now and under_way:
+                for index, speed in self._speeds(number, sorted(i for _, i in under_way), alone, estimated):
+                    done[index] += speed * (until - now)
+            now = until
+            while under_way and under_way[0][0] <= now:
+                heapq.heappop(under_way)
+            while cursor < len(running) and starts[running[cursor]] <= now:
+                heapq.heappush(under_way, (ends[running[cursor]], running[cursor]))
+                cursor += 1
+        return [
+            one * (ends[index] - starts[index]) / done[index] if done[index] else one for index, one in enumerate(alone)
+        ]
+
+    def _speeds(
+        self, number: int, under_way: list[int], alone: Sequence[float], estimated: EstimatedKernels
+    ) -> list[tuple[int, float]]:
+        steps = self.job.steps[number]
+        computing = [index for index in under_way if steps[index].does == "compute"]
+        sending = [index for index in under_way if steps[index].does == "collective"]
+        if len(under_way) == 1 or not sending:
+            return [(index, 1.0) for index in under_way]
+        key = (number, *(steps[index] for index in under_way), *(alone[index] for index in sending))
+        if key not in self._known:
+            kernels = [self._kernel(number, steps[index]) for index in sending]
+            lasting = [alone[index] / steps[index].repeat for index in sending]
+            estimate = estimated[kernel_of(steps[computing[0]])] if computing else None
+            self._known[key] = self.rates.of(estimate, kernels, lasting)
+        speed, shares = self._known[key]
+        return [*((index, speed) for index in computing), *zip(sending, shares, strict=True)]
+
+    def _kernel(self, number: int, step: Step) -> Kernel:
+        collective = self.collective(number, step)
+        return Kernel(name=step.name, kind=KernelKind.COLLECTIVE, dtype="", geometry=collective)
+
+
+def _takes_part(step: Step) -> bool:
+    if step.does == "collective":
+        return step.stream[1] < FIRST_JOB_STREAM
+    return step.does == "compute" and not step.waits

@@ -1,0 +1,238 @@
+"""Seconds of a trace's steps: as the trace has them, or worked out again on a device and its network.
+
+Compute is estimated from what `traced.kernels` knows of it. Waits take as long as they took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+
+from meshcast.base import Group, Mesh, UnsupportedError
+from meshcast.estimate import EstimatedKernels, Estimator, estimate_each
+from meshcast.hardware import Device, host_rate
+from meshcast.jobs.traced.clocks import settled_clocks
+from meshcast.jobs.traced.contention import Beside, Seconds
+from meshcast.jobs.traced.job import TracedJob
+from meshcast.jobs.traced.kernels import kernel_of
+from meshcast.jobs.traced.replay import Replayed, replay
+from meshcast.jobs.traced.steps import BARRIER, Step
+from meshcast.network import NetworkModel
+from meshcast.options import Options
+from meshcast.simulate import Contention, OnNetwork, Rates, collective_of_kernel
+from meshcast.workload import DTYPE_BITS, Collective, group_of_ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds of all steps, by class, and where they come from.
+
+    Attributes:
+        seconds: By class and step.
+        estimated: Answers for compute, where it was estimated; also used to tell what bounds a kernel.
+        replayed: Whether compute is as the trace has it.
+        recorded_s: Seconds of all steps that the trace has itself; `modelled_s` of all others.
+        guessed_dtype: Whether types of arithmetic had to be assumed.
+        clocks: Of every class, as a share of the full one: what the power cap leaves, where compute is estimated.
+    """
+
+    seconds: tuple[tuple[float, ...], ...]
+    estimated: EstimatedKernels
+    replayed: bool
+    recorded_s: float
+    modelled_s: float
+    guessed_dtype: bool
+    clocks: tuple[float, ...]
+
+
+def uses_recorded(durations: str, job: TracedJob, device: Device) -> bool:
+    """Whether durations are the trace's own."""
+    if durations != "auto":
+        return durations == "trace"
+    said = job.metadata.get("device")
+    # What says neither how long it takes nor what it does took less than the microsecond that it was rounded to.
+    working = [step for steps in job.steps for step in steps if step.does == "compute" and step.says_work]
+    timed = all(step.seconds is not None for step in working)
+    return timed and (said is None or said == device.name)
+
+
+def time_steps(
+    job: TracedJob, options: Options, device: Device, estimators: Sequence[Estimator], network: NetworkModel
+) -> tuple[Timing, Replayed]:
+    """The seconds of all steps, and when they run.
+
+    Raises:
+        UnsupportedError: The trace does not say how long a step took, nor what it does.
+        InputError: Ranks wait for each other for ever.
+    """
+    replayed = uses_recorded(options.durations, job, device)
+    working = {step for steps in job.steps for step in steps if step.does == "compute" and not step.waits}
+    if not replayed and working and not any(step.says_work for step in working):
+        raise UnsupportedError(
+            f"none of {len(working)} different compute nodes says what it does (num_ops, tensor_size): there is nothing to "
+            "work out", where=job.name, fix="replay what was recorded: --durations trace",
+        )  # fmt: skip
+    estimated = estimate_each(
+        map(kernel_of, working), device, estimators, 
+        first_named=options.simulator is not None,
+    )  # fmt: skip
+    timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network, device=device)
+
+    def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:
+        def replayed_with(seconds: Seconds) -> Replayed:
+            return replay(job, seconds, shared=options.channels == 1)
+
+        timing = timed.at(clocks, speeds)
+        seconds: Seconds = timing.seconds
+        if replayed or options.contention == "off" or not any(step.kernel for step in working):
+            run = replayed_with(seconds)
+        else:
+            beside = Beside(job=job, rates=_rates(device, network), collective=partial(collective_of, job))
+            seconds, run = beside.settled(seconds, [estimated.at_clock(share) for share in clocks], replayed_with)
+        if not replayed and any(step.until is not None for steps in job.steps for step in steps):
+            seconds = _with_hosts(job, seconds, run, launches=device.kind == "gpu")
+            run = replayed_with(seconds)
+        return replace(timing, seconds=tuple(map(tuple, seconds))), run
+
+    full = (1.0,) * len(job.classes)
+    if replayed:
+        return run_at(full, job.speeds)
+    timing, run = run_at(full, full)  # a device that is slow for other reasons does not draw less for it
+    clocks = settled_clocks(job, run, estimated, device, options.clocks)
+    return (timing, run) if clocks == job.speeds == full else run_at(clocks, job.speeds)
+
+
+def _with_hosts(job: TracedJob, seconds: Seconds, run: Replayed, *, launches: bool) -> Seconds:
+    """Seconds with those of waits for the host: what is left of its time when the device is done with a program.
+
+    Where the host does not launch kernels one by one there is nothing to wait for.
+    """
+    found: list[list[float]] = []
+    for steps, of_class, starts in zip(job.steps, seconds, run.starts, strict=True):
+        begun = 0.0
+        found.append([])
+        for step, one, start in zip(steps, of_class, starts, strict=True):
+            begun = start if step.begins else begun
+            if step.until is not None:
+                one = max(step.least, step.until - (start - begun)) if launches else 0.0
+            found[-1].append(one)
+    return found
+
+
+def _rates(device: Device, network: NetworkModel) -> Rates:
+    """What ranks of a trace that lists its kernels leave each other; as `run.Run` has it of a program."""
+    taken = Contention(device=device, in_network=lambda kernel: network.plan(collective_of_kernel(kernel)).in_network)
+    return Rates(network=OnNetwork(model=network), contention=taken)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Timed:
+    """Steps of a job that are asked for their seconds at several clocks."""
+
+    job: TracedJob
+    estimated: EstimatedKernels
+    replayed: bool
+    network: NetworkModel
+    device: Device
+    _on_network: dict[tuple[int, Step], float] = field(default_factory=dict)
+
+    def at(self, clocks: tuple[float, ...], speeds: tuple[float, ...]) -> Timing:
+        """All of them, with every class at its clock and a share of its speed."""
+        by_class = []
+        recorded = modelled = 0.0
+        for number, steps in enumerate(self.job.steps):
+            estimated = self.estimated.at_clock(clocks[number])
+            seconds = []
+            speed = speeds[number]
+            longer = 1.0 if self.replayed else self._longer(steps, estimated)
+            for index, step in enumerate(steps):
+                known = self._known(number, index, step)
+                if known is not None:
+                    known *= longer if step.does == "host" and step.waits else 1.0
+                    known /= speed if _follows_speed(step) else 1.0
+                    recorded += known
+                elif step.does in ("collective", "send"):
+                    known = self._communicating(number, step)
+                    modelled += known
+                elif step.host_bytes:
+                    known = step.host_bytes / host_rate(self.device)
+                    modelled += known
+                else:
+                    known = _computing(step, estimated, speed)
+                    modelled += known
+                seconds.append(known)
+            by_class.append(tuple(seconds))
+        steps_of_all = {step for steps in self.job.steps for step in steps if step.does == "compute" and not step.waits}
+        return Timing(
+            seconds=tuple(by_class), estimated=self.estimated, replayed=self.replayed, recorded_s=recorded,
+            modelled_s=modelled, clocks=clocks,
+            guessed_dtype=not self.replayed and any(step.dtype not in DTYPE_BITS for step in steps_of_all),
+        )  # fmt: skip
+
+    @staticmethod
+    def _longer(steps: Sequence[Step], estimated: EstimatedKernels) -> float:
+        """How many times what was recorded the compute of a rank takes: so do timers that stand for its progress."""
+        working = [s for s in steps if s.does == "compute" and not s.waits and s.says_work and s.seconds]
+        recorded = sum(step.seconds or 0.0 for step in working)
+        return sum(_computing(step, estimated) for step in working) / recorded if recorded else 1.0
+
+    def _known(self, number: int, index: int, step: Step) -> float | None:
+        """Seconds that the trace has, where they count.
+
+        Raises:
+            UnsupportedError: They are to be replayed, and the trace has none.
+        """
+        if step.does in ("receive", "nothing"):
+            return 0.0
+        if step.does in ("collective", "send") or step.host_bytes:
+            return step.seconds if self.replayed else None
+        if self.replayed or step.waits or not step.says_work or step.does == "host":
+            if step.seconds is None and self.replayed and step.does == "compute" and step.says_work:
+                rank = self.job.classes[number]
+                raise UnsupportedError(
+                    f"{self.job.named(rank, index)} has no duration to replay", where=self.job.sources[rank].where,
+                    fix="work them out on a device: --durations estimated",
+                )  # fmt: skip
+            return step.seconds or 0.0
+        return None
+
+    def _communicating(self, number: int, step: Step) -> float:
+        key = number, step
+        if key not in self._on_network:
+            collective = collective_of(self.job, number, step)
+            met = collective.group.size > 1
+            self._on_network[key] = step.repeat * self.network.seconds(collective) if met else 0.0
+        return self._on_network[key]
+
+
+def _follows_speed(step: Step) -> bool:
+    """Whether a step takes longer on a slow device: what computes, and timers of the host that stand for compute."""
+    return (step.does == "compute" and not step.waits) or (step.does == "host" and step.waits)
+
+
+def _computing(step: Step, estimated: EstimatedKernels, speed: float = 1.0) -> float:
+    """Seconds of a step at a share of the full speed; gaps between kernels are the host's, and stay."""
+    seconds = estimated[kernel_of(step)].time / speed
+    return step.repeat * (seconds + (estimated.gap if seconds else 0.0))
+
+
+def collective_of(job: TracedJob, number: int, step: Step) -> Collective:
+    """The collective or message of a step, one launch of it, as a class's lowest rank has it."""
+    rank, size = job.classes[number], step.size // step.repeat
+    if step.does == "send":
+        peer = rank + 1 if job.alone else job.peers_of[rank][step.peer]
+        pair = Group(dims=((2, abs(peer - rank)),), first=min(peer, rank))
+        return Collective(kind="collective_permute", group=pair, input_bytes=size, output_bytes=size)
+    members = job.groups[job.groups_of[rank][int(step.group)]]
+    group = _group(members, job.ranks)
+    if step.kind == BARRIER:  # as libraries make one: the smallest sum that all wait for
+        return Collective(kind="all_reduce", group=group, input_bytes=1, output_bytes=1)
+    after = {"all_gather": size * len(members), "reduce_scatter": size // len(members)}.get(step.kind, size)
+    return Collective(kind=step.kind, group=group, input_bytes=size, output_bytes=after)
+
+
+@lru_cache(maxsize=4096)
+def _group(members: tuple[int, ...], ranks: int) -> Group:
+    """Ranks as a group; a job has thousands of collectives over a few groups, and asks about each in every round."""
+    return group_of_ids(members, Mesh.of({"ranks": ranks}))

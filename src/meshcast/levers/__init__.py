@@ -1,8 +1,0 @@
-"""What would help: changes that a user can make with a flag, each predicted, so that the promise is what the flag gives."""
-
-from meshcast.levers.candidate import Candidate as Candidate
-from meshcast.levers.candidate import Question as Question
-from meshcast.levers.trying import ALL as ALL
-from meshcast.levers.trying import TRIED as TRIED
-from meshcast.levers.trying import how_many as how_many
-from meshcast.levers.trying import with_levers as with_levers

@@ -1,0 +1,136 @@
+"""`Overlap`: what is asked of `--overlap`; one table names every choice, reads and writes it, and says what it does.
+
+A module without weight, so that the command line's help can be made of the table (`lower.overlap` makes the rewrites).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshcast.base import Dimension, InputError, UsageError, nearest, parse_quantity
+
+# What is said of `paired_passes` where a step has no passes that could hide anything for each other.
+NOTHING_PAIRED = (
+    "--overlap: paired-passes changes nothing: no interleaved stage (pp and vp of a plan) waits for exchanges of experts that "
+    "another microbatch's pass could hide"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Which rewrites are made.
+
+    Attributes:
+        bucket_bytes: Collectives of one kind and group are joined up to so many bytes; 0 joins none.
+        prefetch: Whether loops gather what their next turn needs, and reduce what the last one left, beside this one.
+        gathers: All-gathers whose results may wait for their first use at once (the scheduler's, not a rewrite);
+            0 for any number.
+        async_tp: Whether products with an all-gather before or a reduce-scatter behind them are cut into parts that run
+            beside the exchange.
+        one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
+        offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
+        fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
+        cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
+        paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
+            experts hidden by either (`pipelined.paired`, not a rewrite).
+    """
+
+    bucket_bytes: int = 0
+    prefetch: bool = False
+    gathers: int = 0
+    async_tp: bool = False
+    one_copy: bool = False
+    offload: bool = False
+    fsdp2: bool = False
+    cached_weights: bool = False
+    paired_passes: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is asked for."""
+        return self != Overlap()
+
+    @classmethod
+    def parse(cls, text: str) -> Overlap:
+        """From the command line's `buckets=25MiB,prefetch,gathers=2,async-tp` and further ones of `OVERLAP_CHOICES`.
+
+        Raises:
+            UsageError: A part is not one of these, or is given twice.
+        """
+        found: dict[str, int] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            name, _, value = part.partition("=")
+            if name not in _BY_NAME:
+                raise UsageError(f"no overlap {name!r}", where="--overlap", fix=nearest(name, _BY_NAME))
+            choice = _BY_NAME[name]
+            if choice.field in found:
+                raise UsageError(f"{name!r} is given twice", where="--overlap", fix="give it once")
+            found[choice.field] = choice.read(name, value)
+        return cls(**found)  # type: ignore[arg-type]  # every reader gives what its field holds
+
+    def __str__(self) -> str:
+        chosen = ((choice, getattr(self, choice.field)) for choice in OVERLAP_CHOICES)
+        return ",".join(choice.name + choice.value.format(value) for choice, value in chosen if value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One of the rewrites as it is asked for.
+
+    Attributes:
+        name: On the command line.
+        field: Of `Overlap`.
+        read: From the name and what stands behind its `=`.
+        value: What is written behind the name, with the field's value.
+        example: What help shows behind the name.
+        help: What it does, in a few words.
+    """
+
+    name: str
+    field: str
+    help: str
+    read: Callable[[str, str], int]
+    value: str = ""
+    example: str = ""
+
+
+def _size(name: str, text: str) -> int:
+    try:
+        size = parse_quantity(text, Dimension.BYTES)
+    except InputError as error:
+        raise UsageError(f"{name}: {error.message}", where="--overlap", fix=f"e.g. {name}=25MiB") from error
+    if size < 1:
+        raise UsageError(f"{name} of {text!r}", where="--overlap", fix=f"a size above 0, e.g. {name}=25MiB")
+    return int(size)
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"{name}={text!r} is not a positive integer", where="--overlap", fix=f"e.g. {name}=2")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text not in ("", "0", "1"):
+        raise UsageError(f"{name}={text!r}: it is on or off", where="--overlap", fix=f"write {name}, or {name}=0")
+    return text != "0"
+
+
+OVERLAP_CHOICES = (
+    Choice(
+        name="buckets", field="bucket_bytes", read=_size, value="={}B", example="=25MiB", help="small collectives together"
+    ),
+    Choice(name="prefetch", field="prefetch", read=_flag, help="a loop gathers the next turn's weights"),
+    Choice(name="gathers", field="gathers", read=_count, value="={}", example="=N", help="at most N waiting for use"),
+    Choice(name="async-tp", field="async_tp", read=_flag, help="products in parts beside their exchange"),
+    Choice(name="one-copy", field="one_copy", read=_flag, help="a token to each host once"),
+    Choice(name="offload", field="offload", read=_flag, help="what layers save waits in the host's memory"),
+    Choice(name="fsdp2", field="fsdp2", read=_flag, help="weights and gradients copied through buffers, as PyTorch does"),
+    Choice(name="cached-weights", field="cached_weights", read=_flag, help="fp8 weights rounded once a step"),
+    Choice(
+        name="paired-passes", field="paired_passes", read=_flag,
+        help="exchanges of experts behind another microbatch's pass",
+    ),
+)  # fmt: skip
+_BY_NAME = {choice.name: choice for choice in OVERLAP_CHOICES}

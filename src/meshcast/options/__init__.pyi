@@ -1,0 +1,16 @@
+from meshcast.options.fidelities import check_fidelity as check_fidelity
+from meshcast.options.fidelities import chosen_estimators as chosen_estimators
+from meshcast.options.fidelities import chosen_lowering as chosen_lowering
+from meshcast.options.fidelities import common_fidelity as common_fidelity
+from meshcast.options.fidelities import fidelity_names as fidelity_names
+from meshcast.options.options import ContentionSetting as ContentionSetting
+from meshcast.options.options import Host as Host
+from meshcast.options.options import Options as Options
+from meshcast.options.options import given_options as given_options
+from meshcast.options.stacks.choices import Choice as Choice
+from meshcast.options.stacks.choices import UsedBy as UsedBy
+from meshcast.options.stacks.choices import choices_of as choices_of
+from meshcast.options.stacks.loader import load_stack as load_stack
+from meshcast.options.stacks.loader import stack_names as stack_names
+from meshcast.options.stacks.stack import Attention as Attention
+from meshcast.options.stacks.stack import Stack as Stack

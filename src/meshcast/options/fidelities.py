@@ -1,0 +1,129 @@
+"""Which estimators answer, the chain that a fidelity stands for on a device; and whose kernels they are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from meshcast.base import UsageError, nearest
+from meshcast.capture import Program
+from meshcast.estimate import (
+    Estimator,
+    Profiled,
+    estimator_names,
+    given_kernels,
+    load_estimator,
+    load_simulator,
+    measured_kernels,
+    why_not_measured,
+)
+from meshcast.hardware import Device
+from meshcast.lower import Lowering, choose_lowering
+from meshcast.options.options import Options
+
+# `auto`: the best first. Later fidelities enter here.
+AUTO_ORDER = ("profiled", "analytical", "roofline")
+# What answers where a fidelity has nothing: kernels that were not measured are modelled, and the provenance says so.
+# `compiled` is about the kernels: what the compiler does not time is timed by the best estimator there is.
+FALLBACKS = {
+    "profiled": ("analytical", "roofline"),
+    "simulated": ("analytical", "roofline"),
+    "compiled": AUTO_ORDER,
+}
+
+
+def fidelity_names() -> tuple[str, ...]:
+    """Every fidelity that can be asked for by its own name."""
+    return tuple(estimator_names())
+
+
+def common_fidelity(devices: Sequence[Device]) -> str:
+    """The best fidelity of `auto` that all of some devices have: kernels measured on every one of them, or a model of all."""
+    if all(measured_kernels(device) is not None for device in devices):
+        return "profiled"
+    return "analytical" if all(device.kind in ("gpu", "tpu") for device in devices) else "roofline"
+
+
+def check_fidelity(name: str) -> None:
+    """Refuses a fidelity that no estimator has.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    known = ("auto", *fidelity_names())
+    if name not in known:
+        raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=nearest(name, known))
+
+
+def chosen_lowering(options: Options, program: Program, device: Device) -> Lowering:
+    """Whose kernels a program has on a device: ours, the compiler's, or those that it came with.
+
+    Raises:
+        UsageError: Kernels of a compiler are asked for, and others or rewrites of theirs besides; or no such lowering.
+        UnsupportedError: The compiler is asked for and cannot be had.
+    """
+    overlap, others = options.overlapping, options.other_kernels
+    # Counts that are told name the program's own loops, not those that XLA leaves of them.
+    # The TPU compiler takes minutes for a large model: it runs when it is asked for.
+    # Rewrites are ours to make: a compiler's schedule has its own.
+    preferred = (
+        options.fidelity == "auto"
+        and not options.trip_counts
+        and device.kind != "tpu"
+        and not overlap.any
+        and not others
+    )  # fmt: skip
+    lowering = choose_lowering(options.asked_lowering, program, device, prefer_compiled=preferred)
+    if overlap.any and lowering != "modelled":
+        raise UsageError(
+            f"the kernels are {lowering}: a compiler has decided what overlaps",
+            where="--overlap",
+            fix="leave --overlap out, or use --lowering modelled with it",
+        )
+    refused = [name for name in others if lowering != "modelled" or (name == "fusion" and device.kind != "gpu")]
+    if refused:
+        said = ", ".join(f"{name}={getattr(options, name)}" for name in refused)
+        raise UsageError(
+            f"the kernels are {lowering} for a {device.kind}: what another framework launches ({said}) is not among them",
+            where="--stack",
+            fix="use a stack whose kernels are XLA's, such as xla, or --lowering modelled on a GPU",
+        )
+    return lowering
+
+
+def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
+    """The chain that a fidelity stands for on a device, and what the prediction should say about it.
+
+    Raises:
+        UsageError: There is no such fidelity, or the profile is not one for it or for the device.
+        UnsupportedError: Measured kernels are asked for, and there are none of the device.
+    """
+    fidelity = options.fidelity
+    check_fidelity(fidelity)
+    if fidelity == "compiled" and options.lowering == "modelled":
+        raise UsageError(
+            "fidelity 'compiled' is the compiler's own kernels, not modelled ones",
+            where="--lowering",
+            fix="leave --lowering out, or use --fidelity auto --lowering modelled",
+        )
+    names = AUTO_ORDER if fidelity == "auto" else (fidelity, *FALLBACKS.get(fidelity, ()))
+    if options.simulator is not None and fidelity != "simulated":
+        raise UsageError(
+            f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
+        )  # fmt: skip
+    if options.profile is None:
+        if fidelity == "simulated":
+            simulated = load_simulator(options.simulator, device)
+            return (simulated, *(load_estimator(name) for name in names[1:])), ()
+        if fidelity == "profiled" and measured_kernels(device) is None:
+            raise why_not_measured(device)
+        return tuple(load_estimator(name) for name in names), ()
+    if "profiled" not in names:
+        raise UsageError(
+            f"fidelity {fidelity!r} does not look at measured kernels",
+            where="--profile",
+            fix="use --fidelity profiled or auto",
+        )
+    given = given_kernels(Path(options.profile), device)
+    chosen = Profiled(lambda asked: given.interpolator if asked.name == device.name else None)
+    return tuple(chosen if name == "profiled" else load_estimator(name) for name in names), given.notes

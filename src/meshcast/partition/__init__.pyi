@@ -1,0 +1,10 @@
+from meshcast.partition.divisibility import check_divisible as check_divisible
+from meshcast.partition.implicit import IndexMap as IndexMap
+from meshcast.partition.implicit import received_elements as received_elements
+from meshcast.partition.implicit import shifted_reversal as shifted_reversal
+from meshcast.partition.meshes import is_sharded as is_sharded
+from meshcast.partition.meshes import with_mesh as with_mesh
+from meshcast.partition.rewrites import scans_to_windows as scans_to_windows
+from meshcast.partition.route import partition as partition
+from meshcast.partition.shardy import ask_ahead as ask_ahead
+from meshcast.partition.xla_options import compile_options as compile_options

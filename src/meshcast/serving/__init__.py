@@ -1,9 +1,0 @@
-"""Models that answer: a prompt's pass, a decoding step, or with `--set mode=serve` both, as users notice them."""
-
-from meshcast.serving.answering import OUTPUT as OUTPUT
-from meshcast.serving.answering import PROMPT as PROMPT
-from meshcast.serving.answering import predict_serving as predict_serving
-from meshcast.serving.answering import request_lengths as request_lengths
-from meshcast.serving.answering import serves as serves
-from meshcast.serving.chunks import CHUNK as CHUNK
-from meshcast.serving.chunks import chunk_of as chunk_of

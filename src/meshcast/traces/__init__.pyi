@@ -1,0 +1,3 @@
+from meshcast.traces.format_names import FORMAT_NAMES as FORMAT_NAMES
+from meshcast.traces.formats import TraceRequest as TraceRequest
+from meshcast.traces.formats import write_trace as write_trace

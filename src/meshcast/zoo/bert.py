@@ -1,0 +1,143 @@
+"""BERT (Devlin 2019): an encoder trained to fill in masked tokens; data, FSDP and tensor-parallel.
+
+Training has the masked-language head, whose output projection is the embedding; the forward pass has the pooler instead,
+as the two are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.base import UsageError
+from meshcast.zoo.attending import Kind, attend
+from meshcast.zoo.blocks import block, block_weights, through_layers
+from meshcast.zoo.layers import BATCH, Remat, cast, cross_entropy, embed, layer_norm, stacked
+from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
+from meshcast.zoo.shapes.bert import Config
+from meshcast.zoo.sharding import Layout, Weight
+
+AXES = ("data", "fsdp", "tensor")
+_EPSILON = 1e-12
+
+
+def encoder_weights(config: Config) -> dict[str, Any]:
+    """The encoder's parameters; per-layer weights are stacked on a leading axis."""
+    return {
+        "tokens": Weight((config.vocab, config.dim)),
+        "positions": Weight((config.positions, config.dim)),
+        "types": Weight((config.types, config.dim)),
+        "norm_scale": Weight((config.dim,)),
+        "norm_bias": Weight((config.dim,)),
+        "layers": stacked(block_weights(config.dim, config.hidden), config.layers),
+    }
+
+
+def weights(config: Config) -> dict[str, Any]:
+    """The encoder and its pooler, which is how the model's size is published."""
+    pooler = {"pooler": Weight((config.dim, config.dim)), "pooler_bias": Weight((config.dim,))}
+    return encoder_weights(config) | pooler
+
+
+def masked_language_weights(config: Config) -> dict[str, Any]:
+    """The encoder and the head that it is trained with."""
+    return encoder_weights(config) | {
+        "transform": Weight((config.dim, config.dim)),
+        "transform_bias": Weight((config.dim,)),
+        "transform_norm_scale": Weight((config.dim,)),
+        "transform_norm_bias": Weight((config.dim,)),
+        "head_bias": Weight((config.vocab,)),
+    }
+
+
+def encode(params: Any, data: Any, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
+    """Activations (B, S, dim) of every token."""
+    length = data["tokens"].shape[1]
+    x = embed(params["tokens"], data["tokens"], layout) + params["positions"][:length]
+    x = x + jnp.take(params["types"], data["types"], axis=0, mode="clip")
+    x = layout.constrain(layer_norm(x, params["norm_scale"], params["norm_bias"], epsilon=_EPSILON), BATCH, None, None)
+    attending = partial(attend, layout=layout, causal=False)
+    step = partial(block, layout=layout, heads=config.heads, attend=attending, epsilon=_EPSILON, post_norm=True)
+    tree = encoder_weights(config)["layers"]
+    return through_layers(step, x, params["layers"], tree, remat=remat, layout=layout)
+
+
+def _layout(config: Config, mesh: Mapping[str, int] | None, seq: int, attention: Kind) -> Layout:
+    if seq > config.positions:
+        raise UsageError(
+            f"seq={seq} is longer than the model's {config.positions} positions",
+            where="--set",
+            fix=f"set positions={seq} too",
+        )
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
+    layout.require(config.heads, "tensor", "attention heads")
+    return layout
+
+
+def train_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 32,
+    seq: int | None = None,
+    predictions: int | None = None,
+    accumulate: int = 1,
+    zero: int = 0,
+    remat: Remat = "autodiff",
+    attention: Kind = "auto",
+    param_dtype: DTypeLike = "float32",
+    compute_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One AdamW step of masked-language modelling: `(params, opt_state, batch) -> (params, opt_state, loss)`.
+
+    `predictions` tokens of every sequence are masked, 15 % of them by default; only these reach the head.
+    """
+    length = config.positions if seq is None else seq
+    masked = max(1, round(0.15 * length)) if predictions is None else predictions
+    layout = _layout(config, mesh, length, attention)
+
+    def loss(params: Any, batch: Any) -> jax.Array:
+        params = cast(params, compute_dtype)
+        x = encode(params, batch, config=config, layout=layout, remat=remat)
+        x = jnp.take_along_axis(x, batch["masked"][..., None], axis=1, mode="clip")
+        x = layout.constrain(x, BATCH, None, None)
+        x = jax.nn.gelu(x @ params["transform"] + params["transform_bias"], approximate=False)
+        x = layer_norm(x, params["transform_norm_scale"], params["transform_norm_bias"], epsilon=_EPSILON)
+        logits = jnp.einsum("bsd,vd->bsv", x, params["tokens"]) + params["head_bias"]
+        return cross_entropy(logits, batch["targets"])
+
+    rows, few = ((batch, length), jnp.int32), ((batch, masked), jnp.int32)
+    data = microbatched(layout, accumulate, tokens=rows, types=rows, masked=few, targets=few)
+    params = layout.params(masked_language_weights(config), param_dtype)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+
+
+def forward(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 32,
+    seq: int | None = None,
+    attention: Kind = "auto",
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """Encoding: `(params, batch) -> (activations, pooled vector)`."""
+    length = config.positions if seq is None else seq
+    layout = _layout(config, mesh, length, attention)
+
+    def forward(params: Any, batch: Any) -> tuple[jax.Array, jax.Array]:
+        x = encode(params, batch, config=config, layout=layout, remat="autodiff")
+        return x, jnp.tanh(x[:, 0] @ params["pooler"] + params["pooler_bias"])
+
+    data = {name: layout.struct((batch, length), jnp.int32, BATCH) for name in ("tokens", "types")}
+    results = (
+        layout.struct((batch, length, config.dim), param_dtype, BATCH),
+        layout.struct((batch, config.dim), param_dtype, BATCH),
+    )
+    params = layout.params(weights(config), param_dtype)
+    return forward, (params, data), jit_options(layout, donate=(), results=results)

@@ -1,0 +1,43 @@
+"""The families of the zoo: which module builds their programs, in which modes, and their published sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from meshcast.zoo.shapes import bert, decoders, dit, dlrm, gpt, lstm, mamba, mlp, resnet, t5, unet, vit
+from meshcast.zoo.shapes.shape import Shape
+
+Unit = Literal["tokens", "images", "samples"]
+_LANGUAGE = ("train", "forward", "prefill", "decode")
+_PLAIN = ("train", "forward")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Models that differ in their configuration alone; their throughput is counted in `unit`."""
+
+    module: str
+    unit: Unit
+    modes: tuple[str, ...]
+    shapes: Mapping[str, Shape]
+
+
+FAMILIES = {
+    family.module: family
+    for family in (
+        Family(module="decoder", unit="tokens", modes=_LANGUAGE, shapes=decoders.SHAPES),
+        Family(module="gpt", unit="tokens", modes=_LANGUAGE, shapes=gpt.SHAPES),
+        Family(module="bert", unit="tokens", modes=_PLAIN, shapes=bert.SHAPES),
+        Family(module="t5", unit="tokens", modes=_LANGUAGE, shapes=t5.SHAPES),
+        Family(module="mamba", unit="tokens", modes=_LANGUAGE, shapes=mamba.SHAPES),
+        Family(module="lstm", unit="tokens", modes=_PLAIN, shapes=lstm.SHAPES),
+        Family(module="vit", unit="images", modes=_PLAIN, shapes=vit.SHAPES),
+        Family(module="resnet", unit="images", modes=_PLAIN, shapes=resnet.SHAPES),
+        Family(module="dit", unit="images", modes=_PLAIN, shapes=dit.SHAPES),
+        Family(module="unet", unit="images", modes=_PLAIN, shapes=unet.SHAPES),
+        Family(module="dlrm", unit="samples", modes=("train",), shapes=dlrm.SHAPES),
+        Family(module="mlp_shard_map", unit="samples", modes=("train",), shapes=mlp.SHAPES),
+    )
+}

@@ -1,0 +1,132 @@
+"""Products of activations with weights, in the compute dtype or in fp8.
+
+fp8 after Micikevicius 2022 (`arXiv:2209.05433`): inputs in E4M3, gradients in E5M2, each tensor scaled such that its largest
+value is the format's largest ("current scaling": the scale is that of the values themselves), sums in fp32:
+
+    y = (q(x) q(w)) s_x s_w,   q(v) = round(v / s_v),   s_v = max |v| / largest
+
+All three products of a layer, forward and both backward, are made so. Weights are stored in the compute dtype, and the
+backward pass rounds them again: an 8-bit copy for every microbatch in flight would be larger than they are. Inputs are kept
+for the backward pass as the product reads them: in 8 bits, once for all products that share them.
+
+"mxfp8" is E4M3 throughout with a scale for each block of 32 values (Rouhani 2023, `arXiv:2310.10537`). Blocks are scaled by
+the kernel that rounds them and inside of the product, so that no pass looks for a tensor's largest value. StableHLO has no
+such product: the program rounds without scales and moves 8 bits a value where hardware moves 8.25. It is there for its cost,
+not to be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from meshcast.base import UsageError
+from meshcast.zoo.saving import KEPT, ODD_PRODUCT, kept
+from meshcast.zoo.sharding import Axes, Layout
+
+KINDS = ("plain", "fp8", "mxfp8")
+_LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
+
+
+def product(
+    equation: str,
+    x: jax.Array,
+    w: jax.Array,
+    layout: Layout,
+    *,
+    over: Sequence[Axes],
+    held: bool = False,
+    number: int = 1,
+) -> jax.Array:
+    """`jnp.einsum(equation, x, w)`, as the layout says; every index is in two of the equation's three terms."""
+    return products(equation, x, (w,), layout, over=over, held=held, number=number)[0]
+
+
+def products(
+    equation: str,
+    x: jax.Array,
+    weights: Sequence[jax.Array],
+    layout: Layout,
+    *,
+    over: Sequence[Axes],
+    held: bool = False,
+    number: int = 1,
+    name: str = KEPT,
+) -> list[jax.Array]:
+    """The products of one input with several weights.
+
+    Args:
+        equation: Of each of them.
+        x: The input, which is kept for the backward pass once.
+        weights: What it is multiplied with.
+        layout: In which precision.
+        over: The axes that split the input. What is kept is pinned to them, or the sharding that weights are stored in would
+            reach it from their gradients, and activations would travel instead.
+        held: Something that the input is made of is kept already, shares of it for instance.
+        number: Which of its layer's products the first of them is, in order. `remat="alternate"` keeps the results of odd ones,
+            and of none in fp8: what torchtitan's selective checkpointing by ops does, which lists the plain product and
+            no other (`parallelize_llama.py` of December 2024).
+        name: Under which the input is kept (`zoo/saving.py`).
+    """
+    if layout.products not in KINDS:
+        raise UsageError(
+            f"products in {layout.products!r} are not known", where="--set", fix="one of " + ", ".join(KINDS)
+        )
+    if layout.products != "plain":
+        return list(_scaled(equation, layout, over, held, name)(x, *weights))
+    x = x if held else layout.constrain(kept(x, name), *over)
+    made = [jnp.einsum(equation, x, w) for w in weights]
+    return [kept(y, ODD_PRODUCT) if (number + place) % 2 else y for place, y in enumerate(made)]
+
+
+def _quantised(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Values in a narrow format, and their scale."""
+    wide = x.astype(jnp.float32)
+    scale = jnp.maximum(jnp.max(jnp.abs(wide)), 1e-30) / _LARGEST[dtype]
+    return (wide / scale).astype(dtype), scale
+
+
+def _narrow(equation: str, x: tuple[jax.Array, jax.Array], w: tuple[jax.Array, jax.Array], dtype: Any) -> jax.Array:
+    """The product in the wider type, as the matrix engine rounds its sums; scales are applied behind it."""
+    y = jnp.einsum(equation, x[0], w[0], preferred_element_type=dtype)
+    return y * (x[1] * w[1]).astype(dtype)
+
+
+def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool, name: str) -> Any:
+    """The products in 8 bits as a function of the input and the weights."""
+    blocks = layout.products == "mxfp8"
+    inputs_dtype, gradients_dtype = jnp.float8_e4m3fn, jnp.float8_e4m3fn if blocks else jnp.float8_e5m2
+
+    def narrowed(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
+        if not blocks:
+            return _quantised(x, dtype)
+        return jnp.clip(x, -_LARGEST[dtype], _LARGEST[dtype]).astype(dtype), jnp.ones((), jnp.float32)
+
+    inputs, result = equation.split("->")
+    left, right = inputs.split(",")
+
+    def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
+        narrow, scale = narrowed(x, inputs_dtype)
+        if not held:
+            narrow, scale = layout.constrain(kept(narrow, name), *over), kept(scale, name)
+        made = [_narrow(equation, (narrow, scale), narrowed(w, inputs_dtype), x.dtype) for w in weights]
+        return made, (narrow, scale, weights, jnp.zeros((), x.dtype))  # of the last the type alone
+
+    def backward(saved: Any, gradients: list[jax.Array]) -> tuple[jax.Array, ...]:
+        narrow, scale, weights, like = saved
+        gradient_of_input: Any = None
+        gradients_of_weights = []
+        for w, gradient in zip(weights, gradients, strict=True):
+            rounded = narrowed(gradient, gradients_dtype)
+            again = narrowed(w, inputs_dtype)
+            part = _narrow(f"{result},{right}->{left}", rounded, again, like.dtype)
+            gradient_of_input = part if gradient_of_input is None else gradient_of_input + part
+            gradients_of_weights.append(_narrow(f"{left},{result}->{right}", (narrow, scale), rounded, w.dtype))
+        return gradient_of_input, *gradients_of_weights
+
+    function = jax.custom_vjp(lambda x, *weights: forward(x, *weights)[0])
+    function.defvjp(forward, backward)
+    return function

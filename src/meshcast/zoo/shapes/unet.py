@@ -1,0 +1,67 @@
+"""U-Nets of latent diffusion (Rombach 2022): Stable Diffusion's denoiser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshcast.zoo.shapes.checks import require
+from meshcast.zoo.shapes.shape import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The sizes of a denoiser.
+
+    Attributes:
+        widths: Channels of every resolution; each halves the one before.
+        attended: Which resolutions attend to the text: one digit each, 1 or 0.
+        blocks: Residual blocks of a resolution on the way down; one more on the way up.
+        context: Width of a text token, `words` of them.
+        groups: Channels are normalised in so many groups.
+        image: Side of the latents, `channels` deep.
+    """
+
+    widths: tuple[int, ...]
+    attended: str = "1110"
+    blocks: int = 2
+    heads: int = 8
+    context: int = 768
+    words: int = 77
+    groups: int = 32
+    image: int = 64
+    channels: int = 4
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.attended) == len(self.widths) and set(self.attended) <= {"0", "1"},
+            f"attended={self.attended!r} is not one digit, 0 or 1, for each of {len(self.widths)} resolutions",
+            'e.g. attended="1110"',
+        )
+        for width in self.widths:
+            require(width % self.groups == 0, f"width {width} is not divisible by groups={self.groups}")
+            require(width % self.heads == 0, f"width {width} is not divisible by heads={self.heads}")
+        halvings = 2 ** (len(self.widths) - 1)
+        require(self.image % halvings == 0, f"image={self.image} cannot be halved {len(self.widths) - 1} times")
+
+    @property
+    def head_widths(self) -> tuple[int, ...]:
+        """Widths of its heads, by resolution."""
+        return tuple(sorted({width // self.heads for width in self.widths}))
+
+    @property
+    def time(self) -> int:
+        """The width of a time step's vector."""
+        return 4 * self.widths[0]
+
+
+SHAPES = {
+    "unet-tiny": Shape(
+        config=Config(
+            widths=(16, 32), attended="10", blocks=1, heads=2, context=24, words=5, groups=4, image=8, channels=4
+        ),
+        summary="U-Net of diffusion with two small resolutions",
+    ),
+    "unet-sd15": Shape(
+        config=Config(widths=(320, 640, 1280, 1280)), summary="Stable Diffusion 1.5's U-Net on latents of 64x64"
+    ),
+}

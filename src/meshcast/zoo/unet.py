@@ -1,0 +1,235 @@
+"""The U-Net of latent diffusion (Rombach 2022): convolutions, self- and cross-attention; data and FSDP parallel.
+
+Down: at every resolution residual blocks, each followed by attention where the resolution has it, then a halving. In the
+middle: block, attention, block. Up: as down, each block given what the way down left at its height.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.zoo.attending import Kind, attend
+from meshcast.zoo.diffusion import embed_time, noised, squared_error, time_weights
+from meshcast.zoo.layers import BATCH, cast, layer_norm
+from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
+from meshcast.zoo.shapes.unet import Config
+from meshcast.zoo.sharding import Layout, Weight
+
+AXES = ("data", "fsdp")
+
+
+def _convolution(kernel: int, inputs: int, outputs: int) -> dict[str, Weight]:
+    return {"kernel": Weight((kernel, kernel, inputs, outputs), (None, None, None, "fsdp")), "bias": Weight((outputs,))}
+
+
+def _norm(width: int) -> dict[str, Weight]:
+    return {"scale": Weight((width,)), "bias": Weight((width,))}
+
+
+def _linear(inputs: int, outputs: int, *, bias: bool = True) -> dict[str, Weight]:
+    kernel = {"kernel": Weight((inputs, outputs), (None, "fsdp"))}
+    return kernel | ({"bias": Weight((outputs,))} if bias else {})
+
+
+def _residual_weights(config: Config, inputs: int, outputs: int) -> dict[str, Any]:
+    found = {
+        "norm1": _norm(inputs), "conv1": _convolution(3, inputs, outputs), "time": _linear(config.time, outputs),
+        "norm2": _norm(outputs), "conv2": _convolution(3, outputs, outputs),
+    }  # fmt: skip
+    return found | ({"shortcut": _convolution(1, inputs, outputs)} if inputs != outputs else {})
+
+
+def _attention_weights(width: int, source: int) -> dict[str, Any]:
+    return {
+        "norm": _norm(width), "q": _linear(width, width, bias=False), "k": _linear(source, width, bias=False),
+        "v": _linear(source, width, bias=False), "out": _linear(width, width),
+    }  # fmt: skip
+
+
+def _transformer_weights(config: Config, width: int) -> dict[str, Any]:
+    return {
+        "norm": _norm(width), "inputs": _convolution(1, width, width),
+        "own": _attention_weights(width, width), "text": _attention_weights(width, config.context),
+        "ffn_norm": _norm(width), "up": _linear(width, 8 * width), "down": _linear(4 * width, width),
+        "outputs": _convolution(1, width, width),
+    }  # fmt: skip
+
+
+def weights(config: Config) -> dict[str, Any]:
+    """Every parameter's shape and storage."""
+    first, last = config.widths[0], config.widths[-1]
+    heights = list(zip(config.widths, config.attended, strict=True))
+
+    def block(inputs: int, outputs: int, attends: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"residual": _residual_weights(config, inputs, outputs)}
+        return found | ({"transformer": _transformer_weights(config, outputs)} if attends == "1" else {})
+
+    down, left, inputs = [], [first], first
+    for height, (width, attends) in enumerate(heights):
+        stage: dict[str, Any] = {"blocks": []}
+        for _ in range(config.blocks):
+            stage["blocks"].append(block(inputs, width, attends))
+            inputs = width
+            left.append(width)
+        if height < len(heights) - 1:
+            stage["halve"] = _convolution(3, width, width)
+            left.append(width)
+        down.append(stage)
+    up = []
+    for height, (width, attends) in reversed(list(enumerate(heights))):
+        stage = {"blocks": []}
+        for _ in range(config.blocks + 1):
+            stage["blocks"].append(block(inputs + left.pop(), width, attends))
+            inputs = width
+        if height:
+            stage["double"] = _convolution(3, width, width)
+        up.append(stage)
+    return {
+        "time": time_weights(first, config.time),
+        "stem": _convolution(3, config.channels, first),
+        "down": down,
+        "middle": [
+            {"residual": _residual_weights(config, last, last), "transformer": _transformer_weights(config, last)},
+            {"residual": _residual_weights(config, last, last)},
+        ],
+        "up": up,
+        "norm": _norm(first),
+        "head": _convolution(3, first, config.channels),
+    }
+
+
+def convolve(x: jax.Array, w: dict[str, jax.Array], stride: int = 1) -> jax.Array:
+    """A convolution (B, H, W, channels) that keeps the size up to its stride."""
+    pad = w["kernel"].shape[0] // 2
+    y = jax.lax.conv_general_dilated(
+        x, w["kernel"], (stride, stride), [(pad, pad)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return y + w["bias"]
+
+
+def group_norm(x: jax.Array, w: dict[str, jax.Array], groups: int, epsilon: float = 1e-5) -> jax.Array:
+    """Normalised (B, H, W, channels) over an image and a group of channels, computed in fp32."""
+    wide = x.astype(jnp.float32).reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
+    mean = jnp.mean(wide, axis=(1, 3), keepdims=True)
+    variance = jnp.mean(jnp.square(wide), axis=(1, 3), keepdims=True) - jnp.square(mean)
+    return ((wide - mean) * jax.lax.rsqrt(variance + epsilon)).reshape(x.shape).astype(x.dtype) * w["scale"] + w["bias"]
+
+
+def linear(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
+    """A product, and a bias where there is one."""
+    return x @ w["kernel"] + w["bias"] if "bias" in w else x @ w["kernel"]
+
+
+def residual(x: jax.Array, time: jax.Array, w: dict[str, Any], config: Config) -> jax.Array:
+    """Two convolutions, the time's vector added between them."""
+    h = convolve(jax.nn.silu(group_norm(x, w["norm1"], config.groups)), w["conv1"])
+    h = h + linear(jax.nn.silu(time), w["time"])[:, None, None]
+    h = convolve(jax.nn.silu(group_norm(h, w["norm2"], config.groups)), w["conv2"])
+    return h + (convolve(x, w["shortcut"]) if "shortcut" in w else x)
+
+
+def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: Config, layout: Layout) -> jax.Array:
+    """Pixels attend to each other and to the text, then a gated feed-forward layer."""
+
+    def attended(x: jax.Array, source: jax.Array | None, w: dict[str, Any]) -> jax.Array:
+        h = layer_norm(x, w["norm"]["scale"], w["norm"]["bias"])
+        source = h if source is None else source
+        q, k, v = (
+            linear(each, w[name]).reshape(*each.shape[:2], config.heads, -1)
+            for name, each in (("q", h), ("k", source), ("v", source))
+        )
+        return x + linear(attend(q, k, v, layout=layout, causal=False).reshape(x.shape), w["out"])
+
+    h = convolve(group_norm(x, w["norm"], config.groups, 1e-6), w["inputs"])
+    h = h.reshape(x.shape[0], -1, x.shape[-1])
+    h = attended(attended(h, None, w["own"]), text, w["text"])
+    value, gate = jnp.split(linear(layer_norm(h, w["ffn_norm"]["scale"], w["ffn_norm"]["bias"]), w["up"]), 2, axis=-1)
+    h = h + linear(value * jax.nn.gelu(gate, approximate=False), w["down"])
+    return x + convolve(h.reshape(x.shape), w["outputs"])
+
+
+def denoise(params: Any, data: Any, *, config: Config, layout: Layout) -> jax.Array:
+    """Predicted noise (B, H, W, channels) of noisy latents, given a text (B, words, context)."""
+    params = layout.gather(params, weights(config))
+    time, text = embed_time(data["times"], params["time"]), data["text"]
+
+    def block(x: jax.Array, w: dict[str, Any]) -> jax.Array:
+        x = residual(x, time, w["residual"], config)
+        x = transformer(x, text, w["transformer"], config, layout) if "transformer" in w else x
+        return layout.constrain(x, BATCH, None, None, None)
+
+    x = convolve(data["images"], params["stem"])
+    left = [x]
+    for stage in params["down"]:
+        for w in stage["blocks"]:
+            x = block(x, w)
+            left.append(x)
+        if "halve" in stage:
+            x = convolve(x, stage["halve"], 2)
+            left.append(x)
+    for w in params["middle"]:
+        x = block(x, w)
+    for stage in params["up"]:
+        for w in stage["blocks"]:
+            x = block(jnp.concatenate([x, left.pop()], axis=-1), w)
+        if "double" in stage:
+            x = convolve(jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2), stage["double"])
+    return convolve(jax.nn.silu(group_norm(x, params["norm"], config.groups)), params["head"])
+
+
+def train_step(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    accumulate: int = 1,
+    zero: int = 0,
+    attention: Kind = "auto",
+    param_dtype: DTypeLike = "float32",
+    compute_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One AdamW step on noisy latents: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
+
+    def loss(params: Any, batch: Any) -> jax.Array:
+        noisy = noised(batch["images"], batch["noise"], batch["times"]).astype(compute_dtype)
+        data = {**batch, "images": noisy, "text": batch["text"].astype(compute_dtype)}
+        predicted = denoise(cast(params, compute_dtype), data, config=config, layout=layout)
+        return squared_error(predicted, batch["noise"])
+
+    images = ((batch, config.image, config.image, config.channels), jnp.float32)
+    data = microbatched(
+        layout, accumulate, images=images, noise=images, times=((batch,), jnp.float32),
+        text=((batch, config.words, config.context), jnp.float32),
+    )  # fmt: skip
+    params = layout.params(weights(config), param_dtype)
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
+
+
+def forward(
+    config: Config,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 8,
+    attention: Kind = "auto",
+    param_dtype: DTypeLike = "bfloat16",
+) -> Program:
+    """One denoising step: `(params, batch) -> predicted noise`."""
+    layout = Layout.of(mesh, axes=AXES, attention=attention)
+
+    def forward(params: Any, batch: Any) -> jax.Array:
+        return denoise(params, batch, config=config, layout=layout)
+
+    images = layout.struct((batch, config.image, config.image, config.channels), param_dtype, BATCH)
+    data = {
+        "images": images,
+        "times": layout.struct((batch,), jnp.float32, BATCH),
+        "text": layout.struct((batch, config.words, config.context), param_dtype, BATCH),
+    }
+    params = layout.params(weights(config), param_dtype)
+    return forward, (params, data), jit_options(layout, donate=(), results=images)

@@ -1,0 +1,27 @@
+"""Times of measured programs, taken back to the full clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshcast.evidence.calibrate import measured
+from meshcast.evidence.calibrate.measured import at_full_clock
+from meshcast.hardware import load_device
+from tests.estimate.conformance import gemm, pass_over
+
+H200 = load_device("h200")
+PRODUCT, STREAM = gemm(8192, 8192, 8192), pass_over(2**32, 2**20)
+
+
+def test_a_capped_programs_products_are_kept_as_the_full_clock_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 0.8 of the clock arithmetic takes 1 / 0.8 as long; what waits for memory takes no longer."""
+    monkeypatch.setattr(measured, "settled_clock", lambda *_: 0.8)
+    found = at_full_clock([(PRODUCT, 1.25e-3), (STREAM, 1e-3)], [(PRODUCT, 1), (STREAM, 1)], H200)
+    assert [seconds for _, seconds in found] == pytest.approx([1e-3, 1e-3], rel=2e-3)
+
+
+def test_only_what_the_cap_slows_is_changed() -> None:
+    """Products alone run at 0.87 of the clock before the limiter has settled; a stream stays below the cap."""
+    ((_, seconds),) = at_full_clock([(PRODUCT, 1.5e-3)], [(PRODUCT, 100)], H200)
+    assert seconds == pytest.approx(0.87 * 1.5e-3, rel=0.03)
+    assert list(at_full_clock([(STREAM, 1e-3)], [(STREAM, 100)], H200)) == [(STREAM, pytest.approx(1e-3))]

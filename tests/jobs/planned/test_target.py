@@ -1,0 +1,238 @@
+"""A model under a plan: refused with the reason and the numbers, or a program, or a pipeline of equal parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meshcast.base.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
+from meshcast.capture.program import Program
+from meshcast.hardware import load_device
+from meshcast.jobs.asking import Options, predict, prepare
+from meshcast.jobs.pipeline import Pipeline
+from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target
+from meshcast.jobs.planned.attending import with_attention
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "settings", "error", "said"),
+    [
+        ("llama3-8b", "tp=6", {}, InfeasibleError, "attention heads of llama3-8b: 32 is not divisible by tp=6"),
+        ("llama3-8b", "ep=4", {}, InfeasibleError, "ep=4 splits experts, and llama3-8b has none"),
+        ("mixtral-8x7b", "ep=3", {}, InfeasibleError, "experts of mixtral-8x7b: 8 is not divisible by ep=3"),
+        ("llama3-8b", "cp=3", {"seq": "4096"}, InfeasibleError, "the sequence of llama3-8b: 4096 is not divisible by cp=3"),
+        ("llama3-8b", "dp=8,mbs=3", {"batch": "64"}, InfeasibleError, "64 is no multiple of 24"),
+        ("llama3-8b", "pp=5", {"batch": "8"}, InfeasibleError, "32 layers of llama3-8b cannot be shared out evenly over pp=5"),
+        ("llama3-8b", "pp=2,layers-per-stage=1+2", {"batch": "8"}, InfeasibleError, "adds up to 3, and llama3-8b has 32"),
+        ("llama3-8b", "pp=4", {}, UsageError, "needs the global batch"),
+        ("llama3-8b", "pp=4,dp=2,zero=2", {"batch": "8"}, InfeasibleError, "zero=2"),
+        ("gemma2-2b", "pp=26", {"batch": "26"}, InfeasibleError, "global_every=2"),
+        ("bert-base", "pp=4", {"batch": "8"}, UnsupportedError, "cannot be cut into stages"),
+        ("bert-base", "tp=2,sp=1", {}, UnsupportedError, "has no sequence_parallel"),
+        ("resnet50", "dp=8,zero=1", {}, UnsupportedError, "has no zero"),
+        ("resnet50", "offload=optimizer", {}, UnsupportedError, "have its update apart"),
+        ("resnet50", "remat=full", {}, UnsupportedError, "has no remat"),
+        ("resnet50", "tp=2", {}, InfeasibleError, "tp=2 splits attention heads, and resnet50 has none"),
+        ("resnet50", "cp=2", {}, InfeasibleError, "cp=2 splits the sequence"),
+        ("llama3-8b", "tp=64", {}, InfeasibleError, "use tp=32"),
+        ("llama3-8b", "fsdp=7", {"batch": "7"}, InfeasibleError, "use fsdp=4 or 8"),
+        ("llama3-8b", "tp=8", {"vocab": "1001"}, InfeasibleError, "use tp=7 or 11"),
+        ("llama3-8b", "cp=2", {"seq": "129"}, InfeasibleError, "use cp=1 or 3"),
+        ("llama3-8b", "cp=2,tp=2,sp=1", {"seq": "34"}, InfeasibleError, "34 is not divisible by cp=2 x tp=2"),
+        ("qwen2.5-7b", "tp=7", {}, InfeasibleError, "key heads: 4 is not divisible by tp=7"),
+        ("llama3-8b", "fsdp=7,tp=2", {"batch": "7"}, InfeasibleError, "is not divisible by fsdp=7"),
+        ("mixtral-8x7b", "ep=16", {}, InfeasibleError, "use ep=8"),
+        ("llama3-8b", "pp=64", {"batch": "64"}, InfeasibleError, "32 parts are even"),
+        ("llama3-8b", "pp=3", {"batch": "8"}, InfeasibleError, "use layers-per-stage=11x2+10; 2 or 4 parts"),
+        ("llama3-8b", "pp=4,vp=2", {"batch": "6"}, InfeasibleError, "use 8 microbatches (a batch of 8)"),
+        ("llama3-8b", "dp=2,mbs=2,microbatches=3", {"batch": "8"}, InfeasibleError, "makes 2 microbatches of 4"),
+        ("llama3-8b", "dp=2", {"batch": "0"}, UsageError, "positive integer"),
+        ("llama3-8b", "pp=2", {"batch": "2", "seq": "0"}, UsageError, "positive integer"),
+        ("llama3-8b", "dp=2", {"accumulate": "2"}, UsageError, "decided by the plan"),
+        ("llama3-8b", "dp=2", {"batch": "many"}, UsageError, "positive integer"),
+        ("llama3-8b", "pp=2", {"batch": "8", "accumulate": "2"}, UsageError, "accumulate"),
+        ("llama3-8b-decode", "dp=2,pp=2", {}, UnsupportedError, "pp is for training"),
+        ("llama9-8b", "dp=2", {}, UsageError, "did you mean"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    model: str, plan: str, settings: dict[str, str], error: type[MeshcastError], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        plan_target(model, Plan.parse(plan), settings=settings)
+    assert said in str(caught.value)
+
+
+def test_devices_are_the_products() -> None:
+    with pytest.raises(InfeasibleError, match=r"for 8 devices \(dp=2 x tp=4\), not 16"):
+        plan_target("llama3-tiny", Plan.parse("dp=2,tp=4"), devices=16)
+
+
+@pytest.mark.parametrize(
+    ("platform", "call"),
+    [("cuda", "@__cudnn$fmhaSoftmax("), ("rocm", "@te_fused_attn_forward_ffi("), ("tpu", "@tpu_custom_call(")],
+)
+def test_fused_attention_is_the_call_of_its_backend(platform: str, call: str) -> None:
+    settings = {"batch": "1", "seq": "32"}
+    program = plan_target("llama3-tiny", Plan.parse("attention=flash"), settings=settings, platform=platform)
+    assert isinstance(program, Program)
+    assert call in program.text
+
+
+def test_no_fused_attention_where_there_is_no_kernel() -> None:
+    with pytest.raises(UnsupportedError, match="lowered for cpu"):
+        plan_target("llama3-tiny", Plan.parse("attention=flash"), platform="cpu")
+
+
+@pytest.mark.parametrize("platform", ["cuda", "rocm"])
+def test_what_a_library_has_no_kernel_for_is_refused(platform: str) -> None:
+    settings = {"batch": "1", "seq": "32"}
+    for said, more, plan in (
+        ("not half precision", {}, "attention=flash,precision=fp32"),
+        ("capped at 5", {"attention_cap": "5.0"}, "attention=flash"),
+    ):
+        with pytest.raises(UnsupportedError, match=said):
+            plan_target("llama3-tiny", Plan.parse(plan), settings={**settings, **more}, platform=platform)
+
+
+def test_a_ring_has_no_window_and_a_split_has_two_chunks() -> None:
+    settings = {"batch": "1", "seq": "36", "window": "8"}
+    with pytest.raises(UnsupportedError, match="flash-all-gather"):
+        plan_target("llama3-tiny", Plan.parse("attention=flash-ring,cp=2"), settings=settings)
+    with pytest.raises(InfeasibleError, match="36 is not divisible by 2 x cp=4"):
+        plan_target("llama3-tiny", Plan.parse("attention=flash,cp=4"), settings=settings)
+
+
+def test_a_program_has_its_shardings() -> None:
+    with pytest.raises(UsageError, match="not for a program"):
+        plan_target(lambda: None, Plan())
+
+
+def test_a_plan_makes_the_mesh() -> None:
+    with pytest.raises(UsageError, match="makes the mesh itself"):
+        predict("llama3-tiny", Options(on="dgx-h100", mesh={"data": 2}, plan="dp=2"))
+
+
+def test_without_stages_it_is_one_program() -> None:
+    program = plan_target("llama3-tiny", Plan.parse("dp=2,tp=4"), settings={"batch": "8", "seq": "32"})
+    assert isinstance(program, Program)
+    assert program.mesh.sizes == {"data": 2, "tensor": 4}
+    again = plan_target("llama3-tiny", Plan.parse("dp=2,tp=4"), settings={"batch": "8", "seq": "32"})
+    assert again is program
+
+
+def test_a_huggingface_configuration(tmp_path: Path) -> None:
+    values = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 128,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    program = plan_target(tmp_path, Plan.parse("fsdp=4"), settings={"seq": "32"})
+    assert isinstance(program, Program)
+    assert program.devices == 4
+
+
+def test_equal_parts_are_one() -> None:
+    settings = {"batch": "16", "seq": "32", "layers": "8"}
+    pipeline = plan_target("gpt2-tiny", Plan.parse("dp=2,tp=2,pp=4,vp=2,remat=full"), settings=settings)
+    assert isinstance(pipeline, Pipeline)
+    assert [(part.name, part.count) for part in pipeline.parts] == [("first", 1), ("middle", 6), ("last", 1)]
+    assert (pipeline.microbatches, pipeline.schedule, pipeline.devices) == (8, "interleaved", 16)
+    assert pipeline.reduction is not None
+    assert pipeline.reduction.over == ("data",)
+
+
+def test_uneven_parts() -> None:
+    plan = Plan.parse("pp=4,layers-per-stage=0+1x2+0,microbatches=4")
+    pipeline = plan_target("llama3-tiny", plan, settings={"seq": "32"})
+    assert isinstance(pipeline, Pipeline)
+    assert [(part.name, part.count) for part in pipeline.parts] == [("first", 1), ("middle", 2), ("last", 1)]
+
+
+def test_fp8_needs_a_device_that_has_it() -> None:
+    settings = {"batch": "2", "seq": "32"}
+    with pytest.raises(UnsupportedError, match="a100-sxm-80gb multiplies matrices of bf16"):
+        predict("llama3-tiny", Options(on="a100-sxm-80gb", plan="precision=fp8", settings=settings))
+    run = prepare("llama3-tiny", Options(on="h100-sxm", plan="precision=fp8", settings=settings))
+    assert any(dtype.startswith("f8") for dtype in run.workload.totals.matrix_flops)
+
+
+def test_mxfp8_needs_a_device_that_has_blocks_and_looks_for_no_largest_value() -> None:
+    settings = {"batch": "4", "seq": "32"}
+    with pytest.raises(UnsupportedError, match="precision=mxfp8, and h100-sxm multiplies"):
+        predict("llama3-tiny", Options(on="h100-sxm", plan="precision=mxfp8", settings=settings))
+    tensor, blocks = (
+        prepare("llama3-tiny", Options(on="dgx-b200", plan=f"fsdp=4,precision={name}", settings=settings))
+        for name in ("fp8", "mxfp8")
+    )
+    assert tensor.workload.totals.matrix_flops["f8E5M2"] > 0
+    assert "f8E5M2" not in blocks.workload.totals.matrix_flops
+    totals = [sum(run.workload.totals.matrix_flops.values()) for run in (tensor, blocks)]
+    assert totals[0] == totals[1]
+    numbers = [
+        sum(n for k, n in run.lowered.schedule.walk() if k.collective and k.collective.payload_bytes == 4)
+        for run in (tensor, blocks)
+    ]
+    assert numbers[1] < numbers[0]
+
+
+def test_what_does_not_fit_is_infeasible() -> None:
+    prediction = predict("llama3-70b", Options(on="dgx-h100", plan="dp=8,remat=full"))
+    assert not prediction.feasible
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "on", "expected"),
+    [
+        ("llama3-tiny", "tp=2", "h100-sxm", "flash"),
+        ("llama3-tiny", "tp=2", "mi300x", "flash"),
+        ("llama3-tiny", "tp=2,attention=auto", "h100-sxm", "flash"),
+        ("llama3-tiny", "cp=2", "tpu-v5e", "flash-ring"),
+        ("llama3-tiny", "attention=plain", "h100-sxm", "plain"),
+        ("llama3-tiny", "dp=2", "cpu-generic", "plain"),
+        ("llama3-tiny", "dp=2", "v100-sxm2-32gb", "plain"),
+        ("llama3-tiny", "precision=fp32", "h100-sxm", "plain"),
+        ("gemma-2b", "dp=2", "a100", "plain"),
+        ("gemma-2b", "dp=2", "h100-sxm", "flash"),
+        ("deepseek-v2-lite", "dp=2", "a100", "plain"),
+        ("deepseek-v2-lite", "dp=2", "h100-sxm", "flash"),
+        ("gemma2-tiny", "dp=2", "h100-sxm", "plain"),
+        ("gemma2-tiny", "dp=2", "tpu-v5e", "flash"),
+        ("resnet-tiny", "dp=2", "h100-sxm", None),
+    ],
+)
+@pytest.mark.parametrize("asked", ["auto", "flash"])
+def test_a_model_attends_as_its_device_can_where_nobody_says(
+    model: str, plan: str, on: str, expected: str | None, asked: str
+) -> None:
+    """Not on GPUs before Ampere, with capped scores, in fp32, with heads of 256 or two widths before Hopper."""
+    options = Options(plan=plan, attention=asked, context_attention="ring")
+    assert with_attention(Plan.parse(plan), model_of(model), options, load_device(on)).attention == expected
+
+
+def test_what_is_said_of_attention_and_why() -> None:
+    device, builder = load_device("a100"), model_of("gemma-2b")
+    found = attention_of(builder, Options(), device)
+    assert found is not None
+    assert (found.attention, found.default) == ("plain", True)
+    assert found.why == "heads of 256, and a100-sxm-80gb has it for multiples of 8 up to 128"
+    by_hand = attention_of(
+        builder, Options(attention_library="flash-2"), device
+    )  # FlashAttention-2 has such heads there
+    assert by_hand is not None
+    assert by_hand.attention == "flash"
+    told = attention_of(builder, Options(settings={"attention": "plain"}), load_device("h100-sxm"))
+    assert told is not None
+    assert (told.attention, told.default) == ("plain", False)
+    assert attention_of(builder, Options(settings={"mode": "decode"}), device) is None
+
+
+def test_a_default_is_never_refused() -> None:
+    """Sequences that chunks do not divide, and the TPU's own compiler, have plain attention unless it is asked for."""
+    tpu, builder = load_device("tpu-v5e"), model_of("llama3-tiny")
+    assert attention_of(builder, Options(), tpu).attention == "flash"  # type: ignore[union-attr]
+    assert attention_of(builder, Options(fidelity="compiled"), tpu).attention == "plain"  # type: ignore[union-attr]
+    odd = Options(plan="cp=2", settings={"seq": "34"})
+    assert attention_of(builder, odd, load_device("h100-sxm")).attention == "all-gather"  # type: ignore[union-attr]

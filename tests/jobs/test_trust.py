@@ -1,0 +1,138 @@
+"""Every prediction says how its device was checked; what is less checked has wider intervals."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshcast import Options, Prediction, capture_function, compare, predict
+from meshcast.capture.program import Program
+from meshcast.estimate.gpu.clocks import CALIBRATED_DEVICE
+from meshcast.hardware import load_device, resolve
+from meshcast.hardware.checked import HOW_CHECKED_WORDS
+from meshcast.jobs import asking
+from meshcast.jobs.program import run
+from meshcast.jobs.trust import widenings, with_trust
+from meshcast.options.fidelities import common_fidelity
+
+OWN = 'schema = "meshcast.device/1"\nname = "mine"\nbase = "h200"\n[checked]\nhow = "measured"\nagainst = "hearsay"\n'
+CLASSES = {"h200": "measured", "a100-sxm-80gb": "kernels", "tpu-v6e": "kernels", "tpu-v5e": "runs", "mi300x": "data-sheet",
+           "a100-pcie-80gb": "data-sheet"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def product() -> Program:
+    side = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
+    return capture_function(jnp.matmul, side, side)
+
+
+def untold(prediction: Prediction) -> Prediction:
+    """The same before anything was said of trust."""
+    assert prediction.trust is not None
+    assert prediction.interval_s is not None
+    low, high = prediction.trust.widened
+    return replace(prediction, trust=None, interval_s=(prediction.interval_s[0] * low, prediction.interval_s[1] / high))
+
+
+@pytest.mark.parametrize(("device", "how"), CLASSES.items())
+def test_every_prediction_says_how_its_device_was_checked(product: Program, device: str, how: str) -> None:
+    prediction = predict(product, on=device)
+    trust = prediction.to_json()["trust"]
+    assert trust["checked"] == how
+    assert trust["widened"] == list(widenings()[prediction.trust.checked]["one"])  # type: ignore[union-attr]
+    assert bool(trust["against"]) is (how != "data-sheet")
+    assert HOW_CHECKED_WORDS[prediction.trust.checked].split(",")[0] in str(prediction)  # type: ignore[union-attr]
+
+
+def test_a_file_of_ones_own_is_a_data_sheet(product: Program, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(OWN)
+    assert predict(product, on=str(file)).to_json()["trust"]["checked"] == "data-sheet"
+
+
+def test_less_checked_is_never_narrower() -> None:
+    found = [widenings()[how] for how in HOW_CHECKED_WORDS]
+    for better, worse in itertools.pairwise(found):
+        for size in ("one", "many"):
+            assert all(a <= b for a, b in zip(better[size], worse[size], strict=True))
+            assert min(better[size]) >= 1
+
+
+def test_intervals_widen_by_class_and_light_is_never_beaten(product: Program) -> None:
+    for fidelity in ("analytical", "roofline"):
+        options = Options(on="h200", fidelity=fidelity)
+        prediction = untold(predict(product, options))
+        cluster = resolve("h200")
+        assert prediction.interval_s is not None
+        unchecked = replace(cluster, device=replace(cluster.device, checked=load_device("mi300x").checked))
+        wider = with_trust(prediction, unchecked, options).interval_s
+        assert wider is not None
+        low, high = widenings()["data-sheet"]["one"]
+        low = 1.0 if fidelity == "roofline" else low
+        assert wider == pytest.approx((prediction.interval_s[0] / low, prediction.interval_s[1] * high))
+
+
+@pytest.mark.parametrize("plan", [None, "pp=2", "fsdp=2"])
+def test_trust_and_what_is_asked_are_worked_out_once(plan: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*args: Any, **named: Any) -> Any:
+            calls[name] += 1
+            return function(*args, **named)
+
+        return counting
+
+    monkeypatch.setattr(run, "with_trust", counted("trust", with_trust))
+    monkeypatch.setattr(asking, "with_trust", counted("trust", with_trust))
+    monkeypatch.setattr(asking, "asked_of", counted("asked", asking.asked_of))
+    monkeypatch.setattr(asking, "with_levers", lambda question, again: question.prediction)
+    settings = {"layers": "2", "batch": "4", "seq": "64"}
+    prediction = predict("llama3-tiny", on="dgx-h100", plan=plan, settings=settings, levers=True)
+    assert calls == {"trust": 1, "asked": 1}
+    assert prediction.trust is not None
+
+
+def test_clusters_that_nobody_published_runs_of_are_as_wide_as_data_sheets() -> None:
+    options = Options(on="l40s", plan="fsdp=8", settings={"layers": "1", "batch": "8", "seq": "256"}, levers=False)
+    prediction = predict("llama3-tiny", options)
+    assert prediction.trust is not None
+    assert prediction.trust.checked == "kernels"
+    assert prediction.trust.widened == widenings()["data-sheet"]["many"]
+
+
+def test_assumptions_that_decide_are_warnings() -> None:
+    settings = {"layers": "1", "batch": "8", "seq": "512"}
+    said = predict("llama3-8b", on="l40s", plan="fsdp=8", settings=settings, levers=False).warnings
+    assert any("peer-to-peer is off" in warning for warning in said)
+    # Nothing is sent by a single card, and nobody is told about its links.
+    alone = predict("llama3-tiny", on="l40s", levers=False).warnings
+    assert not any("peer-to-peer" in warning for warning in alone)
+
+
+def test_devices_of_one_comparison_are_timed_by_the_same_fidelity(product: Program) -> None:
+    both = compare(product, on=["h200", "a100-sxm-80gb"], fidelities="auto")
+    assert {cell.answered_by for cell in both.cells} == {"analytical"}
+    assert "auto is analytical, the best that all of these devices have" in str(both)
+    assert {cell.answered_by for cell in compare(product, on="h200", fidelities="auto").cells} == {"profiled"}
+
+
+def test_the_best_fidelity_that_all_have() -> None:
+    h200, a100, cpu = (load_device(name) for name in ("h200", "a100-sxm-80gb", "cpu-generic"))
+    assert common_fidelity([h200, h200]) == "profiled"
+    assert common_fidelity([h200, replace(a100, name="unmeasured")]) == "analytical"
+    assert common_fidelity([h200, cpu]) == "roofline"
+
+
+def test_energy_of_a_gpu_without_its_own_names_the_one_that_it_is_taken_from(product: Program) -> None:
+    trust = predict(product, on="mi300x").trust
+    assert trust is not None
+    assert trust.energy == f"those of {CALIBRATED_DEVICE}, by clock"

@@ -1,0 +1,53 @@
+"""Products in fp8: close to those in fp32, with the types and scales of the format."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from meshcast.base.errors import UsageError
+from meshcast.zoo.products import product
+from meshcast.zoo.sharding import Layout
+
+
+@pytest.mark.parametrize(
+    ("equation", "left", "right"),
+    [
+        ("bsd,df->bsf", (2, 8, 32), (32, 16)),
+        ("bsd,dce->bsce", (2, 8, 32), (32, 3, 8)),
+        ("egcd,edf->egcf", (2, 3, 4, 32), (2, 32, 8)),
+    ],
+)
+def test_fp8_is_close(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    # Far from one: without scales these would overflow and vanish.
+    x, w = jnp.asarray(rng.normal(0, 1e4, left), jnp.float32), jnp.asarray(rng.normal(0, 1e-6, right), jnp.float32)
+
+    def loss(x: jax.Array, w: jax.Array, layout: Layout) -> jax.Array:
+        return jnp.sum(jnp.tanh(product(equation, x, w, layout, over=())))
+
+    plain, narrow = Layout(), Layout(products="fp8")
+    for found, expected in zip(
+        [product(equation, x, w, narrow, over=()), *jax.grad(loss, (0, 1))(x, w, narrow)],
+        [product(equation, x, w, plain, over=()), *jax.grad(loss, (0, 1))(x, w, plain)],
+        strict=True,
+    ):
+        error = jnp.linalg.norm(found - expected) / jnp.linalg.norm(expected)
+        assert 0 < error < 0.08  # three bits of mantissa and two
+
+
+def test_fp8_products_are_in_fp8() -> None:
+    jaxpr = str(
+        jax.make_jaxpr(jax.grad(lambda x, w: jnp.sum(product("bsd,df->bsf", x, w, Layout(products="fp8"), over=()))))(
+            jnp.ones((2, 4, 8), jnp.bfloat16), jnp.ones((8, 4), jnp.bfloat16)
+        )
+    )
+    assert "f8_e4m3fn" in jaxpr
+    assert "f8_e5m2" in jaxpr
+
+
+def test_unknown_products_are_named() -> None:
+    with pytest.raises(UsageError, match="plain, fp8"):
+        product("bsd,df->bsf", jnp.ones((1, 1, 1)), jnp.ones((1, 1)), Layout(products="fp4"), over=())

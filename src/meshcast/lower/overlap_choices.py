@@ -33,7 +33,7 @@ class Overlap:
         fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
         cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
         paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
-            experts hidden by either (`pipelined.paired`, not a rewrite).
+            experts hidden by either (`jobs.pipeline.paired`, not a rewrite).
     """
 
     bucket_bytes: int = 0

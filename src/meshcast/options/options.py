@@ -51,7 +51,7 @@ class Options:
     mesh: Mapping[str, int] | None = None
     fidelity: str = "auto"
     profile: str | Path | None = None  # measured kernels of the device, a file, instead of the shipped ones
-    simulator: str | None = None  # of fidelity `simulated`: a name of `estimate.simulators`, or its first
+    simulator: str | None = None  # of fidelity `simulated`: a name of `estimate.simulator_names`, or its first
     network: str = "alpha-beta"
     partitioner: str = "shardy"
     lowering: str = "auto"

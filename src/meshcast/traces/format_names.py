@@ -1,4 +1,4 @@
-"""Formats that traces are written in, by name with what they are: what `export.formats` writes and the command line lists."""
+"""Formats that traces are written in, by name with what they are: what `traces.formats` writes and the command line lists."""
 
 from __future__ import annotations
 

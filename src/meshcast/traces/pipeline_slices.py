@@ -240,7 +240,7 @@ class _Drawn:
                 now = end
 
     def _streamed(self, estimate: PartEstimate, end: float) -> Iterator[Slice]:
-        """State that comes from the host and goes back, both at once but for the first and last piece (`pipelined.offload`)."""
+        """State that comes from the host and goes back, both at once but for first and last piece (`jobs.pipeline.offload`)."""
         update = estimate.programs["update"].run
         begin = end - estimate.streaming_s - (estimate.predictions["update"].step_time_s or 0.0)
         length = estimate.host_bytes / host_rate(update.device)

@@ -29,7 +29,7 @@ def attend(
 ) -> jax.Array:
     """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says; a chunk of a prompt has more keys than queries.
 
-    - `plain`: all scores, masked; see `layers.causal_attention`. `auto` is decided for a device before (`plans.attending`).
+    - `plain`: all scores, masked: `layers.causal_attention`. `auto` is decided for a device before (`jobs.planned.attending`).
     - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022). Where "context" splits the
       sequence, `flash-all-gather` (the same as `flash`) and `flash-ring`, positions in the order of `positions`.
     - `all-gather`: each device gathers all keys and values for its own positions (Llama 3, section 3.3.2). It is also what

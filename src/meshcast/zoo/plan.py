@@ -56,7 +56,7 @@ class Plan:
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: Of a pipeline.
         precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
-        attention: `auto` (as None: what the device has for the model, `plans.attending`), `plain` products or `flash` (the
+        attention: `auto` (as None: what the device has for the model, `jobs.planned.attending`), `plain` products or `flash` (the
             backend's fused kernel); where sequences are split `ring` (keys and values go round) or `all-gather` of plain
             products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is the latter then).
         offload: `optimizer`: its state lives in the host's memory; `activations`: what the forward pass saves does until it is
@@ -65,7 +65,7 @@ class Plan:
         microbatches: Of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
             the last the loss, and either may have none else. Empty: shared out evenly.
-        stack: The software that runs it, as `--stack` names it (`plans.stacked`); it changes how the step runs, not its program.
+        stack: The software that runs it, as `--stack` names it (`jobs.planned.stacked`): the step runs otherwise, its program stays.
     """
 
     dp: int = 1

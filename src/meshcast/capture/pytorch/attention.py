@@ -1,7 +1,7 @@
 """What `scaled_dot_product_attention` becomes: cuDNN's fused call, whose cost meshcast models, or plain products.
 
 PyTorch picks a fused kernel on NVIDIA GPUs for half-precision heads without an arbitrary mask. The same condition picks
-the call here (`models.fused`). Everything else becomes two batched products around a softmax in fp32.
+the call here (`zoo.fused_attention`). Everything else becomes two batched products around a softmax in fp32.
 """
 
 from __future__ import annotations

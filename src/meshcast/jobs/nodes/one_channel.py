@@ -1,9 +1,9 @@
 """A pipeline's step with one communication under way on each rank at a time, as ASTRA-sim has it: `--channels 1`.
 
 Sends to other stages, collectives of the stages' programs and reductions of gradients then take turns, in the order in which
-they are ready and among those of the lowest number; receives hold nothing (`traced.replay`). What waits for what is no longer
-a matter of tasks alone, so every rank's nodes are replayed. The step is laid out as that of `simulate.pipelines` is; time by
-which a task takes longer than undisturbed counts as waiting for messages.
+they are ready and among those of the lowest number; receives hold nothing (`jobs.traced.replay`). What waits for what is no
+longer a matter of tasks alone, so every rank's nodes are replayed. The step is laid out as that of `simulate.pipelines` is;
+time by which a task takes longer than undisturbed counts as waiting for messages.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ class _Stage:
                 self._stream(self.step.estimates[position], begun)
 
     def _stream(self, estimate: PartEstimate, begun: Waits) -> None:
-        """Copies of the optimizer's state beside its update, and what is beside nothing (`pipelined.offload`)."""
+        """Copies of the optimizer's state beside its update, and what is beside nothing (`jobs.pipeline.offload`)."""
         size, pieces = estimate.host_bytes, self.pipeline.host_state_pieces
         seconds = size / host_rate(estimate.programs["update"].run.device)
         beside = self.body.add(host_copy(STREAMING, seconds, size, 1), begun)

@@ -55,7 +55,7 @@ class PartEstimate:
         deferred: Sums over devices of the stage that are left out of the pass and made once.
         streaming_s: Seconds that the update takes longer because its state is in the host's memory.
         paired_s: Seconds by which exchanges of experts are hidden that its passes, one after the other, would wait for
-            (`pipelined.paired`).
+            (`jobs.pipeline.paired`).
     """
 
     part: Part

@@ -4,7 +4,7 @@
     backward(params, saved, dy, gradients) -> (dx, gradients)
     update(params, gradients, opt_state)   -> (params, opt_state)
 
-and where the schedule splits the backward pass (`plans.splitting`)
+and where the schedule splits the backward pass (`jobs.planned.splitting`)
 
     backward(params, saved, dy)                        -> (dx, weight_saved)
     weight(params, saved, weight_saved, gradients)     -> gradients

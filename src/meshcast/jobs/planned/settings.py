@@ -123,7 +123,7 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
 
 
 def _halves(plan: Plan, length: int | None, name: str) -> None:
-    """With fused kernels every device that splits a sequence has two chunks of it (`models.context_attention`)."""
+    """With fused kernels every device that splits a sequence has two chunks of it (`zoo.context_attention`)."""
     if plan.cp > 1 and plan.attending.startswith("flash") and length and length % (2 * plan.cp):
         raise InfeasibleError(
             f"the sequence of {name}: {length} is not divisible by 2 x cp={plan.cp}, chunks that attention={plan.attending} has",

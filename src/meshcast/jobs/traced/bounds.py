@@ -30,7 +30,7 @@ class Bound:
         return f"from {-100 * self.low:.0f} % below to {100 * self.high:.0f} % above"
 
 
-# Short pipelines are lowest: a rank's programs share one clock, and have one each in a prediction (`traced.clocks`).
+# Short pipelines are lowest: a rank's programs share one clock, and have one each in a prediction (`jobs.traced.clocks`).
 WITH_SHAPES = Bound(low=-0.03, high=0.03)
 TO_TPU = Bound(low=-0.23, high=0.14)
 FROM_TPU = Bound(low=-0.81, high=0.02)  # such a trace knows nothing of a host that launches kernels

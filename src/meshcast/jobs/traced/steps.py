@@ -54,7 +54,7 @@ class Step:
             `least` that it lasts at least. None where it takes its own time.
         host_bytes: Of a copy between the device and its host, what all launches move.
         invalid: Whether its node has no type (INVALID_NODE): it does nothing, and what waits for it goes on.
-        kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`traced.kernels`).
+        kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`jobs.traced.kernels`).
     """
 
     number: int

@@ -1,6 +1,6 @@
 """Seconds of a trace's steps: as the trace has them, or worked out again on a device and its network.
 
-Compute is estimated from what `traced.kernels` knows of it. Waits take as long as they took.
+Compute is estimated from what `jobs.traced.kernels` knows of it. Waits take as long as they took.
 """
 
 from __future__ import annotations

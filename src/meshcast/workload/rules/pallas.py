@@ -36,7 +36,7 @@ def with_geometry(reading: OpReading, cost: Cost) -> Cost:
 
 
 def noted(reading: OpReading) -> Mapping[str, Any]:
-    """What a call notes beside it of the attention that it computes (`models.attention_note`)."""
+    """What a call notes beside it of the attention that it computes (`zoo.attention_note`)."""
     return parse_object(str(frontend_attributes(reading.op).get(ATTENTION_NOTE, "")))
 
 

@@ -11,7 +11,7 @@ The kernel's name tells what it computes, over the A pairs of a query and a key 
 S in both backward kernels is computed again, and dP in the second of them.
 
 Its operands are, without those of integers, queries `[B, H, S, D]`, keys and values `[B, Hkv, T, D]` (B may be missing, and in
-"mqa" kernels Hkv). The mask is what the call notes beside it (`models.attention_note`). Where it notes nothing, shapes say it
+"mqa" kernels Hkv). The mask is what the call notes beside it (`zoo.attention_note`). Where it notes nothing, shapes say it
 as far as they can: splash attention computes causal and local masks from the positions of its queries, an operand of
 integers, and goes through as many blocks of keys for each block of queries as the mask leaves, which is the extent of its block
 mask; flash attention's mask cannot be seen, and all pairs are counted.

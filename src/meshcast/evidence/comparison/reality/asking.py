@@ -43,7 +43,7 @@ def compare_measured(
 
     Args:
         target: A file, `module:function`, a model's name or a captured program.
-        measured: A file or folder of a profiler, or several (`measured/`); several are ranks, or repetitions, of one run.
+        measured: A file or folder of a profiler, or several (`evidence/profiler/`); several are ranks or repetitions of one run.
         options: Settings of the prediction.
         steps: How many steps each trace holds, where they cannot be found.
         module: The compiled program to compare with, of a trace with several.

@@ -65,7 +65,7 @@ class Plan:
         microbatches: Of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
             the last the loss, and either may have none else. Empty: shared out evenly.
-        stack: The software that runs it, as `--stack` names it (`jobs.planned.stacked`): the step runs otherwise, its program stays.
+        stack: The software that runs it, as `--stack` names it (`jobs.planned.stacked`): no program changes by it.
     """
 
     dp: int = 1

@@ -19,7 +19,7 @@ import numpy as np
 
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.network.fabric import fabric_of
-from meshcast.network.flow import Job, Traffic, simulate_flows
+from meshcast.network.flow import FlowTraffic, Job, simulate_flows
 from meshcast.network.plan import CollectivePlan, Stage
 
 PROGRAM = "AstraSim_Analytical_Congestion_Aware"
@@ -100,9 +100,9 @@ def main() -> None:
     theirs, where = astra_seconds()
     for name, cluster in fabrics().items():
         plan = ring_plan(cluster)
-        traffic = Traffic(plan=plan, groups=np.arange(DEVICES)[None, :])
+        traffic = FlowTraffic(plan=plan, groups=np.arange(DEVICES)[None, :])
 
-        def answer(cluster: Cluster = cluster, traffic: Traffic = traffic) -> float:
+        def answer(cluster: Cluster = cluster, traffic: FlowTraffic = traffic) -> float:
             return simulate_flows(fabric_of(cluster, DEVICES), [Job(name="all-reduce", traffic=traffic)]).seconds
 
         seconds = median_seconds(answer, options.repeats)

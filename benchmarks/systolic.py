@@ -20,7 +20,7 @@ from pathlib import Path
 from meshcast.base.errors import UnsupportedError
 from meshcast.estimate.outside.environment import SCALESIM
 from meshcast.estimate.outside.scalesim import PROCESS
-from meshcast.estimate.systolic import Buffer, Layer, SystolicArray, simulate
+from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray, simulate
 from meshcast.estimate.systolic.files import WORDS_PER_KB, config_text, layout_text, read_layers, topology_text
 
 LAYERS = Path(__file__).with_name("resnet18.csv")
@@ -29,7 +29,7 @@ LEAST_RATIO = 10_000
 
 def chosen_array(sram: Sequence[int], bandwidth: int, size: int, dataflow: str) -> SystolicArray:
     """A square array with scratchpads of so many kB."""
-    ifmap, filters, ofmap = (Buffer(words=kb * WORDS_PER_KB, bandwidth=bandwidth) for kb in sram)
+    ifmap, filters, ofmap = (ArrayBuffer(words=kb * WORDS_PER_KB, bandwidth=bandwidth) for kb in sram)
     return SystolicArray(
         rows=size, columns=size, dataflow=dataflow, ifmap=ifmap, filter=filters, ofmap=ofmap,  # type: ignore[arg-type]
     )  # fmt: skip

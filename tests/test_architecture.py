@@ -123,6 +123,15 @@ def test_the_page_on_the_architecture_has_every_package() -> None:
     assert {package for package in MAY_IMPORT if f"`{package}/`" not in page} == set()
 
 
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
 def test_modules_stay_small() -> None:
     """More than 400 lines ask for a reason, 800 are a defect."""
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}

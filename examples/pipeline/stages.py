@@ -18,7 +18,7 @@ from meshcast.zoo.blocks import block, block_weights
 from meshcast.zoo.layers import causal_attention, cross_entropy, embed, layer_norm
 from meshcast.zoo.optimizers import adamw, adamw_state
 from meshcast.zoo.program import jit_options
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 Target = Callable[[], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
 
@@ -48,7 +48,7 @@ class Programs(NamedTuple):
 
 def part(size: Size, *, first: bool = False, last: bool = False) -> Programs:
     """A part with the embedding (`first`), the loss (`last`), or layers alone."""
-    layout = Layout.of({"tensor": size.tensor}, axes=("data", "tensor"))
+    layout = MeshLayout.of({"tensor": size.tensor}, axes=("data", "tensor"))
 
     def layer(x: jax.Array, w: Any) -> jax.Array:
         return block(x, w, layout=layout, heads=size.heads, attend=causal_attention, activation="gelu")
@@ -62,11 +62,11 @@ def part(size: Size, *, first: bool = False, last: bool = False) -> Programs:
         "layers": {name: w.stacked(size.layers) for name, w in block_weights(size.dim, 4 * size.dim).items()}
     }
     if first:
-        weights["tokens"] = Weight((size.vocab, size.dim), ("tensor", None))
-        weights["positions"] = Weight((size.seq, size.dim))
+        weights["tokens"] = ShardedWeight((size.vocab, size.dim), ("tensor", None))
+        weights["positions"] = ShardedWeight((size.seq, size.dim))
     if last:
-        weights["head"] = Weight((size.vocab, size.dim), ("tensor", None))
-        weights["norm"] = {"scale": Weight((size.dim,)), "bias": Weight((size.dim,))}
+        weights["head"] = ShardedWeight((size.vocab, size.dim), ("tensor", None))
+        weights["norm"] = {"scale": ShardedWeight((size.dim,)), "bias": ShardedWeight((size.dim,))}
     params, gradients = layout.params(weights, jnp.bfloat16), layout.params(weights, jnp.float32)
     saved: dict[str, Any] = {"layers": stacked}
     saved |= {"tokens": tokens} if first else {}

@@ -2,6 +2,7 @@ from meshcast.base.errors import MeshcastError as MeshcastError
 from meshcast.base.mesh import Mesh as Mesh
 from meshcast.capture import Program as Program
 from meshcast.capture import TorchOptions as TorchOptions
+from meshcast.capture import capture as capture_function
 from meshcast.capture import capture_torch as capture_torch
 from meshcast.capture import load as load
 from meshcast.evidence import Comparison as Comparison
@@ -13,7 +14,9 @@ from meshcast.jobs import Run as Run
 from meshcast.jobs import pipeline_of as pipeline_of
 from meshcast.jobs import predict as predict
 from meshcast.jobs import prepare as prepare
+from meshcast.lower import lower as lower_workload
 from meshcast.options import Options as Options
+from meshcast.partition import partition as partition_program
 from meshcast.results import Prediction as Prediction
 from meshcast.workload import ReadOptions as ReadOptions
 from meshcast.workload import Workload as Workload

@@ -27,7 +27,7 @@ from meshcast.estimate.profiled import sources
 from meshcast.estimate.profiled.interpolator import Interpolator
 from meshcast.evidence.comparison import compare
 from meshcast.evidence.comparison.folder import RunFolder
-from meshcast.evidence.fits.tpu_samples import Table, write_table
+from meshcast.evidence.fits.tpu_samples import SampleTable, write_table
 from meshcast.hardware import load_device
 from meshcast.jobs.asking import predict
 from tests.cli.conftest import Meshcast
@@ -42,7 +42,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "text": lambda path: write_whole(path, "the new result"),
     "bytes": lambda path: write_whole(path, b"the new result"),
     "kernels": NO_KERNELS.save,
-    "samples": lambda path: write_table(path, Table(samples=(), compilers={})),
+    "samples": lambda path: write_table(path, SampleTable(samples=(), compilers={})),
     "profile": lambda path: write_rows(path, HEADER, []),
 }
 

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshcast.base.errors import InputError
-from meshcast.chakra import GENERATIONS, Node, NodeType, Trace, Values, checked_trace, trace_bytes, trace_of_bytes
+from meshcast.chakra import (
+    GENERATIONS,
+    ChakraTrace,
+    Node,
+    NodeType,
+    NodeValues,
+    checked_trace,
+    trace_bytes,
+    trace_of_bytes,
+)
 from meshcast.chakra.nodes import Attribute
 from meshcast.chakra.wire import bytes_field, number_field, text_field, varint
 
@@ -25,7 +34,7 @@ NODES = st.builds(
     Node, number=st.integers(0, 2**64 - 1), name=st.text(max_size=12), kind=st.sampled_from(NodeType),
     control_deps=st.lists(st.integers(0, 2**64 - 1), max_size=3).map(tuple),
     data_deps=st.lists(st.integers(0, 2**64 - 1), max_size=3).map(tuple), start_us=st.integers(0, 2**50),
-    duration_us=st.integers(0, 2**50), inputs=st.none() | st.builds(Values, values=st.text(max_size=5)),
+    duration_us=st.integers(0, 2**50), inputs=st.none() | st.builds(NodeValues, values=st.text(max_size=5)),
     attributes=st.dictionaries(st.sampled_from(["a", "duration_ns", "comm_tag", "other"]), ATTRIBUTES),
 )  # fmt: skip
 
@@ -105,7 +114,7 @@ def test_what_cannot_be_run(nodes: list[Node], said: str) -> None:
 
 def test_a_node_may_stand_before_what_it_waits_for() -> None:
     nodes = (node(2, 1), node(1))
-    assert checked_trace(Trace(nodes=nodes)).nodes == nodes
+    assert checked_trace(ChakraTrace(nodes=nodes)).nodes == nodes
 
 
 def test_integers_of_every_type() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshcast import chakra
-from meshcast.chakra import GENERATIONS, Node, NodeType, Values, trace_bytes, trace_of_bytes
+from meshcast.chakra import GENERATIONS, Node, NodeType, NodeValues, trace_bytes, trace_of_bytes
 from meshcast.chakra.schema import SCALARS, VALUE_OF_NUMBER, VERSIONS, proto_text
 from tests.chakra.test_nodes import messages
 
@@ -30,7 +30,7 @@ NODES = (
         "outputs": (),
     }),
     Node(number=300, name="reduced", kind=NodeType.COLLECTIVE, data_deps=(1,), control_deps=(1,), start_us=5,
-         inputs=Values(values="[1]", shapes="[[2]]", types="['Tensor']"), attributes={
+         inputs=NodeValues(values="[1]", shapes="[[2]]", types="['Tensor']"), attributes={
         "comm_type": 0, "comm_size": 128, "pg_name": "12", "involved_dim": (True, False), "raw": b"\x00\xff",
         "ints": (1, -2), "shares": (0.5, 0.25),
     }),

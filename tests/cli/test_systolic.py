@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshcast.cli.app import run
-from meshcast.estimate.systolic import Buffer, SystolicArray
+from meshcast.estimate.systolic import ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.files import config_text
 
 ARRAY = ("--rows", "4", "--cols", "3", "--dataflow", "ws")
@@ -33,7 +33,7 @@ def test_one_layer_in_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_layers_of_a_file_on_the_array_of_a_configuration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    small = Buffer(words=1024, bandwidth=1)
+    small = ArrayBuffer(words=1024, bandwidth=1)
     array = SystolicArray(rows=4, columns=3, dataflow="ws", ifmap=small, filter=small, ofmap=small)
     (tmp_path / "a.cfg").write_text(config_text(array))
     (tmp_path / "a.csv").write_text("Layer, M, N, K,\none, 100, 40, 30,\ntwo, 10, 7, 5,\n")

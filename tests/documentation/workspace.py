@@ -11,7 +11,7 @@ import json
 import shutil
 from pathlib import Path
 
-from meshcast.estimate.systolic.array import Buffer, SystolicArray
+from meshcast.estimate.systolic.array import ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.files import config_text
 from tests.documentation.pages import ROOT
 
@@ -50,8 +50,8 @@ def step():
 '''
 
 ARRAY = SystolicArray(
-    rows=32, columns=32, dataflow="ws", ifmap=Buffer(words=65536, bandwidth=10), filter=Buffer(words=65536, bandwidth=10),
-    ofmap=Buffer(words=65536, bandwidth=10),
+    rows=32, columns=32, dataflow="ws", ifmap=ArrayBuffer(words=65536, bandwidth=10),
+    filter=ArrayBuffer(words=65536, bandwidth=10), ofmap=ArrayBuffer(words=65536, bandwidth=10),
 )  # fmt: skip
 LAYERS = "Layer,M,N,K,\nfirst,64,64,64,\nsecond,128,64,32,\n"
 NETWORK = "topology: [Ring]\nnpus_count: [8]\nbandwidth: [100.0]\nlatency: [500.0]\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshcast.estimate.profiled.interpolation import FACTORS, Family, fit, predict
+from meshcast.estimate.profiled.interpolation import FACTORS, KernelFamily, fit, predict
 
 
 def line(count: int = 40) -> tuple[list[tuple[float]], list[float], list[str]]:
@@ -15,7 +15,7 @@ def line(count: int = 40) -> tuple[list[tuple[float]], list[float], list[str]]:
 
 def test_measured_places_keep_their_times() -> None:
     places, y, _ = line()
-    family = Family(places=np.array(places), y=np.array(y), doubt=np.ones(len(y)), noise=1e-6)
+    family = KernelFamily(places=np.array(places), y=np.array(y), doubt=np.ones(len(y)), noise=1e-6)
     answers = predict(family, np.array(places))
     assert answers.y == pytest.approx(y, abs=1e-3)
     assert np.all(answers.nearest == pytest.approx(0, abs=1e-6))
@@ -29,7 +29,7 @@ def test_between_them_it_follows_the_neighbours() -> None:
 
 def test_far_away_the_reference_stands_and_the_interval_opens() -> None:
     places, y, _ = line()
-    family = Family(places=np.array(places), y=np.array(y), doubt=np.ones(len(y)), mean=0.0, length=1.0)
+    family = KernelFamily(places=np.array(places), y=np.array(y), doubt=np.ones(len(y)), mean=0.0, length=1.0)
     near, far = predict(family, np.array([[5.0], [500.0]])).deviation
     assert predict(family, np.array([[500.0]])).y[0] == pytest.approx(0.0, abs=1e-6)
     assert far > 1.5 * near
@@ -38,7 +38,7 @@ def test_far_away_the_reference_stands_and_the_interval_opens() -> None:
 def test_a_doubtful_row_says_less() -> None:
     places = np.array([[0.0]])
     sure, unsure = (
-        predict(Family(places=places, y=np.array([1.0]), doubt=np.array([doubt])), places).y[0]
+        predict(KernelFamily(places=places, y=np.array([1.0]), doubt=np.array([doubt])), places).y[0]
         for doubt in (1.0, 100.0)
     )
     assert sure == pytest.approx(0.05 / 0.06)  # s^2 / (s^2 + n)

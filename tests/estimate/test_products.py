@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import pytest
 
-from meshcast.estimate.products import Product, product_of
+from meshcast.estimate.products import ArrayProduct, product_of
 from meshcast.estimate.simulated import Simulated
 from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.hardware import load_device
@@ -40,7 +40,7 @@ def convolution(
     return function
 
 
-def flops(product: Product | None) -> float:
+def flops(product: ArrayProduct | None) -> float:
     assert product is not None
     return 2.0 * product.results * product.k
 
@@ -56,22 +56,22 @@ IMAGES = spec(8, 30, 30, 64)
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
-        (gemm(1000, 300, 200, batch=6), Product(count=6, m=1000, n=300, k=200)),
-        (ragged(4096, 64), Product(count=64, m=64, n=512, k=256)),
-        (multiplied(convolution(), IMAGES, spec(3, 3, 64, 96)), Product(count=1, m=8 * 28 * 28, n=96, k=9 * 64)),
-        (multiplied(convolution(2), IMAGES, spec(3, 3, 64, 96)), Product(count=1, m=8 * 14 * 14, n=96, k=9 * 64)),
+        (gemm(1000, 300, 200, batch=6), ArrayProduct(count=6, m=1000, n=300, k=200)),
+        (ragged(4096, 64), ArrayProduct(count=64, m=64, n=512, k=256)),
+        (multiplied(convolution(), IMAGES, spec(3, 3, 64, 96)), ArrayProduct(count=1, m=8 * 28 * 28, n=96, k=9 * 64)),
+        (multiplied(convolution(2), IMAGES, spec(3, 3, 64, 96)), ArrayProduct(count=1, m=8 * 14 * 14, n=96, k=9 * 64)),
         (
             multiplied(convolution(groups=16), IMAGES, spec(3, 3, 4, 96)),
-            Product(count=16, m=8 * 28 * 28, n=6, k=9 * 4),
+            ArrayProduct(count=16, m=8 * 28 * 28, n=6, k=9 * 4),
         ),
         # 64 images of 14 x 14 in 8 groups of 8, each of which makes 32 of the 256 channels.
         (
             multiplied(convolution(batch_groups=8), spec(64, 14, 14, 32), spec(1, 1, 32, 256)),
-            Product(count=8, m=8 * 14 * 14, n=32, k=32),
+            ArrayProduct(count=8, m=8 * 14 * 14, n=32, k=32),
         ),
     ],
 )
-def test_products_by_hand(kernel: Kernel, expected: Product) -> None:
+def test_products_by_hand(kernel: Kernel, expected: ArrayProduct) -> None:
     assert product_of(kernel.geometry) == expected
     assert flops(expected) == kernel.matrix_flops
 
@@ -79,7 +79,7 @@ def test_products_by_hand(kernel: Kernel, expected: Product) -> None:
 def test_taps_on_padding_and_on_inserted_zeros_are_not_multiplied() -> None:
     """Of 3 taps, 28 outputs of a padded side meet 82 elements; those of a side with every other element a zero 1.5."""
     padded = multiplied(convolution(pad=1), spec(8, 28, 28, 64), spec(3, 3, 64, 96))
-    assert product_of(padded.geometry) == Product(count=1, m=8 * 28 * 28, n=96, k=round(64 * (82 / 28) ** 2))
+    assert product_of(padded.geometry) == ArrayProduct(count=1, m=8 * 28 * 28, n=96, k=round(64 * (82 / 28) ** 2))
     dilated = multiplied(convolution(dilation=2, pad=1), spec(8, 28, 28, 64), spec(3, 3, 64, 96))
     found = product_of(dilated.geometry)
     assert found is not None
@@ -90,9 +90,9 @@ def test_taps_on_padding_and_on_inserted_zeros_are_not_multiplied() -> None:
 
 
 def test_more_groups_than_rows_leave_some_without_any() -> None:
-    assert product_of(ragged(16, 64).geometry) == Product(count=16, m=1, n=512, k=256)
+    assert product_of(ragged(16, 64).geometry) == ArrayProduct(count=16, m=1, n=512, k=256)
     # Rows that groups do not divide are counted as whole rows.
-    assert product_of(ragged(100, 64).geometry) == Product(count=64, m=2, n=512, k=256)
+    assert product_of(ragged(100, 64).geometry) == ArrayProduct(count=64, m=2, n=512, k=256)
 
 
 def test_what_multiplies_nothing_is_no_product() -> None:

@@ -10,7 +10,7 @@ import pytest
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.capture import capture
 from meshcast.estimate import simulators
-from meshcast.estimate.products import Product
+from meshcast.estimate.products import ArrayProduct
 from meshcast.estimate.simulated import Simulated, array_of, spread
 from meshcast.estimate.systolic.cycles import compute_cycles
 from meshcast.estimate.systolic.layer import product_shapes
@@ -40,16 +40,16 @@ def test_a_square_product_by_hand() -> None:
 def test_batches_go_to_arrays_as_a_whole_and_one_row_past_many_columns() -> None:
     assert V6E.tensor_cores is not None
     array = array_of(V6E.tensor_cores)
-    found = spread(Product(count=8, m=300, n=200, k=64), 4, array)
+    found = spread(ArrayProduct(count=8, m=300, n=200, k=64), 4, array)
     assert (found.count, {found.layer.m, found.layer.n}) == (2, {300, 200})
-    single = spread(Product(count=1, m=1, n=4096, k=256), 4, array).layer  # the long side is streamed
+    single = spread(ArrayProduct(count=1, m=1, n=4096, k=256), 4, array).layer  # the long side is streamed
     assert (single.m, single.n) == (1024, 1)
 
 
 def test_the_cut_with_the_fewest_cycles_is_taken() -> None:
     assert V6E.tensor_cores is not None
     array = array_of(V6E.tensor_cores)
-    product = Product(count=1, m=1000, n=3000, k=700)
+    product = ArrayProduct(count=1, m=1000, n=3000, k=700)
     best = spread(product, 4, array).layer
     for rows, columns in ((1, 4), (2, 2), (4, 1)):
         for m, n in ((1000 // rows, 3000 // columns), (3000 // columns, 1000 // rows)):

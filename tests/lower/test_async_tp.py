@@ -13,7 +13,7 @@ from meshcast.lower import Kernel, Schedule
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.overlap import overlapped
 from meshcast.lower.overlap_choices import Overlap
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload.graph import Collective, Gemm, Tensor
 from tests.simulate.schedules import kernel, loop, program, run, schedule
 
@@ -46,7 +46,7 @@ def collective(kind: str, read: int, result: int, seconds: float) -> Kernel:
 
 
 def cut(body: Schedule, parameters: Sequence[int] = ()) -> Schedule:
-    values = Values([WHOLE if value == 5 else SHARD for value in range(64)])
+    values = ValueTypes([WHOLE if value == 5 else SHARD for value in range(64)])
     return with_partial_products(body, values, set(parameters))
 
 

@@ -9,7 +9,7 @@ import pytest
 from meshcast.jobs.asking import Options, prepare
 from meshcast.lower import Kernel, LoopStep, Schedule
 from meshcast.lower.prefetch import with_prefetching
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.simulate.memory import peak_memory
 from meshcast.workload.graph import Tensor
 from tests.simulate.schedules import KB, exchange, kernel, loop, program, run, schedule
@@ -19,8 +19,8 @@ COUNTER, X, WEIGHTS, STORE = 10, 11, 12, 13  # carried values of the body
 NEXT, SLICE, GATHERED, GRADIENT, REDUCED = 20, 21, 22, 23, 24
 
 
-def values() -> Values:
-    return Values([SCALAR if v in (1, COUNTER, NEXT) else KB for v in range(64)])
+def values() -> ValueTypes:
+    return ValueTypes([SCALAR if v in (1, COUNTER, NEXT) else KB for v in range(64)])
 
 
 def layer(gather: float, compute: float, reduce: float | None = None) -> Schedule:
@@ -129,7 +129,7 @@ def test_a_single_turn_stays() -> None:
 def test_what_is_gathered_ahead_takes_memory() -> None:
     """One more gathered buffer of 1 MB than before."""
     large = {v: Tensor((1_000_000,), "i8") for v in (GATHERED,)}
-    made = Values([large.get(v, t) for v, t in enumerate(values().tensors)])
+    made = ValueTypes([large.get(v, t) for v, t in enumerate(values().tensors)])
     before = layers(layer(2, 5), 8)
     after = with_prefetching(before, made)
     lowered = replace(program(before), tensors=tuple(made.tensors))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from meshcast.hardware import Cluster, NetworkLevel
-from meshcast.network.flow import Traffic
+from meshcast.network.flow import FlowTraffic
 from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive, Stage
 
 STEPS = {
@@ -39,9 +39,9 @@ def plan(*stages: Stage, pipelined: bool = True, start_s: float = 0.0) -> Collec
     return CollectivePlan(kind=kind, algorithm="by hand", start_s=start_s, stages=stages, pipelined=pipelined)
 
 
-def whole(made: CollectivePlan, devices: int) -> Traffic:
+def whole(made: CollectivePlan, devices: int) -> FlowTraffic:
     """One group of all devices."""
-    return Traffic(plan=made, groups=np.arange(devices)[None, :])
+    return FlowTraffic(plan=made, groups=np.arange(devices)[None, :])
 
 
 def hierarchical(cluster: Cluster, devices: int, *, sent: float = 1e8, pipelined: bool = True) -> CollectivePlan:

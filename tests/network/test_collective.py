@@ -13,7 +13,7 @@ from meshcast.base.errors import UnsupportedError
 from meshcast.base.mesh import Group
 from meshcast.hardware import TEXTBOOK, Cluster, load_cluster
 from meshcast.network import CollectivePlan, plan_collective, spread_over_levels
-from meshcast.network.slices import Line
+from meshcast.network.slices import SliceLine
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
 
@@ -245,7 +245,7 @@ def test_an_exchange_over_a_whole_pod(name: str, devices: int, milliseconds: flo
 @given(st.integers(1, 40))
 def test_mean_hops_are_those_of_a_ring(side: int) -> None:
     hops = sum(min(i, side - i) for i in range(side)) / side
-    line = Line(side=0, length=side, closed=True)
+    line = SliceLine(side=0, length=side, closed=True)
     assert line.crossing == pytest.approx(hops / line.ways)
 
 

@@ -14,7 +14,7 @@ from meshcast.base.mesh import Group
 from meshcast.hardware import Cluster, Conditions, LinkCondition, NetworkLevel
 from meshcast.network import spread_over_levels
 from meshcast.network.fabric import Routing, fabric_of
-from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic, simulate_flows
+from meshcast.network.flow import FlowResult, FlowTraffic, Job, SharedFabric, simulate_flows
 from meshcast.network.flow.patterns import _tree_edges
 from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
@@ -27,7 +27,7 @@ ALL: tuple[AlgorithmName, ...] = (
 SWITCHED = (NODE, replace(FAT_TREE, size=8, radix=32))
 
 
-def run(on: Cluster, devices: int, *traffic: Traffic, conditions: Conditions | None = None) -> FlowResult:
+def run(on: Cluster, devices: int, *traffic: FlowTraffic, conditions: Conditions | None = None) -> FlowResult:
     fabric = fabric_of(on, devices, conditions or Conditions())
     return simulate_flows(fabric, [Job(name=str(number), traffic=one) for number, one in enumerate(traffic)])
 
@@ -82,7 +82,7 @@ def test_alone_over_two_levels(on: Cluster, pipelined: bool) -> None:
     tensor = plan(stage(NODE, parts=8))
     data = plan(stage(on.levels[1], parts=8))
     for group, one in ((Group(dims=((8, 1),), devices=64), tensor), (Group(dims=((8, 8),), devices=64), data)):
-        assert run(on, 64, Traffic.of(one, group)).seconds == pytest.approx(one.seconds, rel=1e-9)
+        assert run(on, 64, FlowTraffic.of(one, group)).seconds == pytest.approx(one.seconds, rel=1e-9)
 
 
 def test_all_to_all_over_two_levels_and_around_a_torus() -> None:
@@ -100,7 +100,7 @@ def test_all_to_all_over_two_levels_and_around_a_torus() -> None:
 
 def test_a_permutation_goes_to_the_next_member_or_to_whom_it_is_told() -> None:
     made = plan(stage(FABRIC, parts=2, below=8, primitive="permute", algorithm="direct", sent=1e8))
-    around = Traffic(plan=made, groups=np.arange(16)[None, :])
+    around = FlowTraffic(plan=made, groups=np.arange(16)[None, :])
     assert run(TWO_LEVELS, 16, around).seconds == pytest.approx(made.seconds, rel=1e-9)
     into_one = replace(around, pairs=((0, 15), (1, 15)))
     assert run(TWO_LEVELS, 16, into_one).seconds == pytest.approx(made.latency_s + 2e8 / 10e9, rel=1e-9)
@@ -115,7 +115,7 @@ def test_two_trees_exchange_leaves_and_inner_nodes() -> None:
 
 def test_two_on_the_same_links_share_them_and_two_on_others_do_not() -> None:
     made = plan(stage(replace(NODE, latency_s=0.0), parts=4))
-    first, second = (Traffic(plan=made, groups=np.arange(start, start + 4)[None, :]) for start in (0, 4))
+    first, second = (FlowTraffic(plan=made, groups=np.arange(start, start + 4)[None, :]) for start in (0, 4))
     assert run(TWO_LEVELS, 8, first, second).seconds == pytest.approx(made.seconds, rel=1e-9)
     both = run(TWO_LEVELS, 8, first, first)
     assert both.seconds == pytest.approx(2 * made.seconds, rel=1e-9)
@@ -145,8 +145,8 @@ def test_jobs_in_a_row_and_repeated() -> None:
 
 def test_tensor_parallel_inside_and_data_parallel_across_contend_only_where_they_meet() -> None:
     """A data-parallel ring over the nodes does not touch NVLink; a hierarchical one does, at its own slow pace."""
-    tensor = Traffic.of(plan(stage(NODE, parts=8, sent=1e9)), Group(dims=((8, 1),), devices=64))
-    data = Traffic.of(plan(stage(FABRIC, parts=8, sent=1e8)), Group(dims=((8, 8),), devices=64))
+    tensor = FlowTraffic.of(plan(stage(NODE, parts=8, sent=1e9)), Group(dims=((8, 1),), devices=64))
+    data = FlowTraffic.of(plan(stage(FABRIC, parts=8, sent=1e8)), Group(dims=((8, 8),), devices=64))
     apart = run(TWO_LEVELS, 64, tensor, data)
     assert [job.seconds for job in apart.jobs] == pytest.approx([job.alone_s for job in apart.jobs], rel=1e-9)
     everywhere = whole(hierarchical(TWO_LEVELS, 64, sent=1e9), 64)
@@ -186,7 +186,7 @@ def test_hashed_flows_collide_and_spread_ones_do_not() -> None:
 def test_minimal_routes_crowd_where_valiant_s_do_not() -> None:
     """Each router's four devices send to the next router: one link between the two, or many by way of others."""
     made = plan(stage(DRAGONFLY, parts=288, primitive="permute", algorithm="direct"))
-    shift = Traffic(plan=made, groups=np.arange(288)[None, :], pairs=tuple((i, (i + 4) % 288) for i in range(288)))
+    shift = FlowTraffic(plan=made, groups=np.arange(288)[None, :], pairs=tuple((i, (i + 4) % 288) for i in range(288)))
     minimal, around, adaptive = (
         SharedFabric(fabric_of(cluster(DRAGONFLY), 288, routing=routing)).alone(shift)
         for routing in (Routing(dragonfly="minimal"), Routing(dragonfly="valiant"), Routing())
@@ -243,7 +243,7 @@ def test_groups_that_lie_unevenly_in_their_nodes() -> None:
     group = Group(dims=((6, 1),), devices=24)
     made = plan(stage(NODE, parts=6, sent=1e6), stage(FABRIC, parts=2, below=2, sent=1e8))
     fabric = fabric_of(TWO_LEVELS, 24)
-    result = simulate_flows(fabric, [Job(name="a", traffic=Traffic.of(made, group))])
+    result = simulate_flows(fabric, [Job(name="a", traffic=FlowTraffic.of(made, group))])
     assert result.seconds == pytest.approx(made.seconds, rel=1e-9)
     crossing = np.flatnonzero((fabric.links.level == 1) & (result.sent > 0))
     ports = {int(node) for node in (*fabric.links.source[crossing], *fabric.links.target[crossing]) if node < 24}
@@ -252,8 +252,8 @@ def test_groups_that_lie_unevenly_in_their_nodes() -> None:
 
 def test_rates_of_what_is_under_way_at_once() -> None:
     shared = SharedFabric(fabric_of(TWO_LEVELS, 64))
-    tensor = Traffic.of(plan(stage(replace(NODE, latency_s=0.0), parts=8)), Group(dims=((8, 1),), devices=64))
-    data = Traffic.of(plan(stage(FABRIC, parts=8)), Group(dims=((8, 8),), devices=64))
+    tensor = FlowTraffic.of(plan(stage(replace(NODE, latency_s=0.0), parts=8)), Group(dims=((8, 1),), devices=64))
+    data = FlowTraffic.of(plan(stage(FABRIC, parts=8)), Group(dims=((8, 8),), devices=64))
     alone = [1 / shared.alone(traffic) for traffic in (tensor, data)]
     assert shared.rates([tensor, data]) == pytest.approx(alone)
     assert shared.rates([tensor, tensor]) == pytest.approx([alone[0] / 2] * 2)
@@ -281,7 +281,7 @@ def test_devices_that_are_not_there() -> None:
     with pytest.raises(UsageError, match="no device 8 among the 8"):
         run(TWO_LEVELS, 8, whole(plan(stage(FABRIC, parts=16)), 16))
     with pytest.raises(UsageError, match="more than once"):
-        Traffic(plan=plan(), groups=np.array([[0, 1], [1, 2]]))
+        FlowTraffic(plan=plan(), groups=np.array([[0, 1], [1, 2]]))
 
 
 TOPOLOGIES = st.sampled_from(
@@ -291,13 +291,13 @@ STRIDES = st.sampled_from([((8, 1),), ((8, 8),), ((64, 1),), ((4, 2),), ((4, 16)
 JOBS = st.lists(st.tuples(STRIDES, st.floats(1e3, 1e9), st.floats(0.0, 1e-2)), min_size=1, max_size=4)
 
 
-def traffic_of(on: Cluster, devices: int, dims: tuple[tuple[int, int], ...], sent: float) -> Traffic:
+def traffic_of(on: Cluster, devices: int, dims: tuple[tuple[int, int], ...], sent: float) -> FlowTraffic:
     """A ring in each level that the group spans."""
     group = Group(dims=dims, devices=devices)
     stages = [
         stage(at.level, parts=at.parts, below=at.below, sent=sent / at.below) for at in spread_over_levels(group, on)
     ]
-    return Traffic.of(plan(*stages), group)
+    return FlowTraffic.of(plan(*stages), group)
 
 
 def simulated(on: Cluster, devices: int, jobs: list[tuple[tuple[tuple[int, int], ...], float, float]],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meshcast.base.errors import InputError, UsageError
 from meshcast.base.mesh import Group, Mesh
 from meshcast.network import plan_collective, spread_over_levels
-from meshcast.network.placement import Placement, optimise_placement, read_placement
+from meshcast.network.placement import RankPlacement, optimise_placement, read_placement
 from meshcast.network.spread import spread_of_devices
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TWO_LEVELS, cluster
@@ -91,7 +91,7 @@ def test_a_placement_file(tmp_path: Path) -> None:
     path = tmp_path / "ranks.txt"
     path.write_text("# the second node first\n4\n5 6\n7\n0\n1\n2\n3\n")
     placement = read_placement(path, 8, 8)
-    assert placement == Placement(devices=(4, 5, 6, 7, 0, 1, 2, 3))
+    assert placement == RankPlacement(devices=(4, 5, 6, 7, 0, 1, 2, 3))
     assert [placement.of(row).tolist() for row in Group(dims=((4, 1),), devices=8).rows()] == [
         [4, 5, 6, 7],
         [0, 1, 2, 3],

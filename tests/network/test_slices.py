@@ -19,7 +19,7 @@ from meshcast.network.benchmark import collective_of
 from meshcast.network.fabric import fabric_of
 from meshcast.network.leaves import leaving
 from meshcast.network.models import AlphaBeta, Flow, Setting
-from meshcast.network.slices import Line, lines_in_slice, regular, slice_shape
+from meshcast.network.slices import SliceLine, lines_in_slice, regular, slice_shape
 from tests.network.clusters import TORUS, cluster
 
 CUBES = replace(TORUS, dims=(16, 20, 28), size=8960, links=6, wrap="multiples-of-4")
@@ -46,7 +46,7 @@ def test_a_slice_larger_than_its_pod_is_refused() -> None:
         slice_shape(TORUS, 257, 512)
 
 
-def lines(level: NetworkLevel, group: Group) -> tuple[Line, ...]:
+def lines(level: NetworkLevel, group: Group) -> tuple[SliceLine, ...]:
     (at,) = spread_over_levels(group, cluster(level))
     return at.lines
 
@@ -61,7 +61,7 @@ def test_a_corner_of_an_open_slice_has_one_link_a_side() -> None:
 def test_groups_that_interleave_share_their_links() -> None:
     """On 4x4 the devices 0, 2 of each row are two hops apart, and devices 1, 3 use the same links."""
     found = lines(replace(TORUS, wrap="never"), Group(dims=((4, 4), (2, 2)), devices=16))
-    assert found == (Line(side=0, length=4), Line(side=1, length=2, spacing=2, shared=2))
+    assert found == (SliceLine(side=0, length=4), SliceLine(side=1, length=2, spacing=2, shared=2))
     alone = lines(replace(TORUS, wrap="never"), Group(dims=((2, 2),)))
     assert [line.shared for line in alone] == [1]
 
@@ -83,7 +83,7 @@ def test_what_crosses_the_fullest_link_of_a_line(length: int, closed: bool) -> N
         both_ways = closed and 2 * ahead == length > 2
         for step in range(ahead):
             loads[(here + step) % length] += (0.5 if both_ways else 1.0) / length
-    assert Line(side=0, length=length, closed=closed).crossing == pytest.approx(max(loads))
+    assert SliceLine(side=0, length=length, closed=closed).crossing == pytest.approx(max(loads))
 
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meshcast.estimate import KernelEstimate, Origin
 from meshcast.hardware import load_device
 from meshcast.hardware.device import CommunicationCores
-from meshcast.simulate.contention import MOST_CORES, Contention, Rates, Taken
+from meshcast.simulate.contention import MOST_CORES, Contention, SpeedShares, Taken
 from meshcast.simulate.network import Uncontended
 from tests.simulate.schedules import Takes, exchange, kernel, run, schedule
 from tests.simulate.test_channels import STEPS, build
@@ -29,7 +29,7 @@ def estimate(arithmetic: float, traffic: float, overhead: float = 0.0) -> Kernel
 
 
 def speeds(taken: Taken, compute: KernelEstimate | None) -> tuple[float, list[float]]:
-    rates = Rates(network=Uncontended(time=lambda _: 1.0), contention=Takes(taken))
+    rates = SpeedShares(network=Uncontended(time=lambda _: 1.0), contention=Takes(taken))
     return rates.of(compute, [exchange([0], [1], 1)], [1.0])
 
 

@@ -14,7 +14,7 @@ from jax import lax
 from meshcast.capture import capture
 from meshcast.lower import BranchStep, lower
 from meshcast.simulate import peak_memory
-from meshcast.simulate.buffers import Buffer
+from meshcast.simulate.buffers import LiveBuffer
 from meshcast.simulate.memory import _outside_outputs
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Tensor
@@ -191,8 +191,8 @@ def test_outputs_memories_take_what_does_not_overlap(seed: int) -> None:
     """As by comparing each buffer with everything that lies in each output's memory, the largest buffers first."""
     draw = random.Random(seed)
     spans = [(draw.randrange(1, 5), *sorted((draw.randrange(60), draw.randrange(60)))) for _ in range(40)]
-    outputs = [Buffer(size, start, 60, held=True, output=True) for size, start, _ in spans[:6]]
-    others = [Buffer(size, start, end) for size, start, end in spans[6:]]
+    outputs = [LiveBuffer(size, start, 60, held=True, output=True) for size, start, _ in spans[:6]]
+    others = [LiveBuffer(size, start, end) for size, start, end in spans[6:]]
     inside = [[output] for output in sorted(outputs, key=lambda buffer: buffer.size)]
     left = []
     for buffer in sorted(others, key=lambda buffer: -buffer.size):

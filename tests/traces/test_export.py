@@ -20,7 +20,7 @@ from meshcast.chakra.schema import COLLECTIVE_CODES, COLLECTIVE_KINDS, Collectiv
 from meshcast.jobs.nodes.job import JobTrace, classes_of
 from meshcast.jobs.nodes.job_groups import JobGroups
 from meshcast.jobs.nodes.kernels_as_pieces import collective_pieces, waiting
-from meshcast.jobs.nodes.pieces import Body, Piece
+from meshcast.jobs.nodes.pieces import Piece, RankBody
 from meshcast.options.options import Options
 from meshcast.traces import chakra
 from meshcast.traces.chakra import ChakraFiles, planned, write
@@ -145,7 +145,7 @@ def test_some_ranks_and_an_earlier_export(tmp_path: Path) -> None:
 
 def by_hand(ranks: int) -> JobTrace:
     """A job of one wait and two collectives: over neighbours, and over all but the first two ranks."""
-    groups, body = JobGroups(ranks=ranks), Body()
+    groups, body = JobGroups(ranks=ranks), RankBody()
     first = body.add(waiting("w", 1.4e-6))
     for number, group in enumerate(
         (
@@ -180,7 +180,7 @@ def test_every_rank_has_its_own_group(tmp_path: Path) -> None:
 
 def permuted(ranks: int) -> JobTrace:
     """A job of two permutations: around pairs, and around all."""
-    groups, body = JobGroups(ranks=ranks), Body()
+    groups, body = JobGroups(ranks=ranks), RankBody()
     for number, axes in enumerate((["b"], ["a", "b"])):
         group = Mesh.of({"a": ranks // 2, "b": 2}).group(axes)
         exchange = Collective(kind="collective_permute", group=group, input_bytes=64, output_bytes=64)
@@ -204,7 +204,7 @@ def test_one_neighbour_in_two_roles(tmp_path: Path) -> None:
 
 
 def test_durations_in_microseconds_add_up() -> None:
-    body = Body()
+    body = RankBody()
     for _ in range(1000):
         body.add(waiting("w", 1.4e-6))
     found = list(whole_microseconds(body))
@@ -213,7 +213,7 @@ def test_durations_in_microseconds_add_up() -> None:
 
 
 def test_what_a_left_out_node_waited_for_is_waited_for() -> None:
-    body = Body()
+    body = RankBody()
     pieces = [Piece(label=str(n), kind=NodeType.COMPUTE, seconds=1.0) for n in range(4)]
     body.add(pieces[0])
     body.add(pieces[1], (0,))

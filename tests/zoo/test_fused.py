@@ -13,7 +13,7 @@ from meshcast.zoo.attending import attend
 from meshcast.zoo.context_attention import balanced_positions
 from meshcast.zoo.fused_attention import AttentionCall, fused_call
 from meshcast.zoo.layers import attention, causal_mask
-from meshcast.zoo.sharding import Layout
+from meshcast.zoo.sharding import MeshLayout
 
 B, S, H, K, D = 2, 12, 4, 2, 8
 
@@ -63,7 +63,7 @@ def test_chunks_are_shared_out_head_and_tail() -> None:
 
 def test_a_window_as_long_as_the_sequence_is_none() -> None:
     q, k, v, _ = _operands()
-    layout = Layout(attention="flash")
+    layout = MeshLayout(attention="flash")
     found, expected = (attend(q, k, v, layout=layout, window=window) for window in (S, 0))
     np.testing.assert_allclose(found, expected)
     with pytest.raises(AssertionError):

@@ -9,7 +9,7 @@ import pytest
 
 from meshcast.base.errors import UsageError
 from meshcast.zoo.products import product
-from meshcast.zoo.sharding import Layout
+from meshcast.zoo.sharding import MeshLayout
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ def test_fp8_is_close(equation: str, left: tuple[int, ...], right: tuple[int, ..
     # Far from one: without scales these would overflow and vanish.
     x, w = jnp.asarray(rng.normal(0, 1e4, left), jnp.float32), jnp.asarray(rng.normal(0, 1e-6, right), jnp.float32)
 
-    def loss(x: jax.Array, w: jax.Array, layout: Layout) -> jax.Array:
+    def loss(x: jax.Array, w: jax.Array, layout: MeshLayout) -> jax.Array:
         return jnp.sum(jnp.tanh(product(equation, x, w, layout, over=())))
 
-    plain, narrow = Layout(), Layout(products="fp8")
+    plain, narrow = MeshLayout(), MeshLayout(products="fp8")
     for found, expected in zip(
         [product(equation, x, w, narrow, over=()), *jax.grad(loss, (0, 1))(x, w, narrow)],
         [product(equation, x, w, plain, over=()), *jax.grad(loss, (0, 1))(x, w, plain)],
@@ -40,9 +40,9 @@ def test_fp8_is_close(equation: str, left: tuple[int, ...], right: tuple[int, ..
 
 def test_fp8_products_are_in_fp8() -> None:
     jaxpr = str(
-        jax.make_jaxpr(jax.grad(lambda x, w: jnp.sum(product("bsd,df->bsf", x, w, Layout(products="fp8"), over=()))))(
-            jnp.ones((2, 4, 8), jnp.bfloat16), jnp.ones((8, 4), jnp.bfloat16)
-        )
+        jax.make_jaxpr(
+            jax.grad(lambda x, w: jnp.sum(product("bsd,df->bsf", x, w, MeshLayout(products="fp8"), over=())))
+        )(jnp.ones((2, 4, 8), jnp.bfloat16), jnp.ones((8, 4), jnp.bfloat16))
     )
     assert "f8_e4m3fn" in jaxpr
     assert "f8_e5m2" in jaxpr
@@ -50,4 +50,4 @@ def test_fp8_products_are_in_fp8() -> None:
 
 def test_unknown_products_are_named() -> None:
     with pytest.raises(UsageError, match="plain, fp8"):
-        product("bsd,df->bsf", jnp.ones((1, 1, 1)), jnp.ones((1, 1)), Layout(products="fp4"), over=())
+        product("bsd,df->bsf", jnp.ones((1, 1, 1)), jnp.ones((1, 1)), MeshLayout(products="fp4"), over=())

@@ -11,7 +11,7 @@ from meshcast.chakra.job_files import named_rank as named_rank
 from meshcast.chakra.job_files import rank_path as rank_path
 from meshcast.chakra.nodes import Attribute as Attribute
 from meshcast.chakra.nodes import Node as Node
-from meshcast.chakra.nodes import Values as Values
+from meshcast.chakra.nodes import NodeValues as NodeValues
 from meshcast.chakra.nodes import attribute_bytes as attribute_bytes
 from meshcast.chakra.nodes import duration_bytes as duration_bytes
 from meshcast.chakra.nodes import metadata_bytes as metadata_bytes
@@ -29,7 +29,7 @@ from meshcast.chakra.own_attributes import LEAST as LEAST
 from meshcast.chakra.own_attributes import UNTIL as UNTIL
 from meshcast.chakra.own_attributes import packed_kernels as packed_kernels
 from meshcast.chakra.own_attributes import unpacked_kernels as unpacked_kernels
-from meshcast.chakra.reader import Trace as Trace
+from meshcast.chakra.reader import ChakraTrace as ChakraTrace
 from meshcast.chakra.reader import read_trace as read_trace
 from meshcast.chakra.reader import trace_of_bytes as trace_of_bytes
 from meshcast.chakra.schema import COLLECTIVE_CODES as COLLECTIVE_CODES

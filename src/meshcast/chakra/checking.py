@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.base import InputError
-from meshcast.chakra.reader import Trace
+from meshcast.chakra.reader import ChakraTrace
 
 MOST_NAMED = 6  # nodes of a circle, in a message
 
@@ -14,7 +14,7 @@ MOST_NAMED = 6  # nodes of a circle, in a message
 CALLED = "rf_id"  # an attribute that Chakra's converter gives the nodes of PyTorch's traces
 
 
-def checked_trace(trace: Trace) -> Trace:
+def checked_trace(trace: ChakraTrace) -> ChakraTrace:
     """The trace itself, if it can be run.
 
     In traces of PyTorch a control dependency names the caller, which may wait for what it has called, or be left out by the
@@ -57,7 +57,7 @@ def checked_trace(trace: Trace) -> Trace:
     return trace
 
 
-def named_node(trace: Trace, index: int) -> str:
+def named_node(trace: ChakraTrace, index: int) -> str:
     """A node as messages call it."""
     node = trace.nodes[index]
     at = f" (at byte {trace.offsets[index]})" if trace.offsets else ""

@@ -21,7 +21,7 @@ _ATTRIBUTES = 10  # the field of a node that holds them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class NodeValues:
     """What a node reads or writes, as texts of JSON; of PyTorch's traces."""
 
     values: str = ""
@@ -48,8 +48,8 @@ class Node:
     data_deps: tuple[int, ...] = ()
     start_us: int = 0
     duration_us: int = 0
-    inputs: Values | None = None
-    outputs: Values | None = None
+    inputs: NodeValues | None = None
+    outputs: NodeValues | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
 
@@ -107,7 +107,7 @@ def node_bytes(
     return varint(len(message)) + message
 
 
-def _values_bytes(place: int, said: Values | None) -> bytes:
+def _values_bytes(place: int, said: NodeValues | None) -> bytes:
     if said is None:
         return b""
     texts = ((1, said.values), (2, said.shapes), (3, said.types))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meshcast.base import InputError
 from meshcast.chakra.first_release import read_flat_node
-from meshcast.chakra.nodes import Attribute, Node, Values
+from meshcast.chakra.nodes import Attribute, Node, NodeValues
 from meshcast.chakra.schema import VALUE_OF_NUMBER, NodeType
 from meshcast.chakra.wire import BYTES, FIXED32, FIXED64, VARINT, FieldValue, WireError, fields, read_varint
 
@@ -21,7 +21,7 @@ FIRST_RELEASE = "0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class ChakraTrace:
     """The trace of one rank.
 
     Attributes:
@@ -39,7 +39,7 @@ class Trace:
     where: str = ""
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path) -> ChakraTrace:
     """The trace in a file.
 
     Raises:
@@ -53,7 +53,7 @@ def read_trace(path: Path) -> Trace:
     return trace_of_bytes(data, where=str(path))
 
 
-def trace_of_bytes(data: bytes, *, where: str = "trace") -> Trace:
+def trace_of_bytes(data: bytes, *, where: str = "trace") -> ChakraTrace:
     """The trace that bytes hold; whether it can be run is `checked_trace`'s to say.
 
     Raises:
@@ -80,7 +80,7 @@ def trace_of_bytes(data: bytes, *, where: str = "trace") -> Trace:
             f"byte {error.at}, in {reading} which begins at byte {begin}: {error}", where=where,
             fix="the file is cut off or no Chakra trace: export or convert it again",
         ) from None  # fmt: skip
-    return Trace(
+    return ChakraTrace(
         version=FIRST_RELEASE if flat else version, metadata=metadata, nodes=tuple(nodes), offsets=tuple(offsets),
         where=where,
     )  # fmt: skip
@@ -119,7 +119,7 @@ def _metadata(data: bytes, at: int, end: int) -> tuple[str, dict[str, Attribute]
 def _node(data: bytes, at: int, end: int) -> Node:
     numbers = {1: 0, 3: 0, 6: 0, 7: 0}
     name, control, needed = "", list[int](), list[int]()
-    said: dict[int, Values] = {}
+    said: dict[int, NodeValues] = {}
     attributes: dict[str, Attribute] = {}
     for place, kind, value, begin in fields(data, at, end):
         if place == 10:
@@ -137,7 +137,7 @@ def _node(data: bytes, at: int, end: int) -> Node:
             (control if place == 4 else needed).extend(_packed(data, value, begin))
         elif place in (8, 9):
             texts = {number: _text(text, wire, start) for number, wire, text, start in _inner(data, value, kind, begin)}
-            said[place] = Values(values=texts.get(1, ""), shapes=texts.get(2, ""), types=texts.get(3, ""))
+            said[place] = NodeValues(values=texts.get(1, ""), shapes=texts.get(2, ""), types=texts.get(3, ""))
     of_type = whole("int32", numbers[3])
     if not 0 <= of_type <= max(NodeType):
         raise WireError(

@@ -48,7 +48,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class OptionalPart:
     """An optional part: the distribution to look for, and requirements that bring it along."""
 
     name: str
@@ -58,24 +58,28 @@ class Part:
 
 
 PARTS = (
-    Part(name="libtpu", purpose="compiling for TPUs without one", brought_by=("libtpu", "jax[tpu]")),
-    Part(name="jax-cuda12-plugin", purpose="measuring on NVIDIA GPUs", brought_by=("jax-cuda12-plugin", "jax[cuda12]")),
-    Part(
+    OptionalPart(name="libtpu", purpose="compiling for TPUs without one", brought_by=("libtpu", "jax[tpu]")),
+    OptionalPart(
+        name="jax-cuda12-plugin", purpose="measuring on NVIDIA GPUs", brought_by=("jax-cuda12-plugin", "jax[cuda12]")
+    ),
+    OptionalPart(
         name="jax-cuda12-pjrt",
         purpose="compiling for NVIDIA GPUs without one (--lowering compiled)",
         brought_by=("jax-cuda12-pjrt",),
         as_jaxlib=True,
     ),
-    Part(name="nvidia-cuda-nvcc-cu12", purpose="compiling for NVIDIA GPUs", brought_by=("nvidia-cuda-nvcc-cu12",)),
-    Part(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
-    Part(name="torchax", purpose="capturing PyTorch programs", brought_by=("torchax",)),
-    Part(
+    OptionalPart(
+        name="nvidia-cuda-nvcc-cu12", purpose="compiling for NVIDIA GPUs", brought_by=("nvidia-cuda-nvcc-cu12",)
+    ),
+    OptionalPart(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
+    OptionalPart(name="torchax", purpose="capturing PyTorch programs", brought_by=("torchax",)),
+    OptionalPart(
         name="aiconfigurator-core",
         purpose="kernels measured on other GPUs (validate silicon)",
         brought_by=("aiconfigurator-core",),
     ),
-    Part(name="ray", purpose="searching on many machines", brought_by=("ray",)),
-    Part(name="perfetto", purpose="writing Perfetto timelines", brought_by=("perfetto",)),
+    OptionalPart(name="ray", purpose="searching on many machines", brought_by=("ray",)),
+    OptionalPart(name="perfetto", purpose="writing Perfetto timelines", brought_by=("perfetto",)),
 )
 
 
@@ -263,7 +267,7 @@ def _simulators() -> Iterator[Check]:
         yield Check(name=name, state="ok" if release else "missing", detail=detail, fix=fix, core=False)
 
 
-def _optional(part: Part) -> Check:
+def _optional(part: OptionalPart) -> Check:
     version = _installed(part.name)
     extra = _extra(part.brought_by)
     used = part.purpose if extra else "not used by this version"

@@ -9,7 +9,7 @@ import typer
 from meshcast.cli import arguments as flags
 
 if TYPE_CHECKING:
-    from meshcast.options import Choice, Stack
+    from meshcast.options import Stack, StackChoice
 
 STACKS_SCHEMA = "meshcast.stacks/1"
 ENTRY_SCHEMA = "meshcast.stack-entry/1"
@@ -112,7 +112,7 @@ def _print_entry(stack: Stack) -> None:
     )
 
 
-def _in_plan(stack: Stack, choice: Choice) -> str:
+def _in_plan(stack: Stack, choice: StackChoice) -> str:
     """A choice as a plan says it, `zero=1`; empty where it is not for plans."""
     from meshcast.zoo import text_of
 

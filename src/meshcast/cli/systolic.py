@@ -100,7 +100,7 @@ def _array(
 ) -> SystolicArray:  # fmt: skip
     """The configuration's array with what flags say instead, or that of the flags alone."""
     from meshcast.base import UsageError
-    from meshcast.estimate import WORDS_PER_KB, Buffer, SystolicArray, read_config
+    from meshcast.estimate import WORDS_PER_KB, ArrayBuffer, SystolicArray, read_config
 
     if config is not None:
         array = read_config(config)
@@ -108,7 +108,7 @@ def _array(
         missing = [flag for flag, value in (("--rows", rows), ("--cols", cols), ("--dataflow", dataflow)) if not value]
         if missing:
             raise UsageError(f"{' and '.join(missing)} missing", fix="give them, or --config FILE.cfg")
-        ifmap, filters, ofmap = (Buffer(words=size * WORDS_PER_KB, bandwidth=1) for size in DEFAULT_KILOBYTES)
+        ifmap, filters, ofmap = (ArrayBuffer(words=size * WORDS_PER_KB, bandwidth=1) for size in DEFAULT_KILOBYTES)
         array = SystolicArray(
             rows=rows or 0, columns=cols or 0, dataflow=dataflow,  # type: ignore[arg-type]  # checked there
             ifmap=ifmap, filter=filters, ofmap=ofmap, estimated_bandwidth=True,

@@ -48,7 +48,7 @@ from meshcast.estimate.outside import LAYER_SIMULATORS as LAYER_SIMULATORS
 from meshcast.estimate.outside import SIMULATORS as SIMULATORS
 from meshcast.estimate.outside import layer_simulator as layer_simulator
 from meshcast.estimate.outside.environment import ENVIRONMENTS as ENVIRONMENTS
-from meshcast.estimate.power import Draw as Draw
+from meshcast.estimate.power import PowerDraw as PowerDraw
 from meshcast.estimate.power import settled_clock as settled_clock
 from meshcast.estimate.profiled.estimator import Profiled as Profiled
 from meshcast.estimate.profiled.interpolator import Interpolator as Interpolator
@@ -66,7 +66,7 @@ from meshcast.estimate.registry import load_estimator as load_estimator
 from meshcast.estimate.scalesim_tpu import FALLBACK as FALLBACK
 from meshcast.estimate.scalesim_tpu import published_model as published_model
 from meshcast.estimate.simulator_names import load_simulator as load_simulator
-from meshcast.estimate.systolic.array import Buffer as Buffer
+from meshcast.estimate.systolic.array import ArrayBuffer as ArrayBuffer
 from meshcast.estimate.systolic.array import SystolicArray as SystolicArray
 from meshcast.estimate.systolic.files import WORDS_PER_KB as WORDS_PER_KB
 from meshcast.estimate.systolic.files import layers_of as layers_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from meshcast.base import UnsupportedError
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
-from meshcast.estimate.power import Draw, PowerLaw
+from meshcast.estimate.power import PowerDraw, PowerLaw
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
 
@@ -57,13 +57,13 @@ class EstimatedKernels:
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
         return self.by_key[kernel.cost_key]
 
-    def draw(self, kernels: Sequence[Kernel]) -> Draw | None:
+    def draw(self, kernels: Sequence[Kernel]) -> PowerDraw | None:
         """What the power cap makes of kernels; nothing where no model knows."""
         if self.law is None:
             return None
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
         found = [self.by_key[kernel.cost_key] for kernel in kernels]
-        return Draw(
+        return PowerDraw(
             time=column(e.time for e in found),
             clocked=column(e.clocked for e in found),
             dynamic=column(e.dynamic_energy for e in found),

@@ -19,15 +19,15 @@ from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.rates import matrix_rate
-from meshcast.estimate.tpu.machine import Machine
+from meshcast.estimate.tpu.machine import TpuMachine
 from meshcast.estimate.tpu.parameters import TPU_COMPILER, shipped_tpu_calibration
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
 
 
-def machine(device: Device) -> Machine:
+def machine(device: Device) -> TpuMachine:
     """The device with the analytical model's calibration."""
-    return Machine(device=device, parameters=shipped_tpu_calibration().parameters)
+    return TpuMachine(device=device, parameters=shipped_tpu_calibration().parameters)
 
 
 class CompilerCycles:

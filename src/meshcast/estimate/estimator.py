@@ -14,7 +14,7 @@ from meshcast.hardware import Device
 from meshcast.lower import Kernel
 
 if TYPE_CHECKING:
-    from meshcast.estimate.power import Draw
+    from meshcast.estimate.power import PowerDraw
 
 Array = npt.NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Estimates:
     energy: Array
     origin: tuple[Origin, ...]
     gap: float = 0.0  # seconds between the end of one kernel and the start of the next on the same stream
-    draw: Draw | None = None  # what the power cap makes of them, for models that know it
+    draw: PowerDraw | None = None  # what the power cap makes of them, for models that know it
     core_time: Array | None = None
 
     @property

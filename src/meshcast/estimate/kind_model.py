@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from meshcast.estimate.estimator import Origin
-from meshcast.estimate.work import Work
+from meshcast.estimate.work import TimedWork
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
 
 MachineT = TypeVar("MachineT")
-WorkT = TypeVar("WorkT", bound=Work)
+WorkT = TypeVar("WorkT", bound=TimedWork)
 
 
 def nothing_to_say(device: Device) -> str:

@@ -58,7 +58,7 @@ class PowerLaw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class PowerDraw:
     """Kernels at the full clock, one entry each: seconds, the share of them that follows the clock, joules above idle."""
 
     time: Array
@@ -67,11 +67,11 @@ class Draw:
     static: Array
     law: PowerLaw
 
-    def one(self, index: int) -> Draw:
+    def one(self, index: int) -> PowerDraw:
         """A single kernel."""
         here = slice(index, index + 1)
         columns = (self.time[here], self.clocked[here], self.dynamic[here], self.static[here])
-        return Draw(time=columns[0], clocked=columns[1], dynamic=columns[2], static=columns[3], law=self.law)
+        return PowerDraw(time=columns[0], clocked=columns[1], dynamic=columns[2], static=columns[3], law=self.law)
 
     def times(self, share: float) -> Array:
         """Seconds at a share of the full clock."""
@@ -82,7 +82,7 @@ class Draw:
         return self.law.joules(self.dynamic, self.static, self.times(share), share)
 
 
-def settled_clock(draw: Draw, counts: Array, device: Device, clocks: Clocks, rest: float = 0.0) -> float:
+def settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks, rest: float = 0.0) -> float:
     """The clock, as a share of the full one, that a program of these kernels runs at: bisection down to `LOWEST`.
 
     `LOWEST` is also the answer where even that draws more than the cap: predicted power then lies above it.

@@ -18,7 +18,7 @@ from meshcast.workload import Convolution, Gemm, Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class ArrayProduct:
     """`count` products of M x K by K x N."""
 
     count: int
@@ -42,16 +42,16 @@ class Product:
         return self.count * self.m * self.n
 
 
-def product_of(geometry: Geometry | None) -> Product | None:
+def product_of(geometry: Geometry | None) -> ArrayProduct | None:
     """The product that a kernel's geometry is; None for others, and where nothing is multiplied."""
     if isinstance(geometry, Gemm):
         groups = max(1, min(geometry.groups, geometry.m))
-        found = Product(count=geometry.batch * groups, m=-(-geometry.m // groups), n=geometry.n, k=geometry.k)
+        found = ArrayProduct(count=geometry.batch * groups, m=-(-geometry.m // groups), n=geometry.n, k=geometry.k)
     elif isinstance(geometry, Convolution) and geometry.macs:
         groups = geometry.feature_groups * geometry.batch_groups
         m = geometry.batch // geometry.batch_groups * math.prod(geometry.out_spatial)
         n = geometry.out_channels // groups
-        found = Product(count=groups, m=m, n=n, k=max(1, round(geometry.macs / (groups * m * n))))
+        found = ArrayProduct(count=groups, m=m, n=n, k=max(1, round(geometry.macs / (groups * m * n))))
     else:
         return None
     return found if found.left and found.right else None

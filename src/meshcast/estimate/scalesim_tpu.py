@@ -57,7 +57,7 @@ _ROOTS = frozenset({"sqrt", "rsqrt"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LatencyLine:
     """`slope * x + start`, microseconds."""
 
     slope: float
@@ -75,10 +75,10 @@ class PublishedModel:
     target: str
     dtype: str
     side: int
-    products: tuple[tuple[float, Line], ...]  # (largest side it does not reach, its line)
-    vectors: Mapping[str, Line]
-    matrices: Mapping[str, Line]
-    norms: Mapping[str, Line]
+    products: tuple[tuple[float, LatencyLine], ...]  # (largest side it does not reach, its line)
+    vectors: Mapping[str, LatencyLine]
+    matrices: Mapping[str, LatencyLine]
+    norms: Mapping[str, LatencyLine]
 
     def cycles(self, m: int, n: int, k: int) -> int:
         """Of a product on an array of `side` by `side`, the better way round."""
@@ -92,7 +92,7 @@ class PublishedModel:
         """A product of two matrices."""
         return self.product_line(m, n, k).at(self.cycles(m, n, k))
 
-    def product_line(self, m: int, n: int, k: int) -> Line:
+    def product_line(self, m: int, n: int, k: int) -> LatencyLine:
         """The line of a product, by its largest side."""
         return next(line for below, line in self.products if max(m, n, k) < below)
 
@@ -123,8 +123,8 @@ def published_model() -> PublishedModel:
     text = resources.files("meshcast.estimate").joinpath("data/scalesim_tpu.toml").read_text()
     data = tomllib.loads(text)
 
-    def line(pair: Sequence[float]) -> Line:
-        return Line(slope=pair[0], start=pair[1])
+    def line(pair: Sequence[float]) -> LatencyLine:
+        return LatencyLine(slope=pair[0], start=pair[1])
 
     return PublishedModel(
         target=data["source"]["target"],

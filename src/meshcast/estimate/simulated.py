@@ -25,11 +25,11 @@ from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.outside import DEFAULT_SIMULATOR, LayerSimulator
-from meshcast.estimate.products import Product, product_of
+from meshcast.estimate.products import ArrayProduct, product_of
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.roofline import interval_parameters
 from meshcast.estimate.support import arithmetic_support
-from meshcast.estimate.systolic import Buffer, Layer, SystolicArray, simulate
+from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray, simulate
 from meshcast.estimate.systolic.cycles import compute_cycles
 from meshcast.estimate.systolic.files import WORDS_PER_KB
 from meshcast.hardware import Device, TensorCores
@@ -49,7 +49,7 @@ class Spread:
 def array_of(cores: TensorCores) -> SystolicArray:
     """One of a device's arrays with its share of the vector memory, a third for each operand and the outputs."""
     share = cores.vmem_bytes // cores.arrays // 3 // WORDS_PER_KB
-    buffer = Buffer(words=max(1, share) * WORDS_PER_KB, bandwidth=cores.array_columns)
+    buffer = ArrayBuffer(words=max(1, share) * WORDS_PER_KB, bandwidth=cores.array_columns)
     return SystolicArray(
         rows=cores.array_rows, columns=cores.array_columns, dataflow="ws", ifmap=buffer, filter=buffer, ofmap=buffer,
         estimated_bandwidth=True,
@@ -57,7 +57,7 @@ def array_of(cores: TensorCores) -> SystolicArray:
 
 
 @functools.lru_cache(maxsize=4096)
-def spread(product: Product, arrays: int, array: SystolicArray) -> Spread:
+def spread(product: ArrayProduct, arrays: int, array: SystolicArray) -> Spread:
     """The cut of a product over arrays with the fewest cycles; see the module."""
     members = math.gcd(arrays, product.count) if product.count < arrays else arrays
     left = arrays // members
@@ -73,7 +73,7 @@ def spread(product: Product, arrays: int, array: SystolicArray) -> Spread:
     return Spread(count=-(-product.count // members), layer=layer)
 
 
-def traffic(product: Product, kernel: Kernel, cores: TensorCores) -> float:
+def traffic(product: ArrayProduct, kernel: Kernel, cores: TensorCores) -> float:
     """Bytes between memory and vector memory: what the kernel moves once, and operands that are read again."""
     side = math.sqrt(cores.vmem_bytes / 2 / ACCUMULATOR_BYTES)
     left, right = product.left, product.right
@@ -137,7 +137,7 @@ class Simulated:
             origin=(Origin.SIMULATED,) * len(kernels),
         )
 
-    def _cycles(self, products: Sequence[Product], cores: TensorCores) -> list[int]:
+    def _cycles(self, products: Sequence[ArrayProduct], cores: TensorCores) -> list[int]:
         """Cycles of products, each spread over all arrays."""
         array = array_of(cores)
         spreads = [spread(product, cores.arrays, array) for product in products]
@@ -179,7 +179,7 @@ def _cores(device: Device) -> TensorCores:
     return device.tensor_cores
 
 
-def _product(kernel: Kernel) -> Product:
+def _product(kernel: Kernel) -> ArrayProduct:
     found = product_of(kernel.geometry)
     assert found is not None  # see `supports`
     return found

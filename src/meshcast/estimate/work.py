@@ -8,7 +8,7 @@ from meshcast.estimate.explanation import Term
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class TimedWork:
     """Seconds in all, by what computes, and by the memory.
 
     `compute` is what keeps cores or arrays busy; of it `computing` is what arithmetic alone takes, all of it unless

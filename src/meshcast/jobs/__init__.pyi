@@ -19,8 +19,8 @@ from meshcast.jobs.nodes.job import RankClass as RankClass
 from meshcast.jobs.nodes.job_groups import Ints as Ints
 from meshcast.jobs.nodes.job_groups import RankValues as RankValues
 from meshcast.jobs.nodes.kernels_as_pieces import NANOSECONDS as NANOSECONDS
-from meshcast.jobs.nodes.pieces import Body as Body
 from meshcast.jobs.nodes.pieces import Piece as Piece
+from meshcast.jobs.nodes.pieces import RankBody as RankBody
 from meshcast.jobs.nodes.pipelines import pipeline_trace as pipeline_trace
 from meshcast.jobs.nodes.pipelines import shares_channel as shares_channel
 from meshcast.jobs.nodes.programs import program_trace as program_trace

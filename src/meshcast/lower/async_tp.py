@@ -19,11 +19,11 @@ from dataclasses import replace
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
 from meshcast.lower.kernel_dependencies import closure, dependencies
 from meshcast.lower.prefetch import tail_steps
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import Collective, Gemm
 
 
-def with_partial_products(schedule: Schedule, values: Values, parameters: Set[int]) -> Schedule:
+def with_partial_products(schedule: Schedule, values: ValueTypes, parameters: Set[int]) -> Schedule:
     """The schedule with exchanges of activations taken apart, wherever products are all that they serve.
 
     Weights are gathered and gradients scattered too; hiding these is for `lower.prefetch`. Gathered weights depend on
@@ -38,7 +38,7 @@ def with_partial_products(schedule: Schedule, values: Values, parameters: Set[in
     return _cut(schedule, values, parameters, frozenset())
 
 
-def _cut(schedule: Schedule, values: Values, steady: Set[int], stores: Set[int]) -> Schedule:
+def _cut(schedule: Schedule, values: ValueTypes, steady: Set[int], stores: Set[int]) -> Schedule:
     steps: list[Step] = []
     for step in schedule.steps:
         if isinstance(step, LoopStep):
@@ -55,7 +55,7 @@ def _cut(schedule: Schedule, values: Values, steady: Set[int], stores: Set[int])
 
 
 class _Block:
-    def __init__(self, block: Schedule, values: Values, steady: Set[int], stores: Set[int]) -> None:
+    def __init__(self, block: Schedule, values: ValueTypes, steady: Set[int], stores: Set[int]) -> None:
         steps = block.steps
         moving = set(block.inputs) - steady
         before = dependencies(steps)

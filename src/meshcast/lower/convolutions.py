@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.lower.rewriting import Values, moved, resized
+from meshcast.lower.rewriting import ValueTypes, moved, resized
 from meshcast.workload import DTYPE_BITS, Convolution, Op, OpKind
 
 Padding = tuple[tuple[int, int], ...]
@@ -29,7 +29,7 @@ class ConvolutionRewriter:
         values: Types, to which new values are added.
     """
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: ValueTypes) -> None:
         self._values = values
         self._made: dict[object, int] = {}
         self._reversed: dict[int, int] = {}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.contraction import Contraction, in_order
-from meshcast.lower.rewriting import Values, moved
+from meshcast.lower.rewriting import ValueTypes, moved
 from meshcast.workload import Cost, Gemm, Op, OpKind
 
 SMALL_BYTES = 64 << 20  # found by compiling pairs around it (XLA of jax 0.10 and 0.11): 63.8 MiB is merged, 64.6 is not
@@ -24,7 +24,7 @@ _TILE_ROWS = 128
 
 def merge_products(
     ops: Sequence[Op],
-    values: Values,
+    values: ValueTypes,
     buffer: Mapping[int, int],
     reads: Callable[[Op], Collection[int]],
     apart: Set[int] = frozenset(),
@@ -96,11 +96,11 @@ def _share(op: Op) -> float:
     return op.redundant_flops / op.cost.matrix_flops if op.cost.matrix_flops else 0.0
 
 
-def _is_small(op: Op, values: Values) -> bool:
+def _is_small(op: Op, values: ValueTypes) -> bool:
     return sum([values.tensors[value].bytes for value in (*op.operands, *op.results)]) <= SMALL_BYTES
 
 
-def _mergeable(members: list[int], ops: Sequence[Op], graph: Contraction, values: Values) -> list[int]:
+def _mergeable(members: list[int], ops: Sequence[Op], graph: Contraction, values: ValueTypes) -> list[int]:
     """The members that become one product, in order: of two, one is small, and none leads to another."""
     if len(members) < 2 or not any(_is_small(ops[index], values) for index in members):
         return []
@@ -108,7 +108,7 @@ def _mergeable(members: list[int], ops: Sequence[Op], graph: Contraction, values
     return chosen if any(_is_small(ops[index], values) for index in chosen) else []
 
 
-def _merged(members: Sequence[Op], side: int, values: Values) -> list[Op]:
+def _merged(members: Sequence[Op], side: int, values: ValueTypes) -> list[Op]:
     lead = members[0]
     shape = lead.cost.geometry
     assert isinstance(shape, Gemm)

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 
 _ADDING = frozenset(f"stablehlo.{name}" for name in ("convert", "add", "multiply", "reshape", "transpose"))
 
 
-def with_layerwise_weights(schedule: Schedule, values: Values, *, fused_sums: bool = False) -> Schedule:
+def with_layerwise_weights(schedule: Schedule, values: ValueTypes, *, fused_sums: bool = False) -> Schedule:
     """The schedule, inner blocks first, without copies of a whole stack that only single layers of are needed at a time.
 
     Args:
@@ -39,7 +39,7 @@ def with_layerwise_weights(schedule: Schedule, values: Values, *, fused_sums: bo
     return _with_fused_sums(apart, values) if fused_sums else _with_small_sums(apart, values)
 
 
-def _with_late_casts(schedule: Schedule, values: Values) -> Schedule:
+def _with_late_casts(schedule: Schedule, values: ValueTypes) -> Schedule:
     """Casts of stacks of which loops only gather slices: the slices are cast."""
     casts = {step.writes[0]: step.reads[0] for step in schedule.steps if _casts(step)}
     late = {
@@ -65,7 +65,7 @@ def _places(loop: LoopStep, value: int) -> list[int]:
     return [place for place, each in enumerate(loop.carried) if each.initial == value and each.unchanged]
 
 
-def _only_slices(step: Step, value: int, values: Values) -> bool:
+def _only_slices(step: Step, value: int, values: ValueTypes) -> bool:
     """Whether a step is a loop that carries a stack through and gathers the slice of a turn, nothing else."""
     if not isinstance(step, LoopStep) or step.trips < 2:
         return False
@@ -85,7 +85,7 @@ def _only_slices(step: Step, value: int, values: Values) -> bool:
     )
 
 
-def _slicing(step: Step, late: dict[int, int], values: Values) -> Step:
+def _slicing(step: Step, late: dict[int, int], values: ValueTypes) -> Step:
     """A loop that is given stacks as they are stored, and casts the slices that it takes of them."""
     if not isinstance(step, LoopStep) or late.keys().isdisjoint(step.reads):
         return step
@@ -105,7 +105,7 @@ def _slicing(step: Step, late: dict[int, int], values: Values) -> Step:
     )
 
 
-def _wider(step: Step, names: dict[int, int], values: Values) -> Step:
+def _wider(step: Step, names: dict[int, int], values: ValueTypes) -> Step:
     """A slice of a stack that is wider than it was: so much more is read."""
     if names.keys().isdisjoint(step.reads):
         return step
@@ -119,7 +119,7 @@ def _wider(step: Step, names: dict[int, int], values: Values) -> Step:
     return replace(renamed, operand_bytes=sizes, read_bytes=sum(sizes), ops=(*step.ops, "stablehlo.convert"))
 
 
-def _with_small_sums(schedule: Schedule, values: Values) -> Schedule:
+def _with_small_sums(schedule: Schedule, values: ValueTypes) -> Schedule:
     """Stacks of gradients that are only added to a sum: of them a layer's is alive at a time."""
     small: dict[int, int] = {}
     for loop, place, _ in _summed(schedule, values):
@@ -134,7 +134,7 @@ def _with_small_sums(schedule: Schedule, values: Values) -> Schedule:
     return replace(schedule, steps=tuple(steps))
 
 
-def _with_fused_sums(schedule: Schedule, values: Values) -> Schedule:
+def _with_fused_sums(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The same where nothing is left to add: the loop goes on with the sum as it was, and leaves it as it is then."""
     steps = list(schedule.steps)
     for loop, place, adding in _summed(schedule, values):
@@ -149,7 +149,7 @@ def _with_fused_sums(schedule: Schedule, values: Values) -> Schedule:
     return replace(schedule, steps=tuple(steps))
 
 
-def _summed(schedule: Schedule, values: Values) -> list[tuple[LoopStep, int, Kernel]]:
+def _summed(schedule: Schedule, values: ValueTypes) -> list[tuple[LoopStep, int, Kernel]]:
     """Loops with the places of stacks that they only fill, and what adds each of these, and nothing else, to a sum."""
     found = []
     for loop in schedule.steps:
@@ -166,7 +166,7 @@ def _summed(schedule: Schedule, values: Values) -> list[tuple[LoopStep, int, Ker
     return found
 
 
-def _adding(step: Step, stack: int, values: Values) -> Kernel | None:
+def _adding(step: Step, stack: int, values: ValueTypes) -> Kernel | None:
     """The kernel, where it does nothing but add a stack to a sum of the same size."""
     if not isinstance(step, Kernel) or step.kind is not KernelKind.LOOP_FUSION or len(step.writes) != 1:
         return None
@@ -175,7 +175,7 @@ def _adding(step: Step, stack: int, values: Values) -> Kernel | None:
     return step if adds and len(sums) == 1 else None
 
 
-def _is_sum(value: int, adding: Kernel, values: Values) -> bool:
+def _is_sum(value: int, adding: Kernel, values: ValueTypes) -> bool:
     return values.tensors[value] == values.tensors[adding.writes[0]]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from meshcast.lower.rewriting import Values, moved
+from meshcast.lower.rewriting import ValueTypes, moved
 from meshcast.lower.vector_products import is_summed_in_batches
 from meshcast.workload import Block, Op, OpKind, Tensor
 
@@ -21,7 +21,7 @@ Order = tuple[int, ...]  # dimensions longer than one, outermost first in memory
 _TELLING = frozenset({OpKind.GEMM, OpKind.TRANSPOSE, OpKind.VIEW, OpKind.ELEMENTWISE, OpKind.SLICE, OpKind.UPDATE})
 
 
-def with_laid_out_loops(ops: Sequence[Op], block: Block, values: Values, kept: set[int]) -> list[Op]:
+def with_laid_out_loops(ops: Sequence[Op], block: Block, values: ValueTypes, kept: set[int]) -> list[Op]:
     """The block's ops with a transpose wherever an array must be laid out anew for a loop, or after it."""
     if not any(op.cost.kind is OpKind.LOOP for op in ops):
         return list(ops)
@@ -57,7 +57,7 @@ def with_laid_out_loops(ops: Sequence[Op], block: Block, values: Values, kept: s
     return made
 
 
-def _transpose(loop: Op, source: int, target: int, values: Values) -> Op:
+def _transpose(loop: Op, source: int, target: int, values: ValueTypes) -> Op:
     return replace(moved(loop, OpKind.TRANSPOSE, "stablehlo.transpose", source, target, values), trip_count=1)
 
 
@@ -135,7 +135,7 @@ def _sizes(tensor: Tensor) -> tuple[int, ...]:
 
 
 def with_laid_out_operands(
-    ops: Sequence[Op], fixed: Set[int], values: Values, buffer: Mapping[int, int], kept: Set[int]
+    ops: Sequence[Op], fixed: Set[int], values: ValueTypes, buffer: Mapping[int, int], kept: Set[int]
 ) -> list[Op]:
     """The ops with a transpose before each product whose operand lies otherwise than it wants, and cannot be helped.
 
@@ -190,7 +190,7 @@ class _Updated:
 
 
 def _updated_otherwise(
-    ops: Sequence[Op], fixed: Set[int], values: Values, buffer: Mapping[int, int], kept: Set[int]
+    ops: Sequence[Op], fixed: Set[int], values: ValueTypes, buffer: Mapping[int, int], kept: Set[int]
 ) -> dict[int, _Updated]:
     """Updates of arguments whose result a product wants in another order, by that result; the first product's wish counts."""
     updates = {

@@ -26,7 +26,7 @@ from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity, split_reduction
 from meshcast.lower.returned import with_returned_copies
 from meshcast.lower.reuse import with_reuse
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.scheduled import lower_scheduled
 from meshcast.lower.separate_layers import Layers, with_separate_layers
@@ -69,7 +69,7 @@ def lower(
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
     if workload.scheduled and given and backend != "none":
         return lower_scheduled(workload, backend=backend)
-    values = Values(workload.tensors)
+    values = ValueTypes(workload.tensors)
     lowering = _Lowering(
         values, fuse=backend != "none", gpu=backend == "xla-gpu", eager=fusion == "eager", masked=ragged == "masked"
     )
@@ -90,7 +90,7 @@ def lower(
 
 
 class _Lowering:
-    def __init__(self, values: Values, *, fuse: bool, gpu: bool, eager: bool, masked: bool) -> None:
+    def __init__(self, values: ValueTypes, *, fuse: bool, gpu: bool, eager: bool, masked: bool) -> None:
         self._values = values
         self._tensors = values.tensors
         self._fuse = fuse

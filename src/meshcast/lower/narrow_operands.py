@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.library import copy_kernel
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import Gemm, element_bytes
 
 
-def with_both_orders(schedule: Schedule, values: Values) -> Schedule:
+def with_both_orders(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with K-major copies of what products read in one byte, each made once.
 
     Args:
@@ -40,7 +40,7 @@ def _is_narrow(kernel: Kernel) -> bool:
     return left or (element_bytes(gemm.rhs_dtype) == 1 and not gemm.rhs_contracting_minor)
 
 
-def _with_copies(schedule: Schedule, values: Values) -> Schedule:
+def _with_copies(schedule: Schedule, values: ValueTypes) -> Schedule:
     made: set[int] = set()
     copies: dict[int, int] = {}
     steps: list[Step] = []
@@ -51,7 +51,7 @@ def _with_copies(schedule: Schedule, values: Values) -> Schedule:
     return replace(schedule, steps=tuple(steps))
 
 
-def _laid_out(step: Step, values: Values, made: set[int], copies: dict[int, int]) -> Iterator[Step]:
+def _laid_out(step: Step, values: ValueTypes, made: set[int], copies: dict[int, int]) -> Iterator[Step]:
     if isinstance(step, LoopStep):
         yield replace(step, body=_with_copies(step.body, values))
     elif isinstance(step, BranchStep):
@@ -62,7 +62,9 @@ def _laid_out(step: Step, values: Values, made: set[int], copies: dict[int, int]
         yield step
 
 
-def _product(kernel: Kernel, gemm: Gemm, values: Values, made: set[int], copies: dict[int, int]) -> Iterator[Kernel]:
+def _product(
+    kernel: Kernel, gemm: Gemm, values: ValueTypes, made: set[int], copies: dict[int, int]
+) -> Iterator[Kernel]:
     reads = list(kernel.reads)
     major = [gemm.lhs_contracting_minor, gemm.rhs_contracting_minor]
     for place, dtype in enumerate((gemm.lhs_dtype, gemm.rhs_dtype)):

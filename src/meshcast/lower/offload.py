@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
-from meshcast.lower.rewriting import Values, only_fills
+from meshcast.lower.rewriting import ValueTypes, only_fills
 
 SLOTS_HELD = 2
 
 
-def with_offloaded_stacks(schedule: Schedule, values: Values) -> Schedule:
+def with_offloaded_stacks(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with stacks that pass from one loop to another in the host's memory, inner blocks first."""
     steps: list[Step] = [_inside(step, values) for step in schedule.steps]
     begun: Counter[int] = Counter()  # what offloaded stacks begin as
@@ -47,7 +47,7 @@ def with_offloaded_stacks(schedule: Schedule, values: Values) -> Schedule:
     return replace(schedule, steps=tuple(step for step in steps if not only_fills(step, unused)))
 
 
-def _inside(step: Step, values: Values) -> Step:
+def _inside(step: Step, values: ValueTypes) -> Step:
     if isinstance(step, LoopStep):
         return replace(step, body=with_offloaded_stacks(step.body, values))
     if isinstance(step, BranchStep):
@@ -75,7 +75,7 @@ def _carries(step: Step, stack: int) -> bool:
     return all(value.unchanged for value in step.carried if value.initial == stack)
 
 
-def _moving(step: Step, stack: int, held: int, slot: int, values: Values, *, fetched: bool) -> LoopStep:
+def _moving(step: Step, stack: int, held: int, slot: int, values: ValueTypes, *, fetched: bool) -> LoopStep:
     """A loop of which each turn sends or fetches a slot of a stack, with what is held of it instead of the stack."""
     assert isinstance(step, LoopStep)
     body, kind = step.body, values.tensors[held]

@@ -13,7 +13,7 @@ from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.overlap_choices import Overlap
 from meshcast.lower.prefetch import with_prefetching
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.unit_copies import with_unit_copies
 
@@ -25,7 +25,7 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
     """
     if not overlap.any:
         return lowered
-    values = Values(lowered.tensors)
+    values = ValueTypes(lowered.tensors)
     workload, idle = lowered.workload, []
     schedule = lowered.schedule
     weights = {

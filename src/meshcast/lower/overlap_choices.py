@@ -75,7 +75,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class OverlapChoice:
     """One of the rewrites as it is asked for.
 
     Attributes:
@@ -118,17 +118,17 @@ def _flag(name: str, text: str) -> bool:
 
 
 OVERLAP_CHOICES = (
-    Choice(
+    OverlapChoice(
         name="buckets", field="bucket_bytes", read=_size, value="={}B", example="=25MiB", help="small collectives together"
     ),
-    Choice(name="prefetch", field="prefetch", read=_flag, help="a loop gathers the next turn's weights"),
-    Choice(name="gathers", field="gathers", read=_count, value="={}", example="=N", help="at most N waiting for use"),
-    Choice(name="async-tp", field="async_tp", read=_flag, help="products in parts beside their exchange"),
-    Choice(name="one-copy", field="one_copy", read=_flag, help="a token to each host once"),
-    Choice(name="offload", field="offload", read=_flag, help="what layers save waits in the host's memory"),
-    Choice(name="fsdp2", field="fsdp2", read=_flag, help="weights and gradients copied through buffers, as PyTorch does"),
-    Choice(name="cached-weights", field="cached_weights", read=_flag, help="fp8 weights rounded once a step"),
-    Choice(
+    OverlapChoice(name="prefetch", field="prefetch", read=_flag, help="a loop gathers the next turn's weights"),
+    OverlapChoice(name="gathers", field="gathers", read=_count, value="={}", example="=N", help="at most N waiting for use"),
+    OverlapChoice(name="async-tp", field="async_tp", read=_flag, help="products in parts beside their exchange"),
+    OverlapChoice(name="one-copy", field="one_copy", read=_flag, help="a token to each host once"),
+    OverlapChoice(name="offload", field="offload", read=_flag, help="what layers save waits in the host's memory"),
+    OverlapChoice(name="fsdp2", field="fsdp2", read=_flag, help="weights and gradients copied through buffers, as PyTorch does"),
+    OverlapChoice(name="cached-weights", field="cached_weights", read=_flag, help="fp8 weights rounded once a step"),
+    OverlapChoice(
         name="paired-passes", field="paired_passes", read=_flag,
         help="exchanges of experts behind another microbatch's pass",
     ),

@@ -18,12 +18,12 @@ from dataclasses import replace
 
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import closure, dependencies, on_values
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
 
-def with_prefetching(schedule: Schedule, values: Values) -> Schedule:
+def with_prefetching(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with its loops shifted, the inner ones first."""
     steps: list[Step] = []
     for step in schedule.steps:
@@ -38,7 +38,7 @@ def with_prefetching(schedule: Schedule, values: Values) -> Schedule:
     return replace(schedule, steps=tuple(steps))
 
 
-def shift_heads(loop: LoopStep, values: Values) -> list[Step]:
+def shift_heads(loop: LoopStep, values: ValueTypes) -> list[Step]:
     """H_0, then n - 1 turns of [H_(i+1) M_i], then M_(n-1); the loop alone where it has no head."""
     body = loop.body
     head, turning = _head(body, values)
@@ -89,7 +89,7 @@ def shift_heads(loop: LoopStep, values: Values) -> list[Step]:
     ]
 
 
-def shift_tails(loop: LoopStep, values: Values) -> list[Step]:
+def shift_tails(loop: LoopStep, values: ValueTypes) -> list[Step]:
     """M_0, then n - 1 turns of [T_(i-1) M_i], then T_(n-1); the loop alone where it has no tail."""
     body = loop.body
     tail = tail_steps(body)
@@ -133,7 +133,7 @@ def shift_tails(loop: LoopStep, values: Values) -> list[Step]:
     ]
 
 
-def _head(body: Schedule, values: Values) -> tuple[set[int], set[int]]:
+def _head(body: Schedule, values: ValueTypes) -> tuple[set[int], set[int]]:
     """All-gathers that can be made a turn ahead and the steps they need; and the steps that count the turns for them."""
     before = dependencies(body.steps)
     pairs = list(zip(body.inputs, body.outputs, strict=True))
@@ -178,7 +178,7 @@ def tail_steps(body: Schedule) -> set[int]:
     return tail
 
 
-def _counts(step: Step, values: Values) -> bool:
+def _counts(step: Step, values: ValueTypes) -> bool:
     """Whether a step only turns a few numbers into a few others, such as a loop's counter into the next."""
     return (
         isinstance(step, Kernel)
@@ -194,7 +194,7 @@ def _plain(body: Schedule) -> bool:
     return len(set(moved)) == len(moved) and set(moved) <= set(written)
 
 
-def _results(body: Schedule, writes: Sequence[int], values: Values, written: set[int]) -> dict[int, int]:
+def _results(body: Schedule, writes: Sequence[int], values: ValueTypes, written: set[int]) -> dict[int, int]:
     """Names for what the last turn writes: the loop's own results, and new ones for what stays inside."""
     names = _fresh(written, values)
     for before, after, result in zip(body.inputs, body.outputs, writes, strict=True):
@@ -211,10 +211,10 @@ def _written(steps: Iterable[Step]) -> set[int]:
     return {value for step in steps for value in step.writes}
 
 
-def _fresh(old: set[int], values: Values) -> dict[int, int]:
+def _fresh(old: set[int], values: ValueTypes) -> dict[int, int]:
     """New values of the same types."""
     return {value: values.new(values.tensors[value].shape, values.tensors[value].dtype) for value in sorted(old)}
 
 
-def _fresh_list(old: Sequence[int], values: Values) -> list[int]:
+def _fresh_list(old: Sequence[int], values: ValueTypes) -> list[int]:
     return list(_fresh(set(old), values).values()) if old else []

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import Cost, Gemm, Op, OpKind
 
 RaggedProducts = Literal["masked", "grouped"]
@@ -25,7 +25,7 @@ RaggedProducts = Literal["masked", "grouped"]
 MASK_OPS = 4.0  # an element: two comparisons with the group's bounds, their conjunction, the choice
 
 
-def with_masked_groups(ops: Sequence[Op], values: Values) -> Sequence[Op]:
+def with_masked_groups(ops: Sequence[Op], values: ValueTypes) -> Sequence[Op]:
     """The ops with each ragged product replaced by the mask of its left operand and the dense product of that."""
     if not any(map(_is_ragged, ops)):
         return ops
@@ -37,7 +37,7 @@ def _is_ragged(op: Op) -> bool:
     return op.cost.kind is OpKind.GEMM and isinstance(shape, Gemm) and max(shape.groups, shape.split) != 1
 
 
-def _masked(op: Op, values: Values) -> list[Op]:
+def _masked(op: Op, values: ValueTypes) -> list[Op]:
     shape = op.cost.geometry
     assert isinstance(shape, Gemm)
     groups = max(shape.groups, shape.split)

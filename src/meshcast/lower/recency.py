@@ -31,7 +31,7 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
         placed: For a memory on chip that a compiler fills, not a cache: a value must fit in as a whole beside what else its
             kernel touches, so that its age counts those bytes too, and nothing is left there from a run before.
     """
-    return _Walk(schedule, tensors, placed=placed).aged(schedule)
+    return _RecencyWalk(schedule, tensors, placed=placed).aged(schedule)
 
 
 def room(kernel: Kernel) -> int:
@@ -93,7 +93,7 @@ class _Forward:
         return found
 
 
-class _Walk:
+class _RecencyWalk:
     def __init__(self, schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool) -> None:
         self._tensors = tensors
         self._placed = placed

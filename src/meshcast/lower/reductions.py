@@ -16,7 +16,7 @@ import functools
 import math
 from dataclasses import replace
 
-from meshcast.lower.rewriting import Values, resized
+from meshcast.lower.rewriting import ValueTypes, resized
 from meshcast.workload import Op, OpKind, Reduction
 
 ROW_LIMIT = 16384
@@ -29,7 +29,7 @@ LONGEST = 1 << 40
 _ACCUMULATED = {"bf16": "f32", "f16": "f32"}
 
 
-def split_reduction(op: Op, values: Values) -> list[Op]:
+def split_reduction(op: Op, values: ValueTypes) -> list[Op]:
     """The op itself, its two stages, or the elementwise op that it is."""
     geometry = op.cost.geometry
     if op.cost.kind is not OpKind.REDUCE or not isinstance(geometry, Reduction) or not _contiguous(geometry.dims):

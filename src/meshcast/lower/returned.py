@@ -12,10 +12,10 @@ from dataclasses import replace
 from meshcast.capture import Argument
 from meshcast.lower.kernel import Schedule, Step
 from meshcast.lower.library import copy_kernel
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 
 
-def with_returned_copies(schedule: Schedule, arguments: Sequence[Argument], values: Values) -> Schedule:
+def with_returned_copies(schedule: Schedule, arguments: Sequence[Argument], values: ValueTypes) -> Schedule:
     """The program's schedule with a copy for each output that no step writes, or that another output is already."""
     held = dict(zip(schedule.inputs, arguments, strict=False))
     unwritten = {*schedule.inputs, *schedule.outputs}.difference(_written(schedule.steps))

@@ -18,7 +18,7 @@ from meshcast.workload import Tensor
 
 def with_reuse(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
     """The schedule with `Recency.kept` of every kernel that writes something."""
-    return _Walk(schedule, tensors).told(schedule)
+    return _ReuseWalk(schedule, tensors).told(schedule)
 
 
 class _Backward:
@@ -50,7 +50,7 @@ class _Backward:
         uses.touch(step.reads[len(inputs) :])
 
 
-class _Walk:
+class _ReuseWalk:
     def __init__(self, schedule: Schedule, tensors: Sequence[Tensor]) -> None:
         self._tensors = tensors
         self._direction = _Backward()

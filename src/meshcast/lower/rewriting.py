@@ -15,7 +15,7 @@ from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor
 FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 
 
-class Values:
+class ValueTypes:
     """Types of all values of a program; grows as rewrites introduce new ones."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
@@ -28,7 +28,7 @@ class Values:
 
 
 def moved(
-    origin: Op, kind: OpKind, name: str, operand: int, result: int, values: Values, read: int | None = None
+    origin: Op, kind: OpKind, name: str, operand: int, result: int, values: ValueTypes, read: int | None = None
 ) -> Op:
     """An op that only moves `operand` into `result`, placed where `origin` stands."""
     size = values.tensors[result].bytes
@@ -42,7 +42,9 @@ def moved(
     return replace(origin, name=name, cost=cost, operands=(operand,), results=(result,), blocks=())
 
 
-def resized(op: Op, values: Values, *, operands: tuple[int, ...], results: tuple[int, ...], geometry: Geometry) -> Op:
+def resized(
+    op: Op, values: ValueTypes, *, operands: tuple[int, ...], results: tuple[int, ...], geometry: Geometry
+) -> Op:
     """The same op on other values, with its bytes counted anew and its work unchanged."""
     tensors = values.tensors
     count = len(op.cost.operand_bytes)

@@ -23,7 +23,7 @@ from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
-from meshcast.workload import Block, Launch, Op, OpKind, ReadOptions, Workload, read_workload
+from meshcast.workload import Block, CompiledLaunch, Op, OpKind, ReadOptions, Workload, read_workload
 
 COPY = "meshcast.copy"  # the reader's name for XLA's copy instruction
 JOINED = "custom_call:ConcatBitcast"
@@ -104,7 +104,7 @@ class _Scheduled:
         self._alias(op)
         return None
 
-    def _launched(self, launch: Launch, ops: Sequence[Op], wanted: dict[int, set[str]]) -> Iterator[Kernel]:
+    def _launched(self, launch: CompiledLaunch, ops: Sequence[Op], wanted: dict[int, set[str]]) -> Iterator[Kernel]:
         working = [self._counted(op) for op in ops if not self._alias(op)]
         if not working:
             yield from self._copied(launch, ops)
@@ -151,7 +151,7 @@ class _Scheduled:
             made.append((op, operands))
         return made
 
-    def _copied(self, launch: Launch, ops: Sequence[Op]) -> Iterator[Kernel]:
+    def _copied(self, launch: CompiledLaunch, ops: Sequence[Op]) -> Iterator[Kernel]:
         """A launch of nothing but views: what it shows is copied."""
         result = ops[-1].results[0] if ops[-1].results else None
         if result is None or result not in self._buffer:
@@ -181,7 +181,7 @@ class _Scheduled:
             on_chip_written=kept_writes,
         )
 
-    def _flagged(self, kernel: Kernel, launch: Launch) -> Kernel:
+    def _flagged(self, kernel: Kernel, launch: CompiledLaunch) -> Kernel:
         flags = set(kernel.flags)
         if kernel.ops == (COPY,) and kernel.kind is KernelKind.LOOP_FUSION:
             flags.add("copy")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
 from meshcast.lower.library import copy_kernel
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import element_bytes
 
 # What a weight stays the same weight through: casts, slices of a stack and their counters.
@@ -25,7 +25,7 @@ _MOVING = frozenset(
 _REDUCED = "f32"
 
 
-def with_unit_copies(schedule: Schedule, values: Values, weights: set[int]) -> Schedule:
+def with_unit_copies(schedule: Schedule, values: ValueTypes, weights: set[int]) -> Schedule:
     """The schedule with copies behind gathers of weights and before reductions of gradients, which are made in fp32.
 
     Args:
@@ -66,7 +66,7 @@ def _scatters(kernel: Kernel) -> bool:
     return kernel.collective is not None and kernel.collective.kind == "reduce_scatter"
 
 
-def _copied_out(gather: Kernel, names: dict[int, int], values: Values) -> list[Step]:
+def _copied_out(gather: Kernel, names: dict[int, int], values: ValueTypes) -> list[Step]:
     copies: list[Step] = []
     for value in gather.writes:
         kind = values.tensors[value]
@@ -75,7 +75,7 @@ def _copied_out(gather: Kernel, names: dict[int, int], values: Values) -> list[S
     return copies
 
 
-def _copied_in(scatter: Kernel, values: Values) -> list[Step]:
+def _copied_in(scatter: Kernel, values: ValueTypes) -> list[Step]:
     """Gradients cast into a buffer, and the reduction of that."""
     assert scatter.collective is not None
     steps: list[Step] = []
@@ -89,7 +89,7 @@ def _copied_in(scatter: Kernel, values: Values) -> list[Step]:
     return [*steps, _widened(scatter, wide | results, values)]
 
 
-def _widened(scatter: Kernel, names: Mapping[int, int], values: Values) -> Kernel:
+def _widened(scatter: Kernel, names: Mapping[int, int], values: ValueTypes) -> Kernel:
     """The same reduction of wider values."""
     collective = scatter.collective
     assert collective is not None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import Cost, Gemm, Op, OpKind, Reduction
 
 
@@ -25,14 +25,14 @@ def is_summed_in_batches(op: Op) -> bool:
     return max(shape.m, shape.n) == 1 or (shape.batch > 1 and min(shape.m, shape.n) == 1)
 
 
-def with_summed_vectors(ops: Sequence[Op], values: Values) -> Sequence[Op]:
+def with_summed_vectors(ops: Sequence[Op], values: ValueTypes) -> Sequence[Op]:
     """The ops with each such product replaced by a multiplication and the reduction of its result."""
     if not any(map(is_summed_in_batches, ops)):
         return ops
     return [made for op in ops for made in (_summed(op, values) if is_summed_in_batches(op) else (op,))]
 
 
-def _summed(op: Op, values: Values) -> list[Op]:
+def _summed(op: Op, values: ValueTypes) -> list[Op]:
     shape = op.cost.geometry
     assert isinstance(shape, Gemm)
     side = 1 if shape.n > 1 else 0

@@ -12,7 +12,7 @@ from meshcast.network.benchmark import collective_of, kind_named, parse_sizes
 from meshcast.network.effects import settings_without_effect
 from meshcast.network.fabric import read_fabric
 from meshcast.network.models import AlphaBeta, network_model
-from meshcast.network.placement import Placement, optimise_placement, read_placement
+from meshcast.network.placement import RankPlacement, optimise_placement, read_placement
 from meshcast.network.setting import Setting
 from meshcast.workload import Collective
 
@@ -122,7 +122,7 @@ def without_effect(
 
 def _optimised(
     setting: Setting, ranks: int, collectives: Mapping[Collective, int], step: Callable[[Setting], float] | None
-) -> tuple[Placement | None, str]:
+) -> tuple[RankPlacement | None, str]:
     if setting.devices != ranks:
         raise UsageError(
             "ranks are placed by search on as many devices as there are ranks", where="--placement",

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from meshcast.base import UnsupportedError, UsageError, format_time
 from meshcast.hardware import Cluster, Library
-from meshcast.network.algorithms import FAMILIES, Family
+from meshcast.network.algorithms import FAMILIES, AlgorithmFamily
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.network.steps import PRIMITIVES, Problem, protocol_names
@@ -71,7 +71,7 @@ def _problem(collective: Collective, spread: tuple[LevelSpread, ...], protocol: 
     )
 
 
-def _plans(collective: Collective, spread: tuple[LevelSpread, ...]) -> Iterator[tuple[Family, CollectivePlan]]:
+def _plans(collective: Collective, spread: tuple[LevelSpread, ...]) -> Iterator[tuple[AlgorithmFamily, CollectivePlan]]:
     """Every plan that applies."""
     for protocol in protocol_names(spread):
         problem = _problem(collective, spread, protocol)

@@ -20,7 +20,7 @@ from meshcast.network.astra.config import AstraBackend
 from meshcast.network.astra.model import Source, astra_plan
 from meshcast.network.collective import plan_collective
 from meshcast.network.fabric import fabric_of, read_fabric
-from meshcast.network.flow import FlowResult, Job, SharedFabric, Traffic
+from meshcast.network.flow import FlowResult, FlowTraffic, Job, SharedFabric
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.setting import Setting, WholeJob
 from meshcast.network.spread import Ints, spread_of_devices
@@ -135,7 +135,7 @@ class Flow:
         return AlphaBeta(setting=replace(setting, cluster=replace(setting.cluster, levels=levels), conditions=HEALTHY))
 
     @cached_property
-    def _others(self) -> list[Traffic]:
+    def _others(self) -> list[FlowTraffic]:
         """What other jobs ask of the fabric."""
         elsewhere = Flow(setting=replace(self.setting, placement=None, beside=(), algorithm=None, protocol=None))
         return [one for other in self.setting.beside for one in elsewhere._traffic(other)]
@@ -155,15 +155,15 @@ class Flow:
             return self.fabric.alone(traffic[0])
         return self.fabric.simulate(_jobs(traffic)).seconds
 
-    def _traffic(self, collective: Collective) -> list[Traffic]:
+    def _traffic(self, collective: Collective) -> list[FlowTraffic]:
         """What a collective asks of the fabric; groups of different sizes are carried out each in their way."""
         by_size: dict[int, list[Ints]] = {}
         for row in self.setting.rows(collective):
             by_size.setdefault(len(row), []).append(row)
         sizes = [(size, np.stack(rows)) for size, rows in by_size.items() if size > 1]
         if len(sizes) == 1:
-            return [Traffic(plan=self.plan(collective), groups=sizes[0][1])]
-        return [Traffic(plan=self.plan(_of_rows(collective, rows)), groups=rows) for _, rows in sizes]
+            return [FlowTraffic(plan=self.plan(collective), groups=sizes[0][1])]
+        return [FlowTraffic(plan=self.plan(_of_rows(collective, rows)), groups=rows) for _, rows in sizes]
 
     def shares(self, active: Sequence[Collective]) -> Sequence[float]:
         """What max-min fair sharing leaves each."""
@@ -181,11 +181,13 @@ class Flow:
 
     def together(self, planned: Sequence[tuple[Collective, CollectivePlan]]) -> FlowResult:
         """Collectives with their plans, all started at once; jobs are named by their position."""
-        traffic = [Traffic(plan=plan, groups=np.stack(self.setting.rows(collective))) for collective, plan in planned]
+        traffic = [
+            FlowTraffic(plan=plan, groups=np.stack(self.setting.rows(collective))) for collective, plan in planned
+        ]
         return self.fabric.simulate(_jobs(traffic))
 
 
-def _jobs(traffic: Sequence[Traffic]) -> list[Job]:
+def _jobs(traffic: Sequence[FlowTraffic]) -> list[Job]:
     return [Job(name=str(index), traffic=one) for index, one in enumerate(traffic)]
 
 

@@ -27,7 +27,7 @@ MOST_ORDERS = 5040  # orders that are tried one by one: seven digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class RankPlacement:
     """`devices[rank]` is the device of a rank."""
 
     devices: tuple[int, ...]
@@ -48,7 +48,7 @@ class Placement:
         return self.devices == tuple(range(len(self.devices)))
 
 
-def read_placement(path: Path, ranks: int, devices: int) -> Placement:
+def read_placement(path: Path, ranks: int, devices: int) -> RankPlacement:
     """The placement in a file with one device number for each rank, in the order of ranks; # starts a comment.
 
     Raises:
@@ -81,7 +81,7 @@ def read_placement(path: Path, ranks: int, devices: int) -> Placement:
             found.append(device)
     if len(found) != ranks:
         raise InputError(f"{len(found)} devices for {ranks} ranks", where=str(path), fix="one number for each rank")
-    return Placement(devices=tuple(found))
+    return RankPlacement(devices=tuple(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +91,11 @@ class PlacementChoice:
     `finalists` are the best few, the best first, without those that are equal to one another for every collective.
     """
 
-    placement: Placement
+    placement: RankPlacement
     seconds: float
     dense_s: float
     tried: int
-    finalists: tuple[Placement, ...] = ()
+    finalists: tuple[RankPlacement, ...] = ()
 
 
 def optimise_placement(
@@ -196,8 +196,8 @@ def _moved(group: Group, digits: Sequence[tuple[int, int]], strides: dict[int, i
     return replace(group, dims=tuple(dims))
 
 
-def _placed(digits: Sequence[tuple[int, int]], strides: dict[int, int]) -> Placement:
+def _placed(digits: Sequence[tuple[int, int]], strides: dict[int, int]) -> RankPlacement:
     devices = math.prod(size for size, _ in digits)
     rank = np.arange(devices)
     device = sum((rank // old % size * strides[old] for size, old in digits), start=np.zeros(devices, np.int64))
-    return Placement(devices=tuple(int(number) for number in device))
+    return RankPlacement(devices=tuple(int(number) for number in device))

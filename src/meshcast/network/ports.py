@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshcast.hardware import NetworkLevel
-from meshcast.network.slices import Line
+from meshcast.network.slices import SliceLine
 from meshcast.network.spread import LevelSpread
 
 
@@ -38,7 +38,7 @@ def pair(at: LevelSpread) -> float:
     return level.link_bandwidth * ways
 
 
-def lane(level: NetworkLevel, line: Line) -> float:
+def lane(level: NetworkLevel, line: SliceLine) -> float:
     """bytes/s of a device one way along a side; between two neighbours there is one link."""
     if level.links == 1 or line.length * line.spacing == 2:
         return level.link_bandwidth

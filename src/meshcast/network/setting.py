@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshcast.hardware import HEALTHY, Cluster, Conditions
-from meshcast.network.placement import Placement
+from meshcast.network.placement import RankPlacement
 from meshcast.network.spread import Ints
 from meshcast.workload import Collective
 
@@ -38,7 +38,7 @@ class Setting:
     cluster: Cluster
     devices: int
     conditions: Conditions = HEALTHY
-    placement: Placement | None = None
+    placement: RankPlacement | None = None
     graph: Path | None = None
     beside: tuple[Collective, ...] = ()
     algorithm: str | None = None

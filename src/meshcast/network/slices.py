@@ -1,7 +1,7 @@
 """Slices of rings and tori: their shape, which of their sides are closed, and how groups lie along them.
 
 The closed form and the fabric's graph both ask here, so that they speak of the same links. Devices fill a slice
-row-major, the last side fastest. A group whose members form a box, evenly spaced along each side, has one `Line` a side.
+row-major, the last side fastest. A group whose members form a box, evenly spaced along each side, has one `SliceLine` a side.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class SliceLine:
     """How a group lies along one side of a slice.
 
     Attributes:
@@ -105,7 +105,7 @@ def _closes(level: NetworkLevel, side: int, whole: int) -> bool:
     return level.wrap == "always" or (level.wrap == "multiples-of-4" and side % 4 == 0)
 
 
-def lines_in_slice(level: NetworkLevel, sets: Sequence[Ints], inner: int, devices: int) -> tuple[Line, ...]:
+def lines_in_slice(level: NetworkLevel, sets: Sequence[Ints], inner: int, devices: int) -> tuple[SliceLine, ...]:
     """How the members of sets of devices, each in one domain of a level, lie in its slice; the worst where they differ.
 
     `inner` devices share a position. A set that is no evenly spaced box is taken as a ring of its own, in the order of
@@ -119,7 +119,7 @@ def lines_in_slice(level: NetworkLevel, sets: Sequence[Ints], inner: int, device
     return worst_lines(places, shape, closed_sides(level, shape))
 
 
-def worst_lines(places: Sequence[Ints], shape: Shape, closed: tuple[bool, ...]) -> tuple[Line, ...]:
+def worst_lines(places: Sequence[Ints], shape: Shape, closed: tuple[bool, ...]) -> tuple[SliceLine, ...]:
     """The lines of sets of several positions: of those that form no box, else of those with the fewest links."""
     once = list({place.tobytes(): place for place in places if len(place) > 1}.values())
     found = (_lines(box, shape, closed, several=len(once) > 1) for box in _different(once, shape))
@@ -136,18 +136,18 @@ def _different(places: Sequence[Ints], shape: Shape) -> Iterator[Ints]:
         yield from np.unique(where - where.min(axis=2, keepdims=True), axis=0)
 
 
-def _lines(box: Ints, shape: Shape, closed: tuple[bool, ...], *, several: bool) -> tuple[Line, ...]:
+def _lines(box: Ints, shape: Shape, closed: tuple[bool, ...], *, several: bool) -> tuple[SliceLine, ...]:
     members = box.shape[1]
-    lines: list[Line] = []
+    lines: list[SliceLine] = []
     for side, values in enumerate(map(np.unique, box)):
         gaps = np.diff(values)
         if not len(gaps):
             continue
         if (gaps != gaps[0]).any():
-            return (Line(side=NO_SIDE, length=members),)
+            return (SliceLine(side=NO_SIDE, length=members),)
         length, spacing = len(values), int(gaps[0])
         lines.append(
-            Line(
+            SliceLine(
                 side=side,
                 length=length,
                 spacing=spacing,
@@ -156,7 +156,7 @@ def _lines(box: Ints, shape: Shape, closed: tuple[bool, ...], *, several: bool) 
             )
         )
     if math.prod(line.length for line in lines) != members:
-        return (Line(side=NO_SIDE, length=members),)
+        return (SliceLine(side=NO_SIDE, length=members),)
     return tuple(lines)
 
 
@@ -164,6 +164,6 @@ def _lines(box: Ints, shape: Shape, closed: tuple[bool, ...], *, several: bool) 
 NO_SIDE = -1
 
 
-def regular(lines: Iterable[Line]) -> bool:
+def regular(lines: Iterable[SliceLine]) -> bool:
     """Whether lines are those of an evenly spaced box."""
     return all(line.side != NO_SIDE for line in lines)

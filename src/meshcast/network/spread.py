@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from meshcast.base import Group
 from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.network.leaves import leaving
-from meshcast.network.slices import Line, lines_in_slice
+from meshcast.network.slices import SliceLine, lines_in_slice
 
 Ints = NDArray[np.int64]
 Counts = tuple[int, int, int, int]  # parts, fewest, below and within of a level
@@ -41,7 +41,7 @@ class LevelSpread:
     fewest: int
     below: int
     within: int
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SliceLine, ...] = ()
     leaving: float = 0.0
 
 

@@ -89,7 +89,7 @@ def protocol_of(level: NetworkLevel, name: str) -> LinkProtocol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StageWork:
     """A stage, and the steps in which its chunks follow each other."""
 
     stage: Stage
@@ -123,7 +123,7 @@ def work(
     rate: float | None = None,
     step_s: float | None = None,
     rounds: int | None = None,
-) -> Work:
+) -> StageWork:
     """A stage of `problem` at one level.
 
     Args:
@@ -152,10 +152,10 @@ def work(
         step_bytes=sent / steps,
         rate=min(rate * link.share * protocol.share * share, protocol.limit),
     )
-    return Work(stage=stage, chunk_s=protocol.chunk_s, rounds=steps if rounds is None else rounds)
+    return StageWork(stage=stage, chunk_s=protocol.chunk_s, rounds=steps if rounds is None else rounds)
 
 
-def plan(problem: Problem, algorithm: str, works: list[Work], *, start_s: float | None = None) -> CollectivePlan:
+def plan(problem: Problem, algorithm: str, works: list[StageWork], *, start_s: float | None = None) -> CollectivePlan:
     """The stages as one plan; what chunks cost stands in the slowest stage's steps."""
     whole = max(item.stage.bandwidth_s + item.handing_over_s for item in works)
     slowest = max(range(len(works)), key=lambda place: works[place].stage.bandwidth_s)

@@ -7,7 +7,7 @@ from meshcast.options.options import ContentionSetting as ContentionSetting
 from meshcast.options.options import Host as Host
 from meshcast.options.options import Options as Options
 from meshcast.options.options import given_options as given_options
-from meshcast.options.stacks.choices import Choice as Choice
+from meshcast.options.stacks.choices import StackChoice as StackChoice
 from meshcast.options.stacks.choices import UsedBy as UsedBy
 from meshcast.options.stacks.choices import choices_of as choices_of
 from meshcast.options.stacks.loader import load_stack as load_stack

@@ -4,7 +4,7 @@ from meshcast.simulate.class_run import simulate_classes as simulate_classes
 from meshcast.simulate.classes import Ints as Ints
 from meshcast.simulate.classes import refine as refine
 from meshcast.simulate.contention import Contention as Contention
-from meshcast.simulate.contention import Rates as Rates
+from meshcast.simulate.contention import SpeedShares as SpeedShares
 from meshcast.simulate.critical import Segment as Segment
 from meshcast.simulate.critical import SegmentKind as SegmentKind
 from meshcast.simulate.engine import KernelTimes as KernelTimes

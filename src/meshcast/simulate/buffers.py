@@ -30,7 +30,7 @@ from meshcast.workload import Tensor
 
 
 @dataclass(slots=True)
-class Buffer:
+class LiveBuffer:
     """Bytes that are taken from moment `start` to moment `end`, both included."""
 
     size: int
@@ -42,7 +42,7 @@ class Buffer:
 
 def lifetimes(
     schedule: Schedule, tensors: Sequence[Tensor], aliases: Mapping[int, int], device: Device | None = None
-) -> list[Buffer]:
+) -> list[LiveBuffer]:
     """Every buffer of a program. Moments count steps, those of bodies included.
 
     Args:
@@ -54,12 +54,12 @@ def lifetimes(
     return _Lifetimes(tensors, aliases, device).program(schedule)
 
 
-def most_at_once(buffers: Sequence[Buffer]) -> int:
+def most_at_once(buffers: Sequence[LiveBuffer]) -> int:
     """Most bytes taken at any moment, by buffers that nobody else accounts for."""
     return max(live_bytes([b for b in buffers if not b.held])[1], default=0)
 
 
-def live_bytes(buffers: Sequence[Buffer]) -> tuple[list[int], list[int]]:
+def live_bytes(buffers: Sequence[LiveBuffer]) -> tuple[list[int], list[int]]:
     """Moments at which the bytes taken change, and how many there are from then on."""
     changes: dict[int, int] = {}
     for buffer in buffers:
@@ -98,9 +98,9 @@ class _Lifetimes:
         self._single: set[int] = set()  # values that are all their kernel returns: others may be written over them
         self._scratches: dict[CostKey, tuple[int, bool]] = {}  # bytes of scratch, and whether it is a library's call
         self._now = 0
-        self._buffers: list[Buffer] = []
+        self._buffers: list[LiveBuffer] = []
 
-    def program(self, schedule: Schedule) -> list[Buffer]:
+    def program(self, schedule: Schedule) -> list[LiveBuffer]:
         live = self._block(schedule, frozenset(schedule.inputs), frozenset(schedule.outputs))
         writers = {value: step for step in schedule.steps for value in step.writes}
         for value in set(schedule.outputs):
@@ -118,9 +118,9 @@ class _Lifetimes:
             output.held = output is argument or value in schedule.inputs or output.start >= free_from
         return self._buffers
 
-    def _block(self, schedule: Schedule, inputs: frozenset[int], outputs: frozenset[int]) -> dict[int, Buffer]:
+    def _block(self, schedule: Schedule, inputs: frozenset[int], outputs: frozenset[int]) -> dict[int, LiveBuffer]:
         last = last_reads(schedule)
-        live: dict[int, Buffer] = {value: Buffer(0, self._now, self._now, held=True) for value in inputs}
+        live: dict[int, LiveBuffer] = {value: LiveBuffer(0, self._now, self._now, held=True) for value in inputs}
         for index, step in enumerate(schedule.steps):
             self._now += 1
             entered = self._now
@@ -135,7 +135,7 @@ class _Lifetimes:
             for value in step.writes:
                 buffer = donors.get(value)
                 if buffer is None:
-                    buffer = Buffer(self._tensors[value].bytes, entered, self._now)
+                    buffer = LiveBuffer(self._tensors[value].bytes, entered, self._now)
                     self._buffers.append(buffer)
                 buffer.held = buffer.held or value in outputs
                 live[value] = buffer
@@ -151,7 +151,7 @@ class _Lifetimes:
     def _branches(self, step: BranchStep, entered: int) -> int:
         """The moment at which the longest branch ends. One of them runs: the buffers of the largest are counted."""
         others, ends, largest = self._buffers, [entered], 0
-        kept: list[Buffer] = []
+        kept: list[LiveBuffer] = []
         for body in step.bodies:
             self._now, self._buffers = entered, []
             self._block(body, frozenset(), frozenset(body.outputs))
@@ -170,14 +170,14 @@ class _Lifetimes:
             self._scratches[kernel.cost_key] = known
         size, library = known
         if size:
-            self._buffers.append(Buffer(size, self._now, self._now))
+            self._buffers.append(LiveBuffer(size, self._now, self._now))
         if len(kernel.writes) == 1 and not library:
             self._single.update(kernel.writes)
 
-    def _donors(self, step: Step, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:
+    def _donors(self, step: Step, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
         """The buffers that a step's results are written into, where those exist already."""
         if isinstance(step, LoopStep):
-            found: dict[int, Buffer] = {}
+            found: dict[int, LiveBuffer] = {}
             free = {v for v in dying if not live[v].held}
             body = step.body
             for operand, result, before, after in zip(step.reads, step.writes, body.inputs, body.outputs, strict=False):
@@ -201,12 +201,12 @@ class _Lifetimes:
                 return {step.writes[0]: live[value]}
         return {}
 
-    def _written_over(self, step: Kernel, dying: set[int], live: dict[int, Buffer]) -> dict[int, Buffer]:
+    def _written_over(self, step: Kernel, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
         """Dying operands of a pass over elements, each for one result of its size."""
         if step.kind not in (KernelKind.LOOP_FUSION, KernelKind.REDUCTION):
             return {}
         free = {id(live[v]): live[v] for v in step.reads if v in dying and not live[v].held}
-        found: dict[int, Buffer] = {}
+        found: dict[int, LiveBuffer] = {}
         for value in step.writes:
             size = self._tensors[value].bytes
             buffer = next((b for b in free.values() if b.size == size), None)

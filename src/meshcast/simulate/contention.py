@@ -71,7 +71,7 @@ class Contention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class SpeedShares:
     """The speeds of what is under way at once, as shares of the speed alone."""
 
     network: KernelNetwork

@@ -23,7 +23,7 @@ from typing import Protocol
 from meshcast.base import Group
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import CostKey, Kernel, LoopStep, LoweredProgram, Step
-from meshcast.simulate.contention import Contention, Rates
+from meshcast.simulate.contention import Contention, SpeedShares
 from meshcast.simulate.critical import critical_path, flattened, shortened
 from meshcast.simulate.exposure import covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
@@ -113,7 +113,7 @@ class Simulator:
         model = as_network(network)
         # Alone on its channel and without effect on compute, nothing is slowed: the faster way of placing will do.
         apart = self.plan.channels < 2 or isinstance(model, Uncontended)
-        rates = None if apart and self._contention is None else Rates(network=model, contention=self._contention)
+        rates = None if apart and self._contention is None else SpeedShares(network=model, contention=self._contention)
         return RankRun(kernels, model, rates, self._host_rate)
 
 
@@ -121,7 +121,7 @@ class RankRun:
     """Blocks of one rank's program with given times."""
 
     def __init__(
-        self, kernels: KernelTimes, network: KernelNetwork, rates: Rates | None, host_rate: float = math.inf
+        self, kernels: KernelTimes, network: KernelNetwork, rates: SpeedShares | None, host_rate: float = math.inf
     ) -> None:
         self._kernels = kernels
         self._host_rate = host_rate

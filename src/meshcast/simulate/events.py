@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
-from meshcast.simulate.contention import Rates
+from meshcast.simulate.contention import SpeedShares
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length, Ranks
 
@@ -65,7 +65,7 @@ class Events:
     block: BlockPlan
     ranks: Ranks
     estimates: Sequence[KernelEstimate | None]
-    rates: Rates
+    rates: SpeedShares
     lengths: list[Sequence[Length]] = field(init=False)  # by step and class, as they become known
     starts: list[list[float]] = field(init=False)
     ends: list[list[float]] = field(init=False)

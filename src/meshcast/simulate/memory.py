@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from meshcast.base import Rows, format_bytes, shown
 from meshcast.hardware import Device
 from meshcast.lower import LoweredProgram
-from meshcast.simulate.buffers import Buffer, lifetimes, live_bytes, moments, most_at_once
+from meshcast.simulate.buffers import LiveBuffer, lifetimes, live_bytes, moments, most_at_once
 from meshcast.workload import Tensor
 
 
@@ -82,7 +82,7 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None) -> Memory
     )
 
 
-def _outside_outputs(buffers: list[Buffer]) -> list[Buffer]:
+def _outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:
     """Buffers that need memory of their own: largest first, each goes into an output's memory if that is still free.
 
     XLA's buffer assignment fills allocations greedily by size, and an output's is as good as any until it is written.
@@ -90,7 +90,7 @@ def _outside_outputs(buffers: list[Buffer]) -> list[Buffer]:
     outputs = sorted((b for b in buffers if b.output and b.size), key=lambda b: b.size)
     sizes = [output.size for output in outputs]
     memories = [_Memory(output) for output in outputs]
-    left: list[Buffer] = []
+    left: list[LiveBuffer] = []
     for buffer in sorted((b for b in buffers if not b.held and b.size), key=lambda b: -b.size):
         large_enough = range(bisect_left(sizes, buffer.size), len(memories))
         if not any(memories[index].takes(buffer.start, buffer.end) for index in large_enough):
@@ -103,7 +103,7 @@ class _Memory:
 
     __slots__ = ("_ends", "_starts")
 
-    def __init__(self, output: Buffer) -> None:
+    def __init__(self, output: LiveBuffer) -> None:
         self._starts, self._ends = [output.start], [output.end]
 
     def takes(self, start: int, end: int) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
-from meshcast.simulate.contention import Rates
+from meshcast.simulate.contention import SpeedShares
 from meshcast.simulate.copies import Copies
 from meshcast.simulate.events import Events
 from meshcast.simulate.issue_order import BlockPlan
@@ -48,7 +48,7 @@ def place(
     block: BlockPlan,
     lengths: Sequence[Length],
     estimates: Sequence[KernelEstimate | None],
-    rates: Rates | None,
+    rates: SpeedShares | None,
 ) -> Placed:
     """One rank in the fastest of a block's orders; with `rates`, slowed by what is under way at once."""
     rank = OneRank(lengths)
@@ -63,7 +63,11 @@ def place(
 
 
 def place_together(
-    block: BlockPlan, chosen: Placed, ranks: Ranks, estimates: Sequence[KernelEstimate | None], rates: Rates | None
+    block: BlockPlan,
+    chosen: Placed,
+    ranks: Ranks,
+    estimates: Sequence[KernelEstimate | None],
+    rates: SpeedShares | None,
 ) -> list[Length]:
     """Ranks of several classes in the orders that were `chosen` for one rank alone: programs are ordered before they run."""
     if not block.concurrent:
@@ -188,7 +192,7 @@ class _Streams:
 
 
 def _by_events(
-    block: BlockPlan, order: Order, ranks: Ranks, estimates: Sequence[KernelEstimate | None], rates: Rates
+    block: BlockPlan, order: Order, ranks: Ranks, estimates: Sequence[KernelEstimate | None], rates: SpeedShares
 ) -> list[Placed]:
     events = Events(block, ranks, estimates, rates)
     return [

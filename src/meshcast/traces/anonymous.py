@@ -19,9 +19,9 @@ from typing import TypeVar
 from meshcast.base import UsageError
 from meshcast.chakra import DEVICE_KIND, HOST_BYTES, LEAST, STEPS_OVERLAP, UNTIL, Attribute, NodeType
 from meshcast.hardware import device_names
-from meshcast.jobs import NANOSECONDS, Body, JobTrace, Piece
+from meshcast.jobs import NANOSECONDS, JobTrace, Piece, RankBody
 from meshcast.lower import Kernel
-from meshcast.traces.slices import MARKS, Description, Exchange, Fact, JobTimeline, Level, RankTimeline, Slice
+from meshcast.traces.slices import MARKS, Description, Fact, JobTimeline, Level, MovedBytes, RankTimeline, Slice
 
 PROGRAM = "program"
 KINDS = {
@@ -101,7 +101,7 @@ def anonymous_job(job: JobTrace, share: float = 0.0) -> JobTrace:
     known, pieces = _Numbered(), dict[int, Piece]()
     classes = []
     for each in job.classes:
-        body = Body(
+        body = RankBody(
             pieces=[_anonymous_piece(piece, share, known, pieces) for piece in each.body.pieces],
             data=each.body.data, order=each.body.order,
         )  # fmt: skip
@@ -205,7 +205,7 @@ class _Described:
             sent={self._numbered.name((LEVEL, name), LEVEL): coarse(size, self.share) for name, size in what.sent.items()},
         )  # fmt: skip
 
-    def _coarse_exchange(self, exchange: Exchange | None) -> Exchange | None:
+    def _coarse_exchange(self, exchange: MovedBytes | None) -> MovedBytes | None:
         if exchange is None:
             return None
         return replace(

@@ -24,7 +24,7 @@ from meshcast.chakra import (
     packed_kernels,
     varint,
 )
-from meshcast.jobs import Body, JobTrace, Piece, RankClass, RankValues
+from meshcast.jobs import JobTrace, Piece, RankBody, RankClass, RankValues
 from meshcast.traces.kernel_table import KernelTable, kernel_table
 
 FIRST_NUMBER = 1  # of a file's nodes
@@ -139,7 +139,7 @@ def attribute_bytes_of(value: RankValues, rank: int) -> bytes:
     return attribute_bytes(value.attribute, str(number) if value.attribute == "pg_name" else number)
 
 
-def whole_microseconds(body: Body) -> Iterator[int]:
+def whole_microseconds(body: RankBody) -> Iterator[int]:
     """Durations in whole microseconds, rounded so that the sum on every stream stays right to half a microsecond."""
     exact: dict[tuple[int, bool], float] = {}
     for piece in body.pieces:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshcast.estimate import kernel_to_json
-from meshcast.jobs import Body, Piece
+from meshcast.jobs import Piece, RankBody
 from meshcast.lower import CostKey
 
 
@@ -22,7 +22,7 @@ class KernelTable:
         return None if piece.kernel is None else self._numbers[piece.kernel.cost_key]
 
 
-def kernel_table(body: Body) -> KernelTable:
+def kernel_table(body: RankBody) -> KernelTable:
     """The kernels of a body."""
     numbers: dict[CostKey, int] = {}
     kernels: list[dict[str, Any]] = []

@@ -23,9 +23,9 @@ from meshcast.traces.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
     MARKS,
-    Exchange,
     JobTimeline,
     Level,
+    MovedBytes,
     RankTimeline,
     Slice,
     laned,
@@ -187,7 +187,7 @@ class _Events:
             "dur": _digits(end - start), "args": args,
         }  # fmt: skip
 
-    def _exchanged(self, exchange: Exchange) -> dict[str, Any]:
+    def _exchanged(self, exchange: MovedBytes) -> dict[str, Any]:
         if id(exchange) not in self._said:
             members = exchange.members(self.rank)
             bits = DTYPE_BITS.get(exchange.dtype, 8)  # what is only known as bytes is counted in bytes

@@ -42,10 +42,10 @@ from meshcast.traces.slices import (
     COPY_TRACK,
     TASK_TRACK,
     Description,
-    Exchange,
     Fact,
     JobTimeline,
     Level,
+    MovedBytes,
     RankTimeline,
     Slice,
 )
@@ -202,7 +202,7 @@ class _Drawn:
             self._messages[key] = Description(
                 name=f"{side} {PROGRAM_OF[task.work]} {task.microbatch}", category="send" if side == "send" else "receive",
                 facts=facts, sent=message.plan.level_bytes if side == "send" else {},
-                exchange=Exchange(kind=side, dtype="", input_bytes=size, output_bytes=size, peer=distance),
+                exchange=MovedBytes(kind=side, dtype="", input_bytes=size, output_bytes=size, peer=distance),
             )  # fmt: skip
         return self._messages[key]
 
@@ -213,7 +213,7 @@ class _Drawn:
             "kind": collective.kind, "bytes": collective.payload_bytes, "over": str(group), "group_size": group.size,
             "algorithm": what.plan.algorithm, "level": what.plan.level,
         }  # fmt: skip
-        exchange = Exchange(
+        exchange = MovedBytes(
             kind=collective.kind, dtype="", input_bytes=collective.input_bytes, output_bytes=collective.output_bytes,
             group=group, devices=what.devices,
         )  # fmt: skip

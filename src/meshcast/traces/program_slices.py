@@ -17,10 +17,10 @@ from meshcast.traces.slices import (
     COPY_TRACK,
     LOOP_TRACK,
     Description,
-    Exchange,
     Fact,
     JobTimeline,
     Level,
+    MovedBytes,
     RankTimeline,
     Slice,
 )
@@ -198,7 +198,7 @@ class ProgramSlices:
             facts["protocol"] = plan.protocol
         if kernel.location:
             facts["source"] = kernel.location
-        exchange = Exchange(
+        exchange = MovedBytes(
             kind=collective.kind, dtype=kernel.dtype, input_bytes=collective.input_bytes,
             output_bytes=collective.output_bytes, group=collective.group, devices=self.run.workload.devices,
         )  # fmt: skip

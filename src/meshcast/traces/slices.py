@@ -20,7 +20,7 @@ MARKS = frozenset({"task", "loop"})  # say what others are part of: nothing runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Exchange:
+class MovedBytes:
     """What a collective or message moves.
 
     Attributes:
@@ -72,7 +72,7 @@ class Description:
     facts: Mapping[str, Fact] = field(default_factory=dict)
     joules: float = 0.0
     sent: Mapping[str, float] = field(default_factory=dict)
-    exchange: Exchange | None = None
+    exchange: MovedBytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,13 +6,13 @@ from meshcast.workload.graph import Attention as Attention
 from meshcast.workload.graph import AttentionLibrary as AttentionLibrary
 from meshcast.workload.graph import Block as Block
 from meshcast.workload.graph import Collective as Collective
+from meshcast.workload.graph import CompiledLaunch as CompiledLaunch
 from meshcast.workload.graph import Convolution as Convolution
 from meshcast.workload.graph import Cost as Cost
 from meshcast.workload.graph import Factorisation as Factorisation
 from meshcast.workload.graph import Gemm as Gemm
 from meshcast.workload.graph import Geometry as Geometry
 from meshcast.workload.graph import Indexed as Indexed
-from meshcast.workload.graph import Launch as Launch
 from meshcast.workload.graph import Op as Op
 from meshcast.workload.graph import OpKind as OpKind
 from meshcast.workload.graph import Reduction as Reduction

@@ -318,7 +318,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class CompiledLaunch:
     """The launch that a compiler put an op into: ops that follow each other with equal launches are one kernel."""
 
     name: str  # of the instruction in the compiler's own program
@@ -342,7 +342,7 @@ class Op:
     trip_count: int = 1
     location: str = ""
     recomputed: bool = False  # inside a rematerialised region (jax.checkpoint's backward pass)
-    launch: Launch | None = None  # in a program that a compiler has scheduled
+    launch: CompiledLaunch | None = None  # in a program that a compiler has scheduled
 
     @property
     def recomputed_flops(self) -> float:

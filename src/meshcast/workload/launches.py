@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshcast.workload.graph import Cost, Launch, OpKind
+from meshcast.workload.graph import CompiledLaunch, Cost, OpKind
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import parse_object
@@ -14,7 +14,7 @@ NO_ESTIMATE = 2**62
 MARK = 2**60
 
 
-def launch_of(operation: Any) -> Launch | None:
+def launch_of(operation: Any) -> CompiledLaunch | None:
     """The launch that an op of a scheduled module is; None for what launches nothing: views, constants, loops."""
     name = text(operation, "meshcast.name")
     if not name:
@@ -25,7 +25,7 @@ def launch_of(operation: Any) -> Launch | None:
     moment = text(operation, "meshcast.async")
     started = moment in ("start", "prefetch") and not communication.get("is_sync")
     aside = text(operation, "meshcast.on_chip")
-    return Launch(
+    return CompiledLaunch(
         name=name,
         fusion=text(operation, "meshcast.fusion"),
         emitter=str(emitter.get("kind", "")),

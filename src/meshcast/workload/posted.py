@@ -111,7 +111,7 @@ def rank_sequences(program: Program) -> tuple[RankSequence, ...]:
         UsageError: A message has no partner.
         UnsupportedError: The size of what is posted is not known.
     """
-    posts = _Reader(program).posts()
+    posts = _PostedReader(program).posts()
     masks = np.stack([mask for _, mask in posts]) if posts else np.zeros((0, program.devices), dtype=np.bool_)
     _, role = np.unique(masks, axis=1, return_inverse=True) if posts else (None, np.zeros(program.devices, dtype=int))
     role = np.asarray(role).reshape(-1)
@@ -131,11 +131,11 @@ def program_sequence(program: Program, own: Ints, ranks: int) -> RankSequence:
         own: The ranks that run it.
         ranks: How many there are in all.
     """
-    posts = tuple(post for post, _ in _Reader(program, ranks=ranks).posts())
+    posts = tuple(post for post, _ in _PostedReader(program, ranks=ranks).posts())
     return RankSequence(ranks=own, posts=posts, label=program.name)
 
 
-class _Reader:
+class _PostedReader:
     """Walks a module in order with what is known of integers on every rank."""
 
     def __init__(self, program: Program, *, ranks: int | None = None) -> None:

@@ -11,7 +11,7 @@ from meshcast.capture import Program, entry_function, ir, sdy, string_of, symbol
 from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
-from meshcast.workload.graph import Block, Cost, Launch, Op, OpKind, Tensor
+from meshcast.workload.graph import Block, CompiledLaunch, Cost, Op, OpKind, Tensor
 from meshcast.workload.known_costs import KnownCosts
 from meshcast.workload.launches import copy_cost, launch_of
 from meshcast.workload.local_types import LocalTypes, TupleError
@@ -58,7 +58,7 @@ class _Reader:
         self._warnings: dict[str, None] = {}
         self._barriers = self._located = self._recomputing = False  # recomputation: may be, can be told, is here
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
-        self._launch: Launch | None = None
+        self._launch: CompiledLaunch | None = None
         self._on_chip: set[int] = set()
         self._costs = KnownCosts(self._tensors)
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {

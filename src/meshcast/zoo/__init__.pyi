@@ -37,7 +37,7 @@ from meshcast.zoo.saving import POLICIES as POLICIES
 from meshcast.zoo.scopes import ALIKE_SCOPE as ALIKE_SCOPE
 from meshcast.zoo.scopes import COPIES_SCOPE as COPIES_SCOPE
 from meshcast.zoo.sections import Sections as Sections
-from meshcast.zoo.sharding import Layout as Layout
+from meshcast.zoo.sharding import MeshLayout as MeshLayout
 from meshcast.zoo.words import AUTO as AUTO
 from meshcast.zoo.words import BATCH as BATCH
 from meshcast.zoo.words import FUSED_PLATFORMS as FUSED_PLATFORMS

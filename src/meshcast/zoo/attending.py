@@ -13,7 +13,7 @@ from meshcast.zoo.context_attention import balanced_positions, gathered, ring
 from meshcast.zoo.fused_attention import AttentionCall, fused_call
 from meshcast.zoo.layers import attention, causal_attention, causal_mask, soft_cap
 from meshcast.zoo.saving import kept
-from meshcast.zoo.sharding import Axes, Layout
+from meshcast.zoo.sharding import Axes, MeshLayout
 from meshcast.zoo.words import BATCH
 
 Kind = Literal["auto", "plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
@@ -25,7 +25,14 @@ _FAR = -1e30
 
 
 def attend(
-    q: jax.Array, k: jax.Array, v: jax.Array, *, layout: Layout, causal: bool = True, window: int = 0, cap: float = 0.0
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    *,
+    layout: MeshLayout,
+    causal: bool = True,
+    window: int = 0,
+    cap: float = 0.0,
 ) -> jax.Array:
     """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says; a chunk of a prompt has more keys than queries.
 
@@ -52,12 +59,12 @@ def attend(
     return attention(q, k, v, causal_mask(q.shape[1], window) if causal else None, cap=cap)
 
 
-def is_reordered(layout: Layout) -> bool:
+def is_reordered(layout: MeshLayout) -> bool:
     """Whether sequences are stored in another order than by position, so that "context" shares causal attention evenly."""
     return layout.attention in FUSED and layout.size("context") > 1
 
 
-def positions(length: int, layout: Layout) -> jax.Array:
+def positions(length: int, layout: MeshLayout) -> jax.Array:
     """The positions of a sequence's tokens in the order that they are stored."""
     if not is_reordered(layout):
         return jnp.arange(length)
@@ -71,7 +78,7 @@ def positions(length: int, layout: Layout) -> jax.Array:
 
 
 def _fused(
-    q: jax.Array, k: jax.Array, v: jax.Array, *, layout: Layout, causal: bool, window: int, cap: float
+    q: jax.Array, k: jax.Array, v: jax.Array, *, layout: MeshLayout, causal: bool, window: int, cap: float
 ) -> jax.Array:
     shards = layout.size("context")
     window = window if window < k.shape[1] else 0

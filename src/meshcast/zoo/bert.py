@@ -19,43 +19,43 @@ from meshcast.zoo.attending import Kind, attend
 from meshcast.zoo.blocks import block, block_weights, through_layers
 from meshcast.zoo.layers import BATCH, Remat, cast, cross_entropy, embed, layer_norm, stacked
 from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
-from meshcast.zoo.shapes.bert import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.bert import BertConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "fsdp", "tensor")
 _EPSILON = 1e-12
 
 
-def encoder_weights(config: Config) -> dict[str, Any]:
+def encoder_weights(config: BertConfig) -> dict[str, Any]:
     """The encoder's parameters; per-layer weights are stacked on a leading axis."""
     return {
-        "tokens": Weight((config.vocab, config.dim)),
-        "positions": Weight((config.positions, config.dim)),
-        "types": Weight((config.types, config.dim)),
-        "norm_scale": Weight((config.dim,)),
-        "norm_bias": Weight((config.dim,)),
+        "tokens": ShardedWeight((config.vocab, config.dim)),
+        "positions": ShardedWeight((config.positions, config.dim)),
+        "types": ShardedWeight((config.types, config.dim)),
+        "norm_scale": ShardedWeight((config.dim,)),
+        "norm_bias": ShardedWeight((config.dim,)),
         "layers": stacked(block_weights(config.dim, config.hidden), config.layers),
     }
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: BertConfig) -> dict[str, Any]:
     """The encoder and its pooler, which is how the model's size is published."""
-    pooler = {"pooler": Weight((config.dim, config.dim)), "pooler_bias": Weight((config.dim,))}
+    pooler = {"pooler": ShardedWeight((config.dim, config.dim)), "pooler_bias": ShardedWeight((config.dim,))}
     return encoder_weights(config) | pooler
 
 
-def masked_language_weights(config: Config) -> dict[str, Any]:
+def masked_language_weights(config: BertConfig) -> dict[str, Any]:
     """The encoder and the head that it is trained with."""
     return encoder_weights(config) | {
-        "transform": Weight((config.dim, config.dim)),
-        "transform_bias": Weight((config.dim,)),
-        "transform_norm_scale": Weight((config.dim,)),
-        "transform_norm_bias": Weight((config.dim,)),
-        "head_bias": Weight((config.vocab,)),
+        "transform": ShardedWeight((config.dim, config.dim)),
+        "transform_bias": ShardedWeight((config.dim,)),
+        "transform_norm_scale": ShardedWeight((config.dim,)),
+        "transform_norm_bias": ShardedWeight((config.dim,)),
+        "head_bias": ShardedWeight((config.vocab,)),
     }
 
 
-def encode(params: Any, data: Any, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
+def encode(params: Any, data: Any, *, config: BertConfig, layout: MeshLayout, remat: Remat) -> jax.Array:
     """Activations (B, S, dim) of every token."""
     length = data["tokens"].shape[1]
     x = embed(params["tokens"], data["tokens"], layout) + params["positions"][:length]
@@ -67,20 +67,20 @@ def encode(params: Any, data: Any, *, config: Config, layout: Layout, remat: Rem
     return through_layers(step, x, params["layers"], tree, remat=remat, layout=layout)
 
 
-def _layout(config: Config, mesh: Mapping[str, int] | None, seq: int, attention: Kind) -> Layout:
+def _layout(config: BertConfig, mesh: Mapping[str, int] | None, seq: int, attention: Kind) -> MeshLayout:
     if seq > config.positions:
         raise UsageError(
             f"seq={seq} is longer than the model's {config.positions} positions",
             where="--set",
             fix=f"set positions={seq} too",
         )
-    layout = Layout.of(mesh, axes=AXES, attention=attention)
+    layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
     layout.require(config.heads, "tensor", "attention heads")
     return layout
 
 
 def train_step(
-    config: Config,
+    config: BertConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,
@@ -118,7 +118,7 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: BertConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,

@@ -20,34 +20,36 @@ from meshcast.zoo.layers import (
 )
 from meshcast.zoo.products import product
 from meshcast.zoo.saving import ATTENTION, HEADS, kept
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 from meshcast.zoo.words import MARKED, UNMARKED
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
-def block_weights(dim: int, ffn: int) -> dict[str, Weight]:
+def block_weights(dim: int, ffn: int) -> dict[str, ShardedWeight]:
     """The weights of a block, stored over "fsdp" and split over "tensor" as Megatron does.
 
     The fused projection is (dim, 3, dim), so that a slice of q, k or v never crosses a shard.
     """
     return {
-        "norm1_scale": Weight((dim,)),
-        "norm1_bias": Weight((dim,)),
-        "wqkv": Weight((dim, 3, dim), ("fsdp", None, "tensor")),
-        "bqkv": Weight((3, dim), (None, "tensor")),
-        "wo": Weight((dim, dim), ("tensor", "fsdp")),
-        "bo": Weight((dim,)),
-        "norm2_scale": Weight((dim,)),
-        "norm2_bias": Weight((dim,)),
-        "w1": Weight((dim, ffn), ("fsdp", "tensor")),
-        "b1": Weight((ffn,), ("tensor",)),
-        "w2": Weight((ffn, dim), ("tensor", "fsdp")),
-        "b2": Weight((dim,)),
+        "norm1_scale": ShardedWeight((dim,)),
+        "norm1_bias": ShardedWeight((dim,)),
+        "wqkv": ShardedWeight((dim, 3, dim), ("fsdp", None, "tensor")),
+        "bqkv": ShardedWeight((3, dim), (None, "tensor")),
+        "wo": ShardedWeight((dim, dim), ("tensor", "fsdp")),
+        "bo": ShardedWeight((dim,)),
+        "norm2_scale": ShardedWeight((dim,)),
+        "norm2_bias": ShardedWeight((dim,)),
+        "w1": ShardedWeight((dim, ffn), ("fsdp", "tensor")),
+        "b1": ShardedWeight((ffn,), ("tensor",)),
+        "w2": ShardedWeight((ffn, dim), ("tensor", "fsdp")),
+        "b2": ShardedWeight((dim,)),
     }
 
 
-def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, heads: int, attend: Attend) -> jax.Array:
+def self_attention(
+    h: jax.Array, w: dict[str, jax.Array], *, layout: MeshLayout, heads: int, attend: Attend
+) -> jax.Array:
     """The attention half on normalised activations (B, S, dim), without its residual sum."""
     batch, length, dim = h.shape
     qkv = (
@@ -61,7 +63,7 @@ def self_attention(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, hea
     return product("bse,ed->bsd", y, w["wo"], layout, over=over, held=layout.attends_at_once, number=2)
 
 
-def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: Layout, activation: str) -> jax.Array:
+def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, layout: MeshLayout, activation: str) -> jax.Array:
     """The feed-forward half on normalised activations, without its residual sum."""
     h = kept(
         product(
@@ -77,7 +79,7 @@ def block(
     x: jax.Array,
     w: dict[str, jax.Array],
     *,
-    layout: Layout,
+    layout: MeshLayout,
     heads: int,
     attend: Attend = attention,
     activation: str = "exact_gelu",
@@ -115,7 +117,7 @@ def through_layers(
     weights: Any,
     *,
     remat: Remat,
-    layout: Layout,
+    layout: MeshLayout,
     marks: bool = False,
 ) -> jax.Array:
     """Activations after every layer: a scan where the layers are stacked, unrolled where they are a list.
@@ -124,7 +126,7 @@ def through_layers(
         body: One layer, on its weights as they are used.
         x: What goes in.
         values: The layers' weights, as stored.
-        weights: The same tree of `Weight`.
+        weights: The same tree of `ShardedWeight`.
         remat: What the backward pass keeps of a layer.
         layout: The mesh.
         marks: Whether the body marks all that kernels with a backward pass of their own read.
@@ -150,7 +152,11 @@ def through_layers(
 
 @lru_cache(maxsize=64)
 def _layer_step(
-    body: Callable[[jax.Array, Any], jax.Array], leaves: tuple[Weight, ...], tree: Any, remat: Remat, layout: Layout
+    body: Callable[[jax.Array, Any], jax.Array],
+    leaves: tuple[ShardedWeight, ...],
+    tree: Any,
+    remat: Remat,
+    layout: MeshLayout,
 ) -> Callable[[jax.Array, Any], tuple[jax.Array, None]]:
     """One layer as a scan takes it; kept, because what `jax` has traced and differentiated once it knows by identity."""
 

@@ -23,23 +23,23 @@ from meshcast.zoo.norms import norm_weights, normalised
 from meshcast.zoo.program import Program, adamw_program, jit_options, token_batch
 from meshcast.zoo.saving import ATTENTION, kept
 from meshcast.zoo.sections import Sections
-from meshcast.zoo.shapes.decoder import Config, Stack
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.decoder import DecoderConfig, LayerStack
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 from meshcast.zoo.stored import cache_structs, stored_params, widened
 
 
 def layout_of(
-    config: Config,
+    config: DecoderConfig,
     mesh: Mapping[str, int] | None,
     *,
     sequence_parallel: bool = False,
     attention: Kind = "auto",
     products: str = "plain",
     split_sequences: bool = False,
-) -> Layout:
+) -> MeshLayout:
     """The mesh; experts may be split only where there are some, sequences only where no cache grows with them."""
     split = (*(("expert",) if config.experts else ()), *(("context",) if split_sequences else ()))
-    layout = Layout.of(
+    layout = MeshLayout.of(
         mesh,
         axes=("data", "fsdp", *split, "tensor"),
         sequence_parallel=sequence_parallel,
@@ -51,7 +51,7 @@ def layout_of(
     return layout
 
 
-def _layer_weights(config: Config, stack: Stack) -> dict[str, Weight]:
+def _layer_weights(config: DecoderConfig, stack: LayerStack) -> dict[str, ShardedWeight]:
     """The weights of one layer of a stack."""
     attention = latent_attention if config.latent_rank else grouped_query
     dense = gated_weights(config.dim, config.ffn, gate=config.gated, bias=config.ffn_bias)
@@ -63,12 +63,12 @@ def _layer_weights(config: Config, stack: Stack) -> dict[str, Weight]:
     return found
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: DecoderConfig) -> dict[str, Any]:
     """Every parameter's shape and storage; per-layer weights are stacked on a leading axis.
 
     A stack whose layers alternate (local, global) has one tree for each of them.
     """
-    tree: dict[str, Any] = {"embedding": Weight((config.vocab, config.dim), ("tensor", "fsdp"))}
+    tree: dict[str, Any] = {"embedding": ShardedWeight((config.vocab, config.dim), ("tensor", "fsdp"))}
     for stack in config.stacks():
         each = [stacked(_layer_weights(config, stack), stack.count) for _ in stack.windows]
         tree[stack.name] = each[0] if len(each) == 1 else each
@@ -76,7 +76,7 @@ def weights(config: Config) -> dict[str, Any]:
     if config.embedding_norm:
         tree |= norm_weights("embedding_norm", config.dim, config.norm)
     if not config.tied:
-        tree["head"] = Weight((config.dim, config.vocab), ("fsdp", "tensor"))
+        tree["head"] = ShardedWeight((config.dim, config.vocab), ("fsdp", "tensor"))
     return tree
 
 
@@ -86,8 +86,8 @@ def _each(tree: Any) -> list[Any]:
 
 
 def layer(
-    x: jax.Array, w: dict[str, jax.Array], place: kv_cache.Place, cache: kv_cache.Cache | None,
-    *, config: Config, layout: Layout, window: int, sparse: bool,
+    x: jax.Array, w: dict[str, jax.Array], place: kv_cache.CachePlace, cache: kv_cache.Cache | None,
+    *, config: DecoderConfig, layout: MeshLayout, window: int, sparse: bool,
 ) -> tuple[jax.Array, kv_cache.Cache | None, jax.Array | None]:  # fmt: skip
     """One layer: activations, the cache after it, and the loss that balances its experts, where it has any."""
 
@@ -112,7 +112,7 @@ def layer(
     return x + _finished(y, w, "ffn", config, layout), cache, balance
 
 
-def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: Config, layout: Layout) -> jax.Array:
+def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """What a half adds to the activations: its bias and its norm after the sum over "tensor"."""
     y = layout.constrain(y, *layout.residual)
     bias = w.get(f"{half}_out_bias")
@@ -122,14 +122,14 @@ def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: Config, 
 
 def hidden(
     params: dict[str, Any], tokens: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
-    *, config: Config, layout: Layout, remat: Remat = "autodiff", past: int = 0,
+    *, config: DecoderConfig, layout: MeshLayout, remat: Remat = "autodiff", past: int = 0,
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """Activations (B, S, dim) after the last layer, the cache with their keys, and the balance losses of its stacks."""
     x = embedded(params, tokens, config, layout)
     return through_stacks(params, x, positions, cache, config=config, layout=layout, remat=remat, past=past)
 
 
-def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: Layout) -> jax.Array:
+def embedded(params: dict[str, Any], tokens: jax.Array, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """Activations (B, S, dim) before the first layer."""
     x = embed(layout.gather(params["embedding"], weights(config)["embedding"]), tokens, layout)
     x = normalised(x, params, "embedding_norm", config.norm) if config.embedding_norm else x
@@ -138,7 +138,7 @@ def embedded(params: dict[str, Any], tokens: jax.Array, config: Config, layout: 
 
 def through_stacks(
     params: dict[str, Any], x: jax.Array, positions: jax.Array, cache: dict[str, Any] | None,
-    *, config: Config, layout: Layout, remat: Remat = "autodiff", past: int = 0,
+    *, config: DecoderConfig, layout: MeshLayout, remat: Remat = "autodiff", past: int = 0,
 ) -> tuple[jax.Array, dict[str, Any] | None, list[jax.Array]]:  # fmt: skip
     """The layers of every stack: activations after them, the cache, and the balance losses."""
     kept: dict[str, Any] | None = None if cache is None else {}
@@ -156,7 +156,7 @@ def through_stacks(
 
 def _through(
     x: jax.Array, values: Any, cache: Any, positions: jax.Array,
-    *, stack: Stack, config: Config, layout: Layout, remat: Remat, past: int,
+    *, stack: LayerStack, config: DecoderConfig, layout: MeshLayout, remat: Remat, past: int,
 ) -> tuple[jax.Array, Any, jax.Array | None]:  # fmt: skip
     """One stack: its scan carries the activations and the stack's whole cache, so that it is updated in place."""
     # What a layer does not depend on is left out: parts of a pipeline have their layers in common.
@@ -175,15 +175,15 @@ def _through(
 
 @lru_cache(maxsize=64)
 def _layers(
-    windows: tuple[int, ...], is_routed: bool, config: Config, layout: Layout, remat: Remat, past: int
+    windows: tuple[int, ...], is_routed: bool, config: DecoderConfig, layout: MeshLayout, remat: Remat, past: int
 ) -> Callable[..., tuple[Any, list[jax.Array]]]:
     """One turn of a stack's scan: a layer for each window. Equal questions have the very same answer."""
-    tree = _layer_weights(config, Stack(name="", count=1, windows=windows, routed=is_routed))
+    tree = _layer_weights(config, LayerStack(name="", count=1, windows=windows, routed=is_routed))
 
     def body(carry: Any, xs: Any, positions: jax.Array) -> tuple[Any, list[jax.Array]]:
         x, caches = carry
         index, layers = xs
-        place = kv_cache.Place(positions=positions, layer=0 if index is None else index, past=past)
+        place = kv_cache.CachePlace(positions=positions, layer=0 if index is None else index, past=past)
         losses = []
         caches = list(caches)
         for slot, (w, window) in enumerate(zip(layers, windows, strict=True)):
@@ -191,7 +191,7 @@ def _layers(
             losses += [] if loss is None else [loss]
         return (x, caches), losses
 
-    def one(x: jax.Array, w: Any, place: kv_cache.Place, cache: Any, window: int) -> Any:
+    def one(x: jax.Array, w: Any, place: kv_cache.CachePlace, cache: Any, window: int) -> Any:
         def run(x: jax.Array, w: Any, positions: jax.Array) -> Any:
             seen, w = replace(place, positions=positions), widened(layout.gather(w, tree), x.dtype)
             return layer(x, w, seen, cache, config=config, layout=layout, window=window, sparse=is_routed)
@@ -202,7 +202,7 @@ def _layers(
     return body if len(windows) > 1 else checkpointed(body, remat, layout)
 
 
-def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: Layout) -> jax.Array:
+def project_out(x: jax.Array, params: dict[str, Any], config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """Logits (B, S, vocabulary split over "tensor"), in the compute dtype so that its backward products are too."""
     name, equation = ("embedding", "bsd,vd->bsv") if config.tied else ("head", "bsd,dv->bsv")
     table = layout.gather(params[name], weights(config)[name])
@@ -212,7 +212,7 @@ def project_out(x: jax.Array, params: dict[str, Any], config: Config, layout: La
 
 
 def train_step(
-    config: Config,
+    config: DecoderConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -250,7 +250,7 @@ def train_step(
 
 
 def sections(
-    config: Config,
+    config: DecoderConfig,
     *,
     first: int,
     layers: int,
@@ -291,19 +291,19 @@ def sections(
     )
 
 
-def _serving(config: Config) -> Config:
+def _serving(config: DecoderConfig) -> DecoderConfig:
     """The configuration without what only training needs: no loss balances its experts."""
     return replace(config, balance=0.0)
 
 
-def _params(config: Config, layout: Layout, dtype: DTypeLike, narrow: str = "") -> Any:
+def _params(config: DecoderConfig, layout: MeshLayout, dtype: DTypeLike, narrow: str = "") -> Any:
     if not config.latent_rank:
         grouped_query.key_copies(config, layout)  # names the heads that the mesh does not divide
     return stored_params(weights(config), config, layout, dtype, narrow)
 
 
 def forward(
-    config: Config,
+    config: DecoderConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -327,7 +327,7 @@ def forward(
 
 
 def prefill(
-    config: Config,
+    config: DecoderConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -360,7 +360,7 @@ def prefill(
 
 
 def decode_step(
-    config: Config,
+    config: DecoderConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -382,11 +382,11 @@ def decode_step(
     return _cached_program(decode_step, _params(config, layout, param_dtype, weight_dtype), layout, cache, data)
 
 
-def _sampled(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
+def _sampled(x: jax.Array, params: Any, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """The likeliest token after each sequence, of its last activations (B, 1, dim)."""
     return jnp.argmax(project_out(x, params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
 
 
-def _cached_program(function: Any, params: Any, layout: Layout, cache: Any, data: Any) -> Program:
+def _cached_program(function: Any, params: Any, layout: MeshLayout, cache: Any, data: Any) -> Program:
     tokens = layout.struct(data["tokens"].shape[:1], jnp.int32, BATCH)
     return function, (params, cache, data), jit_options(layout, donate=(1,), results=(cache, tokens))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from meshcast.zoo.sharding import Weight
+from meshcast.zoo.sharding import ShardedWeight
 
 
-def time_weights(frequencies: int, dim: int) -> dict[str, Weight]:
+def time_weights(frequencies: int, dim: int) -> dict[str, ShardedWeight]:
     """The two layers that embed a time step."""
     return {
-        "time1": Weight((frequencies, dim)),
-        "time1_bias": Weight((dim,)),
-        "time2": Weight((dim, dim)),
-        "time2_bias": Weight((dim,)),
+        "time1": ShardedWeight((frequencies, dim)),
+        "time1_bias": ShardedWeight((dim,)),
+        "time2": ShardedWeight((dim, dim)),
+        "time2_bias": ShardedWeight((dim,)),
     }
 
 

@@ -16,29 +16,29 @@ from meshcast.zoo.diffusion import embed_time, noised, squared_error, time_weigh
 from meshcast.zoo.frame import Fields, forward_program, layout_for_heads
 from meshcast.zoo.layers import BATCH, Remat, cast, stacked
 from meshcast.zoo.program import Program, adamw_program, microbatched
-from meshcast.zoo.shapes.dit import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.dit import DitConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 from meshcast.zoo.vit import patches
 
 AXES = ("data", "fsdp", "tensor")
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: DitConfig) -> dict[str, Any]:
     """Every parameter's shape and storage; positions are fixed waves, not learned."""
     dim = config.dim
     layer = {name: w for name, w in block_weights(dim, 4 * dim).items() if not name.startswith("norm")}
-    layer |= {"modulation": Weight((dim, 6 * dim), ("fsdp", None)), "modulation_bias": Weight((6 * dim,))}
+    layer |= {"modulation": ShardedWeight((dim, 6 * dim), ("fsdp", None)), "modulation_bias": ShardedWeight((6 * dim,))}
     return {
-        "patch": Weight((config.patch, config.patch, config.channels, dim)),
-        "patch_bias": Weight((dim,)),
+        "patch": ShardedWeight((config.patch, config.patch, config.channels, dim)),
+        "patch_bias": ShardedWeight((dim,)),
         "time": time_weights(config.frequencies, dim),
         # One class more: the absent one of classifier-free guidance.
-        "classes": Weight((config.classes + 1, dim)),
+        "classes": ShardedWeight((config.classes + 1, dim)),
         "layers": stacked(layer, config.layers),
-        "modulation": Weight((dim, 2 * dim)),
-        "modulation_bias": Weight((2 * dim,)),
-        "head": Weight((dim, config.outputs)),
-        "head_bias": Weight((config.outputs,)),
+        "modulation": ShardedWeight((dim, 2 * dim)),
+        "modulation_bias": ShardedWeight((2 * dim,)),
+        "head": ShardedWeight((dim, config.outputs)),
+        "head_bias": ShardedWeight((config.outputs,)),
     }
 
 
@@ -59,7 +59,7 @@ def modulated(x: jax.Array, shift: jax.Array, scale: jax.Array) -> jax.Array:
     return wide.astype(x.dtype) * (1 + scale[:, None]) + shift[:, None]
 
 
-def denoise(params: Any, data: Any, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
+def denoise(params: Any, data: Any, *, config: DitConfig, layout: MeshLayout, remat: Remat) -> jax.Array:
     """Predicted noise and variance (B, H, W, 2 * channels) of noisy latents."""
     side = config.image // config.patch
     x = patches(data["images"], params["patch"], params["patch_bias"])
@@ -86,7 +86,7 @@ def denoise(params: Any, data: Any, *, config: Config, layout: Layout, remat: Re
 
 
 def train_step(
-    config: Config,
+    config: DitConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
@@ -115,7 +115,7 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: DitConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,

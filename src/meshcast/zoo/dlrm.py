@@ -22,14 +22,14 @@ from jax.typing import DTypeLike
 from meshcast.base import UsageError
 from meshcast.zoo.optimizers import sgd, sgd_state
 from meshcast.zoo.program import Program, jit_options, microbatched
-from meshcast.zoo.shapes.dlrm import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.dlrm import DlrmConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data",)
 Placement = Literal["table", "row"]
 
 
-def slots(config: Config, placement: Placement, devices: int) -> tuple[int, int]:
+def slots(config: DlrmConfig, placement: Placement, devices: int) -> tuple[int, int]:
     """Tables, and rows of a table, with those that fill up every device to what the fullest has."""
 
     def filled(count: int) -> int:
@@ -38,7 +38,7 @@ def slots(config: Config, placement: Placement, devices: int) -> tuple[int, int]
     return (filled(config.tables), config.rows) if placement == "table" else (config.tables, filled(config.rows))
 
 
-def remarks(config: Config, mesh: Mapping[str, int] | None, placement: Placement = "table") -> tuple[str, ...]:
+def remarks(config: DlrmConfig, mesh: Mapping[str, int] | None, placement: Placement = "table") -> tuple[str, ...]:
     """What a prediction says of tables that the devices do not divide."""
     devices = (mesh or {}).get("data", 1)
     tables, rows = slots(config, placement, devices)
@@ -56,7 +56,7 @@ def remarks(config: Config, mesh: Mapping[str, int] | None, placement: Placement
     return ()
 
 
-def weights(config: Config, placement: Placement = "table", devices: int = 1) -> dict[str, Any]:
+def weights(config: DlrmConfig, placement: Placement = "table", devices: int = 1) -> dict[str, Any]:
     """Every parameter's shape and storage; dense layers are replicated, tables filled up for so many devices."""
     features = config.tables + 1
     widths = {
@@ -64,11 +64,11 @@ def weights(config: Config, placement: Placement = "table", devices: int = 1) ->
         "top": (config.dim + features * (features - 1) // 2, *config.top),
     }
     dense = {
-        name: [{"kernel": Weight(pair), "bias": Weight(pair[1:])} for pair in pairwise(sizes)]
+        name: [{"kernel": ShardedWeight(pair), "bias": ShardedWeight(pair[1:])} for pair in pairwise(sizes)]
         for name, sizes in widths.items()
     }
     stored = {"table": ("data", None, None), "row": (None, "data", None)}[placement]
-    return {"dense": dense, "tables": Weight((*slots(config, placement, devices), config.dim), stored)}
+    return {"dense": dense, "tables": ShardedWeight((*slots(config, placement, devices), config.dim), stored)}
 
 
 def mlp(x: jax.Array, layers: list[dict[str, jax.Array]], *, last: Callable[[jax.Array], jax.Array]) -> jax.Array:
@@ -125,7 +125,7 @@ def add_rows_by_row(tables: jax.Array, indices: jax.Array, update: jax.Array) ->
 
 
 def train_step(
-    config: Config,
+    config: DlrmConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 2048,
@@ -140,7 +140,7 @@ def train_step(
     """
     if placement not in ("table", "row"):
         raise UsageError(f"placement {placement!r} is not one", fix="choose table or row")
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
     by_row = placement == "row" and layout.size("data") > 1
     at_tables, at_home = (None, "data", None), ("data", None, None)
     samples, ranges = layout.spec("data"), layout.spec(None, "data")

@@ -19,8 +19,8 @@ from meshcast.zoo.layers import ACTIVATIONS, BATCH, gate_with
 from meshcast.zoo.products import product, products
 from meshcast.zoo.saving import EXCHANGED, kept
 from meshcast.zoo.scopes import ALIKE_SCOPE, COPIES_SCOPE
-from meshcast.zoo.shapes.decoder import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.decoder import DecoderConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 HOME = ("data", "fsdp", "context")
 """The axes that still split the tokens once they are at their experts."""
@@ -28,41 +28,45 @@ TOKENS = ("data", "fsdp", "context", "expert")
 """The axes that split groups of tokens: those of the batch and of the positions."""
 
 
-def gated_weights(dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False) -> dict[str, Weight]:
+def gated_weights(
+    dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False
+) -> dict[str, ShardedWeight]:
     """The weights of a feed-forward layer, with a gate or without, its width split over "tensor"."""
-    biases = {f"{prefix}{name}_bias": Weight((ffn,), ("tensor",)) for name in (("gate", "up") if gate else ("up",))}
+    biases = {
+        f"{prefix}{name}_bias": ShardedWeight((ffn,), ("tensor",)) for name in (("gate", "up") if gate else ("up",))
+    }
     return {
-        **(biases | {f"{prefix}ffn_out_bias": Weight((dim,))} if bias else {}),
-        **({f"{prefix}gate": Weight((dim, ffn), ("fsdp", "tensor"))} if gate else {}),
-        f"{prefix}up": Weight((dim, ffn), ("fsdp", "tensor")),
-        f"{prefix}down": Weight((ffn, dim), ("tensor", "fsdp")),
+        **(biases | {f"{prefix}ffn_out_bias": ShardedWeight((dim,))} if bias else {}),
+        **({f"{prefix}gate": ShardedWeight((dim, ffn), ("fsdp", "tensor"))} if gate else {}),
+        f"{prefix}up": ShardedWeight((dim, ffn), ("fsdp", "tensor")),
+        f"{prefix}down": ShardedWeight((ffn, dim), ("tensor", "fsdp")),
     }
 
 
-def routed_weights(config: Config) -> dict[str, Weight]:
+def routed_weights(config: DecoderConfig) -> dict[str, ShardedWeight]:
     """The router's, the experts' and the shared experts' weights of one layer."""
     dim, ffn = config.dim, config.routed_ffn
     found = {
-        "router": Weight((dim, config.experts)),
-        "gate": Weight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
-        "up": Weight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
-        "down": Weight((config.experts, ffn, dim), ("expert", "tensor", "fsdp")),
+        "router": ShardedWeight((dim, config.experts)),
+        "gate": ShardedWeight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
+        "up": ShardedWeight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
+        "down": ShardedWeight((config.experts, ffn, dim), ("expert", "tensor", "fsdp")),
     }
     if config.biased_router:
-        found["router_bias"] = Weight((config.experts,))
+        found["router_bias"] = ShardedWeight((config.experts,))
     if config.expert_bias:
-        found["router_offset"] = Weight((config.experts,))
-        found |= {f"{name}_bias": Weight((config.experts, ffn), ("expert", "tensor")) for name in ("gate", "up")}
-        found["down_bias"] = Weight((config.experts, dim), ("expert", None))
+        found["router_offset"] = ShardedWeight((config.experts,))
+        found |= {f"{name}_bias": ShardedWeight((config.experts, ffn), ("expert", "tensor")) for name in ("gate", "up")}
+        found["down_bias"] = ShardedWeight((config.experts, dim), ("expert", None))
     if config.shared_ffn:
         found |= gated_weights(dim, config.shared_ffn, prefix="shared_")
     if config.shared_gate:
-        found["shared_weight"] = Weight((dim, 1))
+        found["shared_weight"] = ShardedWeight((dim, 1))
     return found
 
 
 def gated(
-    h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: Layout, prefix: str = "", held: bool = False
+    h: jax.Array, w: dict[str, jax.Array], *, activation: str, layout: MeshLayout, prefix: str = "", held: bool = False
 ) -> jax.Array:
     """The gated feed-forward half of a layer on normalised activations, without its residual sum.
 
@@ -79,7 +83,7 @@ def gated(
     return product("bsf,fd->bsd", y, w[f"{prefix}down"], layout, over=over, number=7)
 
 
-def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
+def dense(h: jax.Array, w: dict[str, jax.Array], *, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """The feed-forward half of a layer without experts, gated where the model's are, without its last bias."""
     if config.gated:
         return gated(h, w, activation=config.activation, layout=layout)
@@ -91,7 +95,7 @@ def dense(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layo
     return product("bsf,fd->bsd", y, w["down"], layout, over=over, number=6)
 
 
-def _routing(layout: Layout) -> Any:
+def _routing(layout: MeshLayout) -> Any:
     """A scope for products that choose experts and move tokens: tensor parallelism does not split them."""
     return jax.named_scope(f"{ALIKE_SCOPE}{layout.size('tensor')}")
 
@@ -128,7 +132,7 @@ def balance_loss(choice: jax.Array, probabilities: jax.Array) -> jax.Array:
     return choice.shape[-1] * jnp.sum(share * jnp.mean(probabilities, axis=(0, 1)))
 
 
-def grouped(h: jax.Array, config: Config, layout: Layout) -> jax.Array:
+def grouped(h: jax.Array, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """Tokens (G, S, dim) that compete with each other: neighbours of a sequence, or one step's tokens of a shard."""
     batch, length, dim = h.shape
     if length > 1:
@@ -143,7 +147,7 @@ def grouped(h: jax.Array, config: Config, layout: Layout) -> jax.Array:
 
 
 def routed(
-    h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout
+    h: jax.Array, w: dict[str, jax.Array], *, config: DecoderConfig, layout: MeshLayout
 ) -> tuple[jax.Array, jax.Array | None]:
     """The routed feed-forward half of a layer (B, S, dim), without its residual sum, and its balance loss if it has one."""
     h = h if layout.sequence_parallel else layout.constrain(kept(h), BATCH, "context", None)
@@ -167,7 +171,7 @@ def routed(
     return y, balance_loss(choice, probabilities) if config.balance else None
 
 
-def _is_by_token(tokens: jax.Array, config: Config, layout: Layout) -> bool:
+def _is_by_token(tokens: jax.Array, config: DecoderConfig, layout: MeshLayout) -> bool:
     """Whether a device's tokens read the weights of their own experts, which takes fewer bytes than reading all experts.
 
     Choosing weights is a gather: they are read, written and read again by the product, three times for each of a token's
@@ -178,7 +182,7 @@ def _is_by_token(tokens: jax.Array, config: Config, layout: Layout) -> bool:
 
 
 def _by_token(
-    tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: Config
+    tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, config: DecoderConfig
 ) -> jax.Array:
     """Each token with the weights of its own experts."""
 
@@ -195,7 +199,7 @@ def _by_token(
 
 def _by_products(
     tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, choice: jax.Array,
-    capacity: int, config: Config, layout: Layout,
+    capacity: int, config: DecoderConfig, layout: MeshLayout,
 ) -> jax.Array:  # fmt: skip
     """Dispatch and combine by one-hot products; what is past an expert's capacity is dropped."""
     slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
@@ -212,7 +216,7 @@ def _by_products(
 
 def _by_indices(
     tokens: jax.Array, w: dict[str, jax.Array], gates: jax.Array, chosen: jax.Array, choice: jax.Array,
-    capacity: int, config: Config, layout: Layout,
+    capacity: int, config: DecoderConfig, layout: MeshLayout,
 ) -> jax.Array:  # fmt: skip
     """Dispatch and combine by gathers within each group; what is past an expert's capacity is dropped."""
     groups, length, dim = tokens.shape
@@ -240,7 +244,7 @@ def _by_indices(
     return jnp.sum(y, axis=2, dtype=jnp.float32).astype(tokens.dtype)
 
 
-def _rearranged(layout: Layout) -> Any:
+def _rearranged(layout: MeshLayout) -> Any:
     """Rows (G, N, dim) by an index (G, M), and their gradient by the index (G, N, K) of the results each row became.
 
     Differentiation would add the gradients up where rows came from, one atomic update a number. Whoever rearranges tokens
@@ -265,7 +269,7 @@ def _rearranged(layout: Layout) -> Any:
 
 
 def _experts(
-    y: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout, *, gates: jax.Array | None = None
+    y: jax.Array, w: dict[str, jax.Array], config: DecoderConfig, layout: MeshLayout, *, gates: jax.Array | None = None
 ) -> jax.Array:
     """Every expert on its slots (E, G, C, dim), at the experts' devices and back home, weighed by gates (E, G, C, 1) if given."""
 

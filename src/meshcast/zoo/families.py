@@ -15,7 +15,7 @@ _PLAIN = ("train", "forward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class ModelFamily:
     """Models that differ in their configuration alone; their throughput is counted in `unit`."""
 
     module: str
@@ -27,17 +27,17 @@ class Family:
 FAMILIES = {
     family.module: family
     for family in (
-        Family(module="decoder", unit="tokens", modes=_LANGUAGE, shapes=decoders.SHAPES),
-        Family(module="gpt", unit="tokens", modes=_LANGUAGE, shapes=gpt.SHAPES),
-        Family(module="bert", unit="tokens", modes=_PLAIN, shapes=bert.SHAPES),
-        Family(module="t5", unit="tokens", modes=_LANGUAGE, shapes=t5.SHAPES),
-        Family(module="mamba", unit="tokens", modes=_LANGUAGE, shapes=mamba.SHAPES),
-        Family(module="lstm", unit="tokens", modes=_PLAIN, shapes=lstm.SHAPES),
-        Family(module="vit", unit="images", modes=_PLAIN, shapes=vit.SHAPES),
-        Family(module="resnet", unit="images", modes=_PLAIN, shapes=resnet.SHAPES),
-        Family(module="dit", unit="images", modes=_PLAIN, shapes=dit.SHAPES),
-        Family(module="unet", unit="images", modes=_PLAIN, shapes=unet.SHAPES),
-        Family(module="dlrm", unit="samples", modes=("train",), shapes=dlrm.SHAPES),
-        Family(module="mlp_shard_map", unit="samples", modes=("train",), shapes=mlp.SHAPES),
+        ModelFamily(module="decoder", unit="tokens", modes=_LANGUAGE, shapes=decoders.SHAPES),
+        ModelFamily(module="gpt", unit="tokens", modes=_LANGUAGE, shapes=gpt.SHAPES),
+        ModelFamily(module="bert", unit="tokens", modes=_PLAIN, shapes=bert.SHAPES),
+        ModelFamily(module="t5", unit="tokens", modes=_LANGUAGE, shapes=t5.SHAPES),
+        ModelFamily(module="mamba", unit="tokens", modes=_LANGUAGE, shapes=mamba.SHAPES),
+        ModelFamily(module="lstm", unit="tokens", modes=_PLAIN, shapes=lstm.SHAPES),
+        ModelFamily(module="vit", unit="images", modes=_PLAIN, shapes=vit.SHAPES),
+        ModelFamily(module="resnet", unit="images", modes=_PLAIN, shapes=resnet.SHAPES),
+        ModelFamily(module="dit", unit="images", modes=_PLAIN, shapes=dit.SHAPES),
+        ModelFamily(module="unet", unit="images", modes=_PLAIN, shapes=unet.SHAPES),
+        ModelFamily(module="dlrm", unit="samples", modes=("train",), shapes=dlrm.SHAPES),
+        ModelFamily(module="mlp_shard_map", unit="samples", modes=("train",), shapes=mlp.SHAPES),
     )
 }

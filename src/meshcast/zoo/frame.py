@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo.layers import cast, cross_entropy
 from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
-from meshcast.zoo.sharding import Layout
+from meshcast.zoo.sharding import MeshLayout
 from meshcast.zoo.words import AUTO
 
 Score = Callable[[Any, Any], jax.Array]
@@ -21,15 +21,15 @@ Fields = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 
 def layout_for_heads(
     mesh: Mapping[str, int] | None, axes: tuple[str, ...], heads: int, attention: str = AUTO
-) -> Layout:
+) -> MeshLayout:
     """The layout of a model whose attention heads "tensor" splits, refused where it does not divide them."""
-    layout = Layout.of(mesh, axes=axes, attention=attention)
+    layout = MeshLayout.of(mesh, axes=axes, attention=attention)
     layout.require(heads, "tensor", "attention heads")
     return layout
 
 
 def supervised_program(
-    layout: Layout,
+    layout: MeshLayout,
     weights: Any,
     score: Score,
     fields: Fields,
@@ -50,7 +50,7 @@ def supervised_program(
 
 
 def forward_program(
-    layout: Layout,
+    layout: MeshLayout,
     weights: Any,
     score: Score,
     fields: Fields,

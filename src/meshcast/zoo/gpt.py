@@ -31,36 +31,38 @@ from meshcast.zoo.layers import (
 from meshcast.zoo.layers import attention as cached_attention
 from meshcast.zoo.program import Program, adamw_program, jit_options, token_batch
 from meshcast.zoo.sections import Sections
-from meshcast.zoo.shapes.gpt import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.gpt import GptConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "fsdp", "tensor")
 TRAINING_AXES = ("data", "fsdp", "context", "tensor")
 
 
-def weights(config: Config, layout: Layout | None = None, *, scan: bool = True) -> dict[str, Any]:
+def weights(config: GptConfig, layout: MeshLayout | None = None, *, scan: bool = True) -> dict[str, Any]:
     """Every parameter's shape and storage; layers are stacked for a scan, separate where unrolled.
 
     Over "tensor" the vocabulary is padded to a multiple of 128 per shard, as Megatron pads it: 50257 is odd.
     """
-    layout = layout or Layout()
+    layout = layout or MeshLayout()
     layout.require(config.heads, "tensor", "attention heads")
     shards = layout.size("tensor")
     vocab = config.vocab if shards == 1 else -(-config.vocab // (128 * shards)) * 128 * shards
     layer = block_weights(config.dim, config.hidden)
     narrow = config.embedding_dim
-    norm = {} if config.post_norm else {name: Weight((config.dim,)) for name in ("norm_scale", "norm_bias")}
-    widths = {"widen": Weight((narrow, config.dim)), "narrow": Weight((config.dim, narrow))} if narrow else {}
+    norm = {} if config.post_norm else {name: ShardedWeight((config.dim,)) for name in ("norm_scale", "norm_bias")}
+    widths = (
+        {"widen": ShardedWeight((narrow, config.dim)), "narrow": ShardedWeight((config.dim, narrow))} if narrow else {}
+    )
     return {
-        "tokens": Weight((vocab, narrow or config.dim), ("tensor", None)),
-        "positions": Weight((config.positions, config.dim)),
+        "tokens": ShardedWeight((vocab, narrow or config.dim), ("tensor", None)),
+        "positions": ShardedWeight((config.positions, config.dim)),
         "layers": stacked(layer, config.layers) if scan else [layer] * config.layers,
         **norm,
         **widths,
     }
 
 
-def _length(config: Config, seq: int | None) -> int:
+def _length(config: GptConfig, seq: int | None) -> int:
     """The sequence asked for, the longest by default."""
     length = config.positions if seq is None else seq
     if length > config.positions:
@@ -72,33 +74,33 @@ def _length(config: Config, seq: int | None) -> int:
     return length
 
 
-def _positions(params: Any, length: int, layout: Layout) -> jax.Array:
+def _positions(params: Any, length: int, layout: MeshLayout) -> jax.Array:
     """The learned vectors of a sequence's positions, in the order that they are stored."""
     table = params["positions"][:length]
     return jnp.take(table, positions(length, layout), axis=0, mode="clip") if is_reordered(layout) else table
 
 
-def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: Layout) -> jax.Array:
+def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: MeshLayout) -> jax.Array:
     x = embed(params["tokens"], tokens, layout)
     x = x @ params["widen"] if "widen" in params else x
     return layout.constrain(x, *layout.residual) + positions
 
 
-def _logits(x: jax.Array, params: Any, layout: Layout) -> jax.Array:
+def _logits(x: jax.Array, params: Any, layout: MeshLayout) -> jax.Array:
     x = layer_norm(x, params["norm_scale"], params["norm_bias"]) if "norm_scale" in params else x
     x = layout.whole(x)
     x = x @ params["narrow"] if "narrow" in params else x
     return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, "context", "tensor")
 
 
-def _block(x: jax.Array, w: Any, *, config: Config, layout: Layout, attend: Attend) -> jax.Array:
+def _block(x: jax.Array, w: Any, *, config: GptConfig, layout: MeshLayout, attend: Attend) -> jax.Array:
     return block(
         x, w, layout=layout, heads=config.heads, attend=attend, activation=config.activation, post_norm=config.post_norm
     )
 
 
 def logits(
-    params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: Config, layout: Layout, remat: Remat
+    params: Any, tokens: jax.Array, tree: dict[str, Any], *, config: GptConfig, layout: MeshLayout, remat: Remat
 ) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
     step = _training_block(layout, config.heads, config.activation, config.post_norm)
@@ -108,7 +110,7 @@ def logits(
 
 
 def train_step(
-    config: Config,
+    config: GptConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -125,7 +127,7 @@ def train_step(
     gradient_dtype: DTypeLike = "float32",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`; `seq` defaults to the longest."""
-    layout = Layout.of(
+    layout = MeshLayout.of(
         mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention, products=products
     )
     length, tree = _length(config, seq), weights(config, layout, scan=scan)
@@ -141,7 +143,7 @@ def train_step(
 
 
 def sections(
-    config: Config,
+    config: GptConfig,
     *,
     first: int,
     layers: int,
@@ -156,7 +158,7 @@ def sections(
 
     The last part has an output projection of its own, a copy of the embedding as Megatron has it.
     """
-    layout = Layout.of(
+    layout = MeshLayout.of(
         mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention, products=products
     )
     length, tree = _length(config, seq), weights(replace(config, layers=layers), layout)
@@ -182,7 +184,7 @@ def sections(
 
 @lru_cache(maxsize=64)
 def _training_block(
-    layout: Layout, heads: int, activation: str, post_norm: bool
+    layout: MeshLayout, heads: int, activation: str, post_norm: bool
 ) -> Callable[[jax.Array, Any], jax.Array]:
     """A layer of a training step; equal questions have the very same answer, so that parts share their tracing."""
     attending = partial(attend, layout=layout)
@@ -190,7 +192,7 @@ def _training_block(
 
 
 def forward(
-    config: Config,
+    config: GptConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -200,7 +202,7 @@ def forward(
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position."""
-    layout = Layout.of(mesh, axes=AXES, attention=attention)
+    layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
     length, tree = _length(config, seq), weights(config, layout, scan=scan)
 
     def forward(params: Any, batch: Any) -> jax.Array:
@@ -218,8 +220,8 @@ def _cached(
     positions: jax.Array,
     past: int = 0,
     *,
-    config: Config,
-    layout: Layout,
+    config: GptConfig,
+    layout: MeshLayout,
     tree: Any,
 ) -> tuple[Any, jax.Array]:
     """The cache with new positions, and the likeliest token after the last of them."""
@@ -228,7 +230,7 @@ def _cached(
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
         (x, held), (index, w) = carry, xs
-        place = kv_cache.Place(positions=positions, layer=index, past=past)
+        place = kv_cache.CachePlace(positions=positions, layer=index, past=past)
         updated = {}
 
         def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
@@ -252,7 +254,7 @@ def _cached(
 
 
 def prefill(
-    config: Config,
+    config: GptConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -274,7 +276,7 @@ def prefill(
 
 
 def decode_step(
-    config: Config,
+    config: GptConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -287,7 +289,7 @@ def decode_step(
 
 
 def _serving(
-    config: Config,
+    config: GptConfig,
     mesh: Mapping[str, int] | None,
     batch: int,
     room: int,
@@ -299,7 +301,7 @@ def _serving(
     attention: Kind = "auto",
 ) -> Program:
     """The program of a prompt, or of a single step, over a cache of `room` positions."""
-    layout = Layout.of(mesh, axes=AXES, attention=attention)
+    layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
     tree = weights(config, layout, scan=scan)
     entry = kv_cache.Entry(
         shape=(batch, config.heads, room, config.dim // config.heads), axes=(BATCH, "tensor", None, None)

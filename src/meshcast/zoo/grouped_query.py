@@ -11,11 +11,11 @@ from meshcast.zoo.attending import attend
 from meshcast.zoo.layers import BATCH, attention, causal_attention, rms_norm, rotary
 from meshcast.zoo.products import product, products
 from meshcast.zoo.saving import HEADS, kept
-from meshcast.zoo.shapes.decoder import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.decoder import DecoderConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 
-def key_copies(config: Config, layout: Layout) -> int:
+def key_copies(config: DecoderConfig, layout: MeshLayout) -> int:
     """How often each key head is repeated, so that every tensor shard has one of its own."""
     layout.require(config.heads, "tensor", "attention heads")
     shards = layout.size("tensor")
@@ -25,29 +25,31 @@ def key_copies(config: Config, layout: Layout) -> int:
     return 1
 
 
-def attention_weights(config: Config) -> dict[str, Weight]:
+def attention_weights(config: DecoderConfig) -> dict[str, ShardedWeight]:
     """The weights of one layer's attention, stored over "fsdp" and split by head over "tensor"."""
     width, narrow = config.heads * config.head_dim, config.kv_heads * config.head_dim
     found = {
-        "wq": Weight((config.dim, width), ("fsdp", "tensor")),
-        "wk": Weight((config.dim, narrow), ("fsdp", "tensor")),
-        "wv": Weight((config.dim, narrow), ("fsdp", "tensor")),
-        "wo": Weight((width, config.dim), ("tensor", "fsdp")),
+        "wq": ShardedWeight((config.dim, width), ("fsdp", "tensor")),
+        "wk": ShardedWeight((config.dim, narrow), ("fsdp", "tensor")),
+        "wv": ShardedWeight((config.dim, narrow), ("fsdp", "tensor")),
+        "wo": ShardedWeight((width, config.dim), ("tensor", "fsdp")),
     }
     if config.qkv_bias:
-        found |= {name: Weight((size,), ("tensor",)) for name, size in (("bq", width), ("bk", narrow), ("bv", narrow))}
+        found |= {
+            name: ShardedWeight((size,), ("tensor",)) for name, size in (("bq", width), ("bk", narrow), ("bv", narrow))
+        }
     if config.qk_norm:
-        found |= {name: Weight((config.head_dim,)) for name in ("q_norm", "k_norm")}
+        found |= {name: ShardedWeight((config.head_dim,)) for name in ("q_norm", "k_norm")}
     if config.wide_qk_norm:
-        found |= {name: Weight((size,), ("tensor",)) for name, size in (("q_norm", width), ("k_norm", narrow))}
+        found |= {name: ShardedWeight((size,), ("tensor",)) for name, size in (("q_norm", width), ("k_norm", narrow))}
     if config.out_bias:
-        found["attention_out_bias"] = Weight((config.dim,))
+        found["attention_out_bias"] = ShardedWeight((config.dim,))
     if config.sinks:
-        found["sinks"] = Weight((config.heads,), ("tensor",))
+        found["sinks"] = ShardedWeight((config.heads,), ("tensor",))
     return found
 
 
-def cache_shapes(config: Config, layout: Layout, batch: int, length: int) -> dict[str, kv_cache.Entry]:
+def cache_shapes(config: DecoderConfig, layout: MeshLayout, batch: int, length: int) -> dict[str, kv_cache.Entry]:
     """What one layer keeps of every position: its keys and values."""
     entry = kv_cache.Entry(
         shape=(batch, config.kv_heads * key_copies(config, layout), length, config.head_dim),
@@ -57,7 +59,13 @@ def cache_shapes(config: Config, layout: Layout, batch: int, length: int) -> dic
 
 
 def project(
-    x: jax.Array, w: dict[str, jax.Array], positions: jax.Array, *, config: Config, layout: Layout, theta: float
+    x: jax.Array,
+    w: dict[str, jax.Array],
+    positions: jax.Array,
+    *,
+    config: DecoderConfig,
+    layout: MeshLayout,
+    theta: float,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Queries, keys and values (B, S, heads, width) of normalised activations; queries and keys rotated."""
     copies = key_copies(config, layout)
@@ -103,7 +111,7 @@ def slopes(heads: int) -> list[float]:
     return found + [2.0 ** (-4 * i / power) for i in range(1, 2 * (heads - power), 2)]
 
 
-def _extras(config: Config, w: dict[str, jax.Array], length: int) -> dict[str, jax.Array]:
+def _extras(config: DecoderConfig, w: dict[str, jax.Array], length: int) -> dict[str, jax.Array]:
     """What the scores of `length` positions have beside products: a bias that grows with the position, or sinks.
 
     A softmax does not see what all its scores share, so slope * t is as good as -slope * (s - t).
@@ -118,11 +126,11 @@ def _extras(config: Config, w: dict[str, jax.Array], length: int) -> dict[str, j
 def self_attention(
     h: jax.Array,
     w: dict[str, jax.Array],
-    place: kv_cache.Place,
+    place: kv_cache.CachePlace,
     cache: kv_cache.Cache | None,
     *,
-    config: Config,
-    layout: Layout,
+    config: DecoderConfig,
+    layout: MeshLayout,
     window: int,
 ) -> tuple[jax.Array, kv_cache.Cache | None]:
     """The attention half of a layer on normalised activations, a partial sum over "tensor", and the cache after it.

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.base import UsageError
-from meshcast.zoo.sharding import Axes, Layout
+from meshcast.zoo.sharding import Axes, MeshLayout
 
 Cache = dict[str, jax.Array]
 
@@ -29,12 +29,12 @@ class Entry:
     shape: tuple[int, ...]
     axes: tuple[Axes, ...]
 
-    def struct(self, layers: int, layout: Layout, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
+    def struct(self, layers: int, layout: MeshLayout, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
         """The abstract array of a stack of layers."""
         return layout.struct((layers, *self.shape), dtype, None, *self.axes)
 
 
-def structs(entries: Mapping[str, Entry], layers: int, layout: Layout, dtype: DTypeLike, *, scan: bool) -> Any:
+def structs(entries: Mapping[str, Entry], layers: int, layout: MeshLayout, dtype: DTypeLike, *, scan: bool) -> Any:
     """The abstract cache of equal layers: stacked for a scan, else one of each layer's own, as serving engines keep it."""
     if scan:
         return {name: entry.struct(layers, layout, dtype) for name, entry in entries.items()}
@@ -67,7 +67,7 @@ def through_layers(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CachePlace:
     """Where a pass stands: the positions it computes, in which layer of a stack, and how many the cache has already.
 
     Several positions behind others are a chunk of a prompt, and `past` of them are known when the program is made.
@@ -78,7 +78,7 @@ class Place:
     past: int = 0
 
 
-def append(cache: Cache, new: Cache, place: Place) -> Cache:
+def append(cache: Cache, new: Cache, place: CachePlace) -> Cache:
     """The cache with the values (B, ..., S, width) of new positions in one layer; of a prompt too long for it, the last."""
 
     def put(held: jax.Array, values: jax.Array, start: jax.Array) -> jax.Array:
@@ -117,14 +117,14 @@ def heads_first(values: jax.Array) -> jax.Array:
     return values.swapaxes(1, 2)
 
 
-def of_layer(cache: Cache, place: Place) -> Cache:
+def of_layer(cache: Cache, place: CachePlace) -> Cache:
     """What one layer has kept, (B, ..., T, width)."""
     if isinstance(place.layer, int):  # the only layer of its arrays
         return {name: held.reshape(held.shape[1:]) for name, held in cache.items()}
     return {name: jax.lax.dynamic_index_in_dim(held, place.layer, keepdims=False) for name, held in cache.items()}
 
 
-def before(cache: Cache, place: Place) -> Cache:
+def before(cache: Cache, place: CachePlace) -> Cache:
     """What one layer has kept of the positions before a chunk, in their order, (B, ..., T, width); of a window the last."""
 
     def ordered(held: jax.Array) -> jax.Array:
@@ -134,6 +134,6 @@ def before(cache: Cache, place: Place) -> Cache:
     return {name: ordered(held) for name, held in of_layer(cache, place).items()}
 
 
-def visible(length: int, place: Place) -> jax.Array:
+def visible(length: int, place: CachePlace) -> jax.Array:
     """Which slots of a cache hold anything; once it is written round, all do."""
     return jnp.arange(length) <= place.positions[0]

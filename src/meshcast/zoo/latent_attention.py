@@ -14,30 +14,30 @@ from meshcast.zoo.attending import attend
 from meshcast.zoo.layers import BATCH, rms_norm, rotary
 from meshcast.zoo.products import product, products
 from meshcast.zoo.saving import HEADS, kept
-from meshcast.zoo.shapes.decoder import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.decoder import DecoderConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 
-def attention_weights(config: Config) -> dict[str, Weight]:
+def attention_weights(config: DecoderConfig) -> dict[str, ShardedWeight]:
     """The weights of one layer's attention: projections to latents stored over "fsdp", heads split over "tensor"."""
     query = config.heads * (config.head_dim + config.rope_dim)
     found = {
-        "wkv_down": Weight((config.dim, config.latent_rank + config.rope_dim), ("fsdp", None)),
-        "kv_norm": Weight((config.latent_rank,)),
-        "wk_up": Weight((config.latent_rank, config.heads, config.head_dim), ("fsdp", "tensor", None)),
-        "wv_up": Weight((config.latent_rank, config.heads, config.value_dim), ("fsdp", "tensor", None)),
-        "wo": Weight((config.heads * config.value_dim, config.dim), ("tensor", "fsdp")),
+        "wkv_down": ShardedWeight((config.dim, config.latent_rank + config.rope_dim), ("fsdp", None)),
+        "kv_norm": ShardedWeight((config.latent_rank,)),
+        "wk_up": ShardedWeight((config.latent_rank, config.heads, config.head_dim), ("fsdp", "tensor", None)),
+        "wv_up": ShardedWeight((config.latent_rank, config.heads, config.value_dim), ("fsdp", "tensor", None)),
+        "wo": ShardedWeight((config.heads * config.value_dim, config.dim), ("tensor", "fsdp")),
     }
     if not config.query_rank:
-        return found | {"wq": Weight((config.dim, query), ("fsdp", "tensor"))}
+        return found | {"wq": ShardedWeight((config.dim, query), ("fsdp", "tensor"))}
     return found | {
-        "wq_down": Weight((config.dim, config.query_rank), ("fsdp", None)),
-        "q_norm": Weight((config.query_rank,)),
-        "wq_up": Weight((config.query_rank, query), ("fsdp", "tensor")),
+        "wq_down": ShardedWeight((config.dim, config.query_rank), ("fsdp", None)),
+        "q_norm": ShardedWeight((config.query_rank,)),
+        "wq_up": ShardedWeight((config.query_rank, query), ("fsdp", "tensor")),
     }
 
 
-def cache_shapes(config: Config, batch: int, length: int) -> dict[str, kv_cache.Entry]:
+def cache_shapes(config: DecoderConfig, batch: int, length: int) -> dict[str, kv_cache.Entry]:
     """What one layer keeps of every position: the latent, and the key that all heads share."""
     return {
         "latent": kv_cache.Entry(shape=(batch, length, config.latent_rank), axes=(BATCH, None, None)),
@@ -48,11 +48,11 @@ def cache_shapes(config: Config, batch: int, length: int) -> dict[str, kv_cache.
 def self_attention(
     h: jax.Array,
     w: dict[str, jax.Array],
-    place: kv_cache.Place,
+    place: kv_cache.CachePlace,
     cache: kv_cache.Cache | None,
     *,
-    config: Config,
-    layout: Layout,
+    config: DecoderConfig,
+    layout: MeshLayout,
 ) -> tuple[jax.Array, kv_cache.Cache | None]:
     """The attention half of a layer on normalised activations, a partial sum over "tensor", and the cache after it."""
     layout.require(config.heads, "tensor", "attention heads")
@@ -96,7 +96,7 @@ def self_attention(
 
 
 def _absorbed(
-    plain: jax.Array, turned: jax.Array, w: dict[str, jax.Array], seen: kv_cache.Cache, place: kv_cache.Place
+    plain: jax.Array, turned: jax.Array, w: dict[str, jax.Array], seen: kv_cache.Cache, place: kv_cache.CachePlace
 ) -> jax.Array:
     """Attention in the latent space: q k = q (W_k c) = (q W_k) c, and the values likewise."""
     scale = (plain.shape[-1] + turned.shape[-1]) ** -0.5

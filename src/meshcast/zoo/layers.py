@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from meshcast.base import UsageError
 from meshcast.zoo.saving import ATTENTION, POLICIES, kept
 from meshcast.zoo.saving import Remat as Remat
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 from meshcast.zoo.words import BATCH as BATCH
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -147,7 +147,7 @@ def causal_attention(
     )
 
 
-def embed(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array:
+def embed(table: jax.Array, tokens: jax.Array, layout: MeshLayout) -> jax.Array:
     """Rows of a table split by vocabulary over "tensor": a masked lookup and an all-reduce, as Megatron has it.
 
     The constraint is for its transpose: the gradient's rows are scattered where the tokens are and reduced after;
@@ -170,7 +170,7 @@ def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.mean(normaliser - picked)
 
 
-def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Callable[..., Any]:
+def checkpointed(body: Callable[..., Any], remat: Remat, layout: MeshLayout) -> Callable[..., Any]:
     """A scan body with what its backward pass keeps.
 
     That is everything that differentiating its ops one by one asks for ("autodiff"), what kernels with a
@@ -191,7 +191,7 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: Layout) -> Call
 
 def one_layer(stacked: Any) -> Any:
     """The weights of one layer of a stack, as a scan's body sees them."""
-    return jax.tree.map(lambda weight: Weight(weight.shape[1:], weight.axes[1:]), stacked)
+    return jax.tree.map(lambda weight: ShardedWeight(weight.shape[1:], weight.axes[1:]), stacked)
 
 
 def stacked(layer: Any, layers: int) -> Any:

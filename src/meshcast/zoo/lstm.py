@@ -16,22 +16,22 @@ from jax.typing import DTypeLike
 from meshcast.zoo.frame import forward_program, supervised_program
 from meshcast.zoo.layers import BATCH, embed
 from meshcast.zoo.program import Program
-from meshcast.zoo.shapes.lstm import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.lstm import LstmConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "fsdp")
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: LstmConfig) -> dict[str, Any]:
     """Every parameter's shape and storage; the four gates stand side by side."""
-    square = Weight((config.dim, 4 * config.dim), ("fsdp", None))
+    square = ShardedWeight((config.dim, 4 * config.dim), ("fsdp", None))
     return {
-        "embedding": Weight((config.vocab, config.dim), (None, "fsdp")),
+        "embedding": ShardedWeight((config.vocab, config.dim), (None, "fsdp")),
         "layers": [
-            {"inputs": square, "state": square, "bias": Weight((4 * config.dim,))} for _ in range(config.layers)
+            {"inputs": square, "state": square, "bias": ShardedWeight((4 * config.dim,))} for _ in range(config.layers)
         ],
-        "head": Weight((config.dim, config.vocab), ("fsdp", None)),
-        "head_bias": Weight((config.vocab,)),
+        "head": ShardedWeight((config.dim, config.vocab), ("fsdp", None)),
+        "head_bias": ShardedWeight((config.vocab,)),
     }
 
 
@@ -45,7 +45,7 @@ def cell(carry: tuple[jax.Array, jax.Array], inputs: jax.Array, state: jax.Array
     return (h, memory), h
 
 
-def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout) -> jax.Array:
+def logits(params: Any, tokens: jax.Array, *, config: LstmConfig, layout: MeshLayout) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
     params = layout.gather(params, weights(config))
     batch = tokens.shape[0]
@@ -60,7 +60,7 @@ def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout) ->
 
 
 def train_step(
-    config: Config,
+    config: LstmConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
@@ -71,7 +71,7 @@ def train_step(
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
 
     def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["tokens"], config=config, layout=layout)
@@ -84,7 +84,7 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: LstmConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
@@ -92,7 +92,7 @@ def forward(
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
 
     def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["tokens"], config=config, layout=layout)

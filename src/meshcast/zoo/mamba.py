@@ -20,32 +20,32 @@ from meshcast.zoo.blocks import through_layers
 from meshcast.zoo.frame import forward_program, supervised_program
 from meshcast.zoo.layers import BATCH, Remat, embed, one_layer, rms_norm, stacked
 from meshcast.zoo.program import Program, jit_options
-from meshcast.zoo.shapes.mamba import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.mamba import MambaConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "fsdp", "tensor")
 
 
-def weights(config: Config, *, scan: bool = True) -> dict[str, Any]:
+def weights(config: MambaConfig, *, scan: bool = True) -> dict[str, Any]:
     """Every parameter's shape and storage; layers are stacked on a leading axis for a scan, else separate."""
     channels, rank, state = config.channels, config.rank, config.state
     layer = {
-        "norm": Weight((config.dim,)),
-        "inputs": Weight((config.dim, channels), ("fsdp", "tensor")),
-        "gates": Weight((config.dim, channels), ("fsdp", "tensor")),
-        "kernel": Weight((config.window, 1, channels), (None, None, "tensor")),
-        "kernel_bias": Weight((channels,), ("tensor",)),
-        "select": Weight((channels, rank + 2 * state), (("tensor", "fsdp"), None)),
-        "step": Weight((rank, channels), (None, "tensor")),
-        "step_bias": Weight((channels,), ("tensor",)),
-        "decay_log": Weight((channels, state), ("tensor", None)),
-        "skip": Weight((channels,), ("tensor",)),
-        "outputs": Weight((channels, config.dim), ("tensor", "fsdp")),
+        "norm": ShardedWeight((config.dim,)),
+        "inputs": ShardedWeight((config.dim, channels), ("fsdp", "tensor")),
+        "gates": ShardedWeight((config.dim, channels), ("fsdp", "tensor")),
+        "kernel": ShardedWeight((config.window, 1, channels), (None, None, "tensor")),
+        "kernel_bias": ShardedWeight((channels,), ("tensor",)),
+        "select": ShardedWeight((channels, rank + 2 * state), (("tensor", "fsdp"), None)),
+        "step": ShardedWeight((rank, channels), (None, "tensor")),
+        "step_bias": ShardedWeight((channels,), ("tensor",)),
+        "decay_log": ShardedWeight((channels, state), ("tensor", None)),
+        "skip": ShardedWeight((channels,), ("tensor",)),
+        "outputs": ShardedWeight((channels, config.dim), ("tensor", "fsdp")),
     }
     return {
-        "embedding": Weight((config.vocab, config.dim), ("tensor", "fsdp")),
+        "embedding": ShardedWeight((config.vocab, config.dim), ("tensor", "fsdp")),
         "layers": stacked(layer, config.layers) if scan else [layer] * config.layers,
-        "norm": Weight((config.dim,)),
+        "norm": ShardedWeight((config.dim,)),
     }
 
 
@@ -58,7 +58,7 @@ def convolve(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
     return y + w["kernel_bias"]
 
 
-def selection(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> tuple[jax.Array, ...]:
+def selection(x: jax.Array, w: dict[str, jax.Array], config: MambaConfig, layout: MeshLayout) -> tuple[jax.Array, ...]:
     """Decay (B, S, channels, state), input (same) and read-out (B, S, state) of convolved inputs."""
     chosen = layout.constrain(x @ w["select"], BATCH, None, None)
     step, b, c = jnp.split(chosen, [config.rank, config.rank + config.state], axis=-1)
@@ -73,7 +73,9 @@ def _then(first: Any, second: Any) -> Any:
     return second[0] * first[0], second[0] * first[1] + second[1]
 
 
-def scan_chunks(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: Layout) -> tuple[jax.Array, jax.Array]:
+def scan_chunks(
+    x: jax.Array, w: dict[str, jax.Array], config: MambaConfig, layout: MeshLayout
+) -> tuple[jax.Array, jax.Array]:
     """The recurrence over convolved inputs (B, S, channels), a chunk at a time; the last state too."""
     batch, length, channels = x.shape
     size = min(config.chunk, length)
@@ -91,7 +93,7 @@ def scan_chunks(x: jax.Array, w: dict[str, jax.Array], config: Config, layout: L
 
 
 def layer(
-    x: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout
+    x: jax.Array, w: dict[str, jax.Array], *, config: MambaConfig, layout: MeshLayout
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """One layer with its residual sum, and what a step after it needs: its inputs, and the last state."""
     h = layout.constrain(rms_norm(x, w["norm"]), BATCH, None, None)
@@ -102,19 +104,19 @@ def layer(
     return x + layout.constrain(y @ w["outputs"], BATCH, None, None), {"recent": inputs, "state": state}
 
 
-def project_out(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
+def project_out(x: jax.Array, params: Any, config: MambaConfig, layout: MeshLayout) -> jax.Array:
     """Logits (B, S, vocabulary); the projection is the embedding."""
     table = layout.gather(params["embedding"], weights(config)["embedding"])
     return layout.constrain(jnp.einsum("bsd,vd->bsv", rms_norm(x, params["norm"]), table), BATCH, None, "tensor")
 
 
-def embedded(params: Any, tokens: jax.Array, config: Config, layout: Layout) -> jax.Array:
+def embedded(params: Any, tokens: jax.Array, config: MambaConfig, layout: MeshLayout) -> jax.Array:
     """Activations (B, S, dim) of tokens."""
     table = layout.gather(params["embedding"], weights(config)["embedding"])
     return layout.constrain(embed(table, tokens, layout), BATCH, None, None)
 
 
-def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
+def logits(params: Any, tokens: jax.Array, *, config: MambaConfig, layout: MeshLayout, remat: Remat) -> jax.Array:
     """Logits of every position."""
 
     def body(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
@@ -126,13 +128,13 @@ def logits(params: Any, tokens: jax.Array, *, config: Config, layout: Layout, re
     return project_out(x, params, config, layout)
 
 
-def _check_length(config: Config, seq: int) -> None:
+def _check_length(config: MambaConfig, seq: int) -> None:
     if seq % min(config.chunk, seq):
         raise UsageError(f"seq={seq} is no multiple of chunk={config.chunk}", where="--set", fix="change one of them")
 
 
 def train_step(
-    config: Config,
+    config: MambaConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -145,7 +147,7 @@ def train_step(
 ) -> Program:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     _check_length(config, seq)
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
 
     def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["tokens"], config=config, layout=layout, remat=remat)
@@ -158,7 +160,7 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: MambaConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -168,7 +170,7 @@ def forward(
 ) -> Program:
     """Scoring: `(params, batch) -> logits` of every position."""
     _check_length(config, seq)
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
 
     def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["tokens"], config=config, layout=layout, remat="autodiff")
@@ -179,7 +181,7 @@ def forward(
 
 
 def prefill(
-    config: Config,
+    config: MambaConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -189,7 +191,7 @@ def prefill(
 ) -> Program:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`; the state does not grow with it."""
     _check_length(config, seq)
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
     tree = one_layer(weights(config)["layers"])
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
@@ -222,14 +224,16 @@ def _replaced(held: Any, new: Any, index: jax.Array | int) -> Any:
     return {name: jax.lax.dynamic_update_index_in_dim(held[name], new[name], index, 0) for name in new}
 
 
-def _walked(body: Any, x: jax.Array, cache: Any, params: Any, config: Config, layout: Layout) -> tuple[Any, jax.Array]:
+def _walked(
+    body: Any, x: jax.Array, cache: Any, params: Any, config: MambaConfig, layout: MeshLayout
+) -> tuple[Any, jax.Array]:
     """The cache after every layer, and the likeliest token after the last position."""
     x, cache = kv_cache.through_layers(body, x, cache, params["layers"])
     return cache, jnp.argmax(project_out(x[:, -1:], params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
 
 
 def _cached_program(
-    function: Any, config: Config, layout: Layout, data: Any, batch: int, param_dtype: DTypeLike, *, scan: bool
+    function: Any, config: MambaConfig, layout: MeshLayout, data: Any, batch: int, param_dtype: DTypeLike, *, scan: bool
 ) -> Program:
     """A program over what each layer keeps: the inputs of its window, and its state."""
 
@@ -248,7 +252,7 @@ def _cached_program(
 
 
 def decode_step(
-    config: Config,
+    config: MambaConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -256,7 +260,7 @@ def decode_step(
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`; the state has no length."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
     tree = one_layer(weights(config)["layers"])
 
     def body(carry: Any, xs: Any) -> tuple[Any, None]:

@@ -19,18 +19,18 @@ from jax.typing import DTypeLike
 from meshcast.base import UsageError
 from meshcast.zoo.layers import cast
 from meshcast.zoo.program import Program, adamw_program
-from meshcast.zoo.shapes.mlp import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.mlp import MlpConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "tensor")
 Scheme = Literal["psum", "scatter", "ring"]
 
 
-def weights(config: Config) -> dict[str, Weight]:
+def weights(config: MlpConfig) -> dict[str, ShardedWeight]:
     """Every parameter's shape and storage; layers are stacked on a leading axis."""
     return {
-        "up": Weight((config.dim, config.ffn), (None, "tensor")).stacked(config.layers),
-        "down": Weight((config.ffn, config.dim), ("tensor", None)).stacked(config.layers),
+        "up": ShardedWeight((config.dim, config.ffn), (None, "tensor")).stacked(config.layers),
+        "down": ShardedWeight((config.ffn, config.dim), ("tensor", None)).stacked(config.layers),
     }
 
 
@@ -61,7 +61,7 @@ def local_block(x: jax.Array, up: jax.Array, down: jax.Array, *, scheme: Scheme,
 
 
 def train_step(
-    config: Config,
+    config: MlpConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 4096,
@@ -72,7 +72,7 @@ def train_step(
     """One AdamW step on `batch` tokens: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     if scheme not in ("psum", "scatter", "ring"):
         raise UsageError(f"scheme {scheme!r} is not one", fix="choose psum, scatter or ring")
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
     shards, tree = layout.size("tensor"), weights(config)
     tokens = "data" if scheme == "psum" else ("data", "tensor")
 

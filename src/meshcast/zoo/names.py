@@ -9,7 +9,7 @@ from typing import Any
 
 from meshcast.base import UsageError, nearest
 from meshcast.zoo.builder import MODES, Builder, Program
-from meshcast.zoo.families import FAMILIES, Family
+from meshcast.zoo.families import FAMILIES, ModelFamily
 from meshcast.zoo.words import SERVE
 
 
@@ -22,7 +22,7 @@ def models() -> dict[str, Builder]:
     }
 
 
-def builder(family: Family, name: str, config: Any, summary: str) -> Builder:
+def builder(family: ModelFamily, name: str, config: Any, summary: str) -> Builder:
     """The builder of one configuration."""
     return Builder(
         name=name, module=family.module, config=config, summary=summary, modes=family.modes, mode=family.modes[0]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import jax
 
 from meshcast.zoo.layers import layer_norm, rms_norm
-from meshcast.zoo.sharding import Weight
+from meshcast.zoo.sharding import ShardedWeight
 
 
-def norm_weights(name: str, width: int, kind: str) -> dict[str, Weight]:
+def norm_weights(name: str, width: int, kind: str) -> dict[str, ShardedWeight]:
     """The weights of a normalisation of `shapes.decoder.NORMS`: a scale but for "bare", a bias for "layer"."""
-    found = {} if kind == "bare" else {name: Weight((width,))}
-    return found | ({f"{name}_bias": Weight((width,))} if kind == "layer" else {})
+    found = {} if kind == "bare" else {name: ShardedWeight((width,))}
+    return found | ({f"{name}_bias": ShardedWeight((width,))} if kind == "layer" else {})
 
 
 def normalised(x: jax.Array, w: dict[str, jax.Array], name: str, kind: str) -> jax.Array:

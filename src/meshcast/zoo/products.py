@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from meshcast.base import UsageError
 from meshcast.zoo.saving import KEPT, ODD_PRODUCT, kept
-from meshcast.zoo.sharding import Axes, Layout
+from meshcast.zoo.sharding import Axes, MeshLayout
 
 KINDS = ("plain", "fp8", "mxfp8")
 _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
@@ -35,7 +35,7 @@ def product(
     equation: str,
     x: jax.Array,
     w: jax.Array,
-    layout: Layout,
+    layout: MeshLayout,
     *,
     over: Sequence[Axes],
     held: bool = False,
@@ -49,7 +49,7 @@ def products(
     equation: str,
     x: jax.Array,
     weights: Sequence[jax.Array],
-    layout: Layout,
+    layout: MeshLayout,
     *,
     over: Sequence[Axes],
     held: bool = False,
@@ -95,7 +95,7 @@ def _narrow(equation: str, x: tuple[jax.Array, jax.Array], w: tuple[jax.Array, j
     return y * (x[1] * w[1]).astype(dtype)
 
 
-def _scaled(equation: str, layout: Layout, over: Sequence[Axes], held: bool, name: str) -> Any:
+def _scaled(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool, name: str) -> Any:
     """The products in 8 bits as a function of the input and the weights."""
     blocks = layout.products == "mxfp8"
     inputs_dtype, gradients_dtype = jnp.float8_e4m3fn, jnp.float8_e4m3fn if blocks else jnp.float8_e5m2

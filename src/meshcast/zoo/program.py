@@ -13,13 +13,13 @@ from jax.typing import DTypeLike
 from meshcast.base import InfeasibleError, UsageError
 from meshcast.zoo.layers import BATCH
 from meshcast.zoo.optimizers import adamw, adamw_state
-from meshcast.zoo.sharding import WHOLE, Axes, Layout
+from meshcast.zoo.sharding import WHOLE, Axes, MeshLayout
 
 Program = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 Reduced = Callable[[Any], Any]
 
 
-def jit_options(layout: Layout, *, donate: tuple[int, ...], results: Any) -> dict[str, Any]:
+def jit_options(layout: MeshLayout, *, donate: tuple[int, ...], results: Any) -> dict[str, Any]:
     """Options of `jax.jit`: what is donated, and results sharded as `results` says.
 
     A donated buffer is reused only by a result of the same sharding, so the results' shardings are never left open.
@@ -30,7 +30,7 @@ def jit_options(layout: Layout, *, donate: tuple[int, ...], results: Any) -> dic
 
 
 def adamw_program(
-    layout: Layout,
+    layout: MeshLayout,
     loss: Callable[[Any, Any], jax.Array],
     params: Any,
     batch: Any,
@@ -85,7 +85,7 @@ def adamw_program(
 
 
 def mean_with_extras(
-    layout: Layout, loss: Callable[[Any, Any], Any], params: Any, batch: Any, *, accumulate: int, apart: bool
+    layout: MeshLayout, loss: Callable[[Any, Any], Any], params: Any, batch: Any, *, accumulate: int, apart: bool
 ) -> tuple[Any, Any]:
     """`(loss, extras)` and the gradients of the loss, means over microbatches; `loss` returns the two.
 
@@ -132,7 +132,7 @@ def _mean(
 
 
 def _mean_apart(
-    layout: Layout,
+    layout: MeshLayout,
     loss: Callable[[Any, Any], Any],
     params: Any,
     batch: Any,
@@ -179,7 +179,7 @@ def _mean_apart(
 
 
 def microbatched(
-    layout: Layout, accumulate: int, *along: Axes, **fields: tuple[tuple[int, ...], DTypeLike]
+    layout: MeshLayout, accumulate: int, *along: Axes, **fields: tuple[tuple[int, ...], DTypeLike]
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """Abstract data, rows of a batch split over the mesh, behind an axis of microbatches where there are several.
 
@@ -199,7 +199,7 @@ def microbatched(
     return found
 
 
-def token_batch(layout: Layout, batch: int, seq: int, *, accumulate: int = 1) -> dict[str, jax.ShapeDtypeStruct]:
+def token_batch(layout: MeshLayout, batch: int, seq: int, *, accumulate: int = 1) -> dict[str, jax.ShapeDtypeStruct]:
     """Tokens and the targets they predict, one row per sequence, split by position over "context"."""
     rows = ((batch, seq), jnp.int32)
     return microbatched(layout, accumulate, "context", tokens=rows, targets=rows)

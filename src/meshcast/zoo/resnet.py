@@ -13,23 +13,23 @@ from jax.typing import DTypeLike
 from meshcast.zoo.layers import cast, cross_entropy
 from meshcast.zoo.optimizers import sgd, sgd_state
 from meshcast.zoo.program import Program, jit_options, mean_with_extras, microbatched
-from meshcast.zoo.shapes.resnet import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.resnet import ResnetConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data",)
 Normalise = Callable[[jax.Array, dict[str, jax.Array]], tuple[jax.Array, Any]]
 
 
-def _unit(kernel: int, inputs: int, outputs: int) -> dict[str, Weight]:
+def _unit(kernel: int, inputs: int, outputs: int) -> dict[str, ShardedWeight]:
     """A convolution and its batch norm."""
     return {
-        "kernel": Weight((kernel, kernel, inputs, outputs)),
-        "scale": Weight((outputs,)),
-        "bias": Weight((outputs,)),
+        "kernel": ShardedWeight((kernel, kernel, inputs, outputs)),
+        "scale": ShardedWeight((outputs,)),
+        "bias": ShardedWeight((outputs,)),
     }
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: ResnetConfig) -> dict[str, Any]:
     """Every parameter's shape; replicated, as data parallelism has it."""
     inputs = config.width
     stages = []
@@ -45,7 +45,7 @@ def weights(config: Config) -> dict[str, Any]:
             blocks.append(block | ({"shortcut": _unit(1, inputs, outputs)} if inputs != outputs else {}))
             inputs = outputs
         stages.append(blocks)
-    head = {"kernel": Weight((inputs, config.classes)), "bias": Weight((config.classes,))}
+    head = {"kernel": ShardedWeight((inputs, config.classes)), "bias": ShardedWeight((config.classes,))}
     return {"stem": _unit(7, 3, config.width), "stages": stages, "head": head}
 
 
@@ -87,7 +87,7 @@ def _with_statistics(tree: Any) -> Any:
 
 
 def network(
-    params: dict[str, Any], images: jax.Array, *, config: Config, layout: Layout, normalise: Normalise
+    params: dict[str, Any], images: jax.Array, *, config: ResnetConfig, layout: MeshLayout, normalise: Normalise
 ) -> tuple[Any, Any]:
     """Logits, and what every normalisation saw, in order."""
     statistics = []
@@ -114,7 +114,7 @@ def network(
 
 
 def train_step(
-    config: Config,
+    config: ResnetConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
@@ -128,7 +128,7 @@ def train_step(
     The optimizer state is what the step carries beside the weights: the momentum and the running statistics. Microbatches
     have statistics of their own; where a replica's are its own too, gradients are reduced once a step.
     """
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
     apart = accumulate > 1 and layout.size("data") > 1 and not sync_batch_norm
     groups = 1 if sync_batch_norm or apart else layout.size("data")
 
@@ -160,14 +160,14 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: ResnetConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """Classification: `(params, batch) -> class scores`, normalised by running statistics that are parameters here."""
-    layout = Layout.of(mesh, axes=AXES)
+    layout = MeshLayout.of(mesh, axes=AXES)
 
     def forward(params: Any, batch: Any) -> jax.Array:
         scores: jax.Array

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from meshcast.zoo.sharding import Layout
+from meshcast.zoo.sharding import MeshLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Sections:
         length: Positions of a sequence.
     """
 
-    layout: Layout
+    layout: MeshLayout
     entry: dict[str, Any]
     layers: Any
     exit: dict[str, Any]

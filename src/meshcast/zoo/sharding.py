@@ -1,6 +1,6 @@
 """The mesh a model is written for: the only place that knows which axes exist and how large they are.
 
-Models name the axes they could use ("data", "fsdp", "expert", "context", "tensor"). A `Layout` drops the ones the mesh
+Models name the axes they could use ("data", "fsdp", "expert", "context", "tensor"). A `MeshLayout` drops the ones the mesh
 does not have, so one text serves a single device and a pod, and no device is needed: the mesh is an `AbstractMesh`.
 """
 
@@ -27,19 +27,19 @@ _SHARING = frozenset({"fsdp", "context"})  # what weights are stored over and ga
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class ShardedWeight:
     """A parameter's shape and the mesh axes that each of its dimensions is stored over."""
 
     shape: tuple[int, ...]
     axes: tuple[Axes, ...] = ()
 
-    def stacked(self, layers: int) -> Weight:
+    def stacked(self, layers: int) -> ShardedWeight:
         """The same weight for every layer, with the leading layer axis that `lax.scan` walks."""
-        return Weight((layers, *self.shape), (None, *self.axes))
+        return ShardedWeight((layers, *self.shape), (None, *self.axes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class MeshLayout:
     """Shardings over a mesh; without a mesh every method is the identity or a plain shape."""
 
     mesh: AbstractMesh | None = None
@@ -56,7 +56,7 @@ class Layout:
         sequence_parallel: bool = False,
         attention: str = "plain",
         products: str = "plain",
-    ) -> Layout:
+    ) -> MeshLayout:
         """The layout over a mesh of some of the `axes` a model knows; an empty mesh is one device.
 
         Args:
@@ -117,10 +117,10 @@ class Layout:
         return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, spec))
 
     def params(self, weights: Any, dtype: DTypeLike) -> Any:
-        """Abstract parameters for a pytree of `Weight`."""
+        """Abstract parameters for a pytree of `ShardedWeight`."""
         return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *self.stored(weight)), weights)
 
-    def stored(self, weight: Weight) -> tuple[Axes, ...]:
+    def stored(self, weight: ShardedWeight) -> tuple[Axes, ...]:
         """The axes that a weight is stored over: where "fsdp" is in the mesh, of whatever size, "context" goes with it.
 
         Devices that split a sequence hold the same weights, so that whoever shares weights out does so over them too: PyTorch's
@@ -189,7 +189,7 @@ class Layout:
     def gather(self, values: Any, weights: Any) -> Any:
         """Weights as they are used: whole along what shares them out, still split along the rest; gradients as stored."""
 
-        def gathered(weight: Weight, value: jax.Array) -> jax.Array:
+        def gathered(weight: ShardedWeight, value: jax.Array) -> jax.Array:
             stored = self.stored(weight)
             if not any(_SHARING.intersection(self.present(entry)) for entry in stored):
                 return value

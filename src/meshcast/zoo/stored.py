@@ -13,11 +13,13 @@ import jax
 from jax.typing import DTypeLike
 
 from meshcast.zoo import grouped_query, kv_cache, latent_attention
-from meshcast.zoo.shapes.decoder import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.decoder import DecoderConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 
-def stored_params(tree: dict[str, Any], config: Config, layout: Layout, dtype: DTypeLike, narrow: str = "") -> Any:
+def stored_params(
+    tree: dict[str, Any], config: DecoderConfig, layout: MeshLayout, dtype: DTypeLike, narrow: str = ""
+) -> Any:
     """Abstract parameters: the layers' matrices in the `narrow` type if there is one, the rest in `dtype`.
 
     Args:
@@ -29,7 +31,7 @@ def stored_params(tree: dict[str, Any], config: Config, layout: Layout, dtype: D
     """
     layers = {stack.name for stack in config.stacks()}
 
-    def struct(weight: Weight, *, of_layer: bool) -> Any:
+    def struct(weight: ShardedWeight, *, of_layer: bool) -> Any:
         is_matrix = of_layer and len(weight.shape) > 2
         return layout.struct(weight.shape, narrow if narrow and is_matrix else dtype, *layout.stored(weight))
 
@@ -44,7 +46,9 @@ def widened(values: Any, dtype: DTypeLike) -> Any:
     return jax.tree.map(lambda value: value.astype(dtype) if value.dtype.itemsize == 1 else value, values)
 
 
-def cache_structs(config: Config, layout: Layout, batch: int, context: int, dtype: DTypeLike) -> dict[str, Any]:
+def cache_structs(
+    config: DecoderConfig, layout: MeshLayout, batch: int, context: int, dtype: DTypeLike
+) -> dict[str, Any]:
     """The abstract cache of every stack; a local layer keeps no more than its window."""
     found: dict[str, Any] = {}
     for stack in config.stacks():

@@ -16,42 +16,42 @@ from meshcast.zoo.experts import gated, gated_weights
 from meshcast.zoo.frame import Fields, forward_program, layout_for_heads, supervised_program
 from meshcast.zoo.layers import BATCH, Remat, causal_mask, embed, one_layer, rms_norm, stacked
 from meshcast.zoo.program import Program, jit_options
-from meshcast.zoo.shapes.t5 import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.t5 import T5Config
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "fsdp", "tensor")
 _FAR = 128
 """Distances beyond which all share a bucket (Raffel 2020, section 2.1)."""
 
 
-def _attention_weights(config: Config, prefix: str) -> dict[str, Weight]:
+def _attention_weights(config: T5Config, prefix: str) -> dict[str, ShardedWeight]:
     width = config.heads * config.head_dim
     return {
-        f"{prefix}norm": Weight((config.dim,)),
-        **{f"{prefix}w{name}": Weight((config.dim, width), ("fsdp", "tensor")) for name in "qkv"},
-        f"{prefix}wo": Weight((width, config.dim), ("tensor", "fsdp")),
+        f"{prefix}norm": ShardedWeight((config.dim,)),
+        **{f"{prefix}w{name}": ShardedWeight((config.dim, width), ("fsdp", "tensor")) for name in "qkv"},
+        f"{prefix}wo": ShardedWeight((width, config.dim), ("tensor", "fsdp")),
     }
 
 
-def _layer_weights(config: Config, *, crossed: bool) -> dict[str, Weight]:
-    found = _attention_weights(config, "self_") | {"ffn_norm": Weight((config.dim,))}
+def _layer_weights(config: T5Config, *, crossed: bool) -> dict[str, ShardedWeight]:
+    found = _attention_weights(config, "self_") | {"ffn_norm": ShardedWeight((config.dim,))}
     found |= gated_weights(config.dim, config.ffn)
     if not config.gated:
         del found["gate"]
     return found | (_attention_weights(config, "cross_") if crossed else {})
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: T5Config) -> dict[str, Any]:
     """Every parameter's shape and storage; per-layer weights are stacked on a leading axis."""
-    tree: dict[str, Any] = {"embedding": Weight((config.vocab, config.dim), ("tensor", "fsdp"))}
+    tree: dict[str, Any] = {"embedding": ShardedWeight((config.vocab, config.dim), ("tensor", "fsdp"))}
     for name, layers in (("encoder", config.layers), ("decoder", config.decoder_layers or config.layers)):
         tree[name] = {
             "layers": stacked(_layer_weights(config, crossed=name == "decoder"), layers),
-            "distances": Weight((config.buckets, config.heads), (None, "tensor")),
-            "norm": Weight((config.dim,)),
+            "distances": ShardedWeight((config.buckets, config.heads), (None, "tensor")),
+            "norm": ShardedWeight((config.dim,)),
         }
     if not config.tied:
-        tree["head"] = Weight((config.dim, config.vocab), ("fsdp", "tensor"))
+        tree["head"] = ShardedWeight((config.dim, config.vocab), ("fsdp", "tensor"))
     return tree
 
 
@@ -74,7 +74,7 @@ def distance_buckets(positions: jax.Array, length: int, buckets: int, *, both_wa
     return offset + jnp.where(distance < near, distance, far)
 
 
-def heads_of(h: jax.Array, w: dict[str, jax.Array], name: str, *, config: Config, layout: Layout) -> jax.Array:
+def heads_of(h: jax.Array, w: dict[str, jax.Array], name: str, *, config: T5Config, layout: MeshLayout) -> jax.Array:
     """A projection of activations to heads (B, S, H, D)."""
     h = (h @ w[name]).reshape(*h.shape[:2], config.heads, config.head_dim)
     return layout.constrain(h, BATCH, None, "tensor", None)
@@ -82,7 +82,7 @@ def heads_of(h: jax.Array, w: dict[str, jax.Array], name: str, *, config: Config
 
 def attend(
     x: jax.Array, keys: tuple[jax.Array, jax.Array], w: dict[str, jax.Array], prefix: str, bias: jax.Array | None,
-    *, config: Config, layout: Layout, heads_first: bool = False,
+    *, config: T5Config, layout: MeshLayout, heads_first: bool = False,
 ) -> jax.Array:  # fmt: skip
     """Attention of x (B, S, dim) over keys and values (B, T, H, D), scores without a scale, plus a bias (H, S, T).
 
@@ -97,7 +97,7 @@ def attend(
     return layout.constrain(y, BATCH, None, "tensor") @ w[f"{prefix}wo"]
 
 
-def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layout: Layout) -> jax.Array:
+def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, config: T5Config, layout: MeshLayout) -> jax.Array:
     """ReLU between two products, or gated GELU."""
     if config.gated:
         return gated(h, w, activation="gelu", layout=layout)
@@ -106,7 +106,7 @@ def feed_forward(h: jax.Array, w: dict[str, jax.Array], *, config: Config, layou
 
 def stack(
     params: Any, tokens: jax.Array, name: str, memory: jax.Array | None,
-    *, config: Config, layout: Layout, remat: Remat,
+    *, config: T5Config, layout: MeshLayout, remat: Remat,
 ) -> jax.Array:  # fmt: skip
     """The encoder, or the decoder over the encoder's output (B, T, dim)."""
     tree, side = weights(config), params[name]
@@ -128,12 +128,12 @@ def stack(
     return normalised(x, side["norm"], layout)
 
 
-def normalised(x: jax.Array, scale: jax.Array, layout: Layout) -> jax.Array:
+def normalised(x: jax.Array, scale: jax.Array, layout: MeshLayout) -> jax.Array:
     """Normalised activations, whole on every device of "tensor"."""
     return layout.constrain(rms_norm(x, scale), BATCH, None, None)
 
 
-def distance_bias(side: Any, positions: jax.Array, length: int, config: Config, *, both_ways: bool) -> jax.Array:
+def distance_bias(side: Any, positions: jax.Array, length: int, config: T5Config, *, both_ways: bool) -> jax.Array:
     """What the distances add to scores: (H, S, T) of positions (S,) to `length` others."""
     near = distance_buckets(positions, length, config.buckets, both_ways=both_ways)
     return jnp.take(side["distances"], near, axis=0, mode="clip").transpose(2, 0, 1).astype(jnp.float32)
@@ -144,7 +144,7 @@ Keys = tuple[jax.Array, jax.Array]
 
 def layer(
     x: jax.Array, w: dict[str, jax.Array], own: Callable[[jax.Array], Keys], bias: jax.Array,
-    across: Callable[[], Keys] | None, *, config: Config, layout: Layout, heads_first: bool = False,
+    across: Callable[[], Keys] | None, *, config: T5Config, layout: MeshLayout, heads_first: bool = False,
 ) -> jax.Array:  # fmt: skip
     """One layer over its own keys and values, given normalised activations, and over those `across` from the encoder."""
 
@@ -159,14 +159,14 @@ def layer(
     return summed(x, feed_forward(normalised(x, w["ffn_norm"], layout), w, config=config, layout=layout))
 
 
-def logits(params: Any, data: Any, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
+def logits(params: Any, data: Any, *, config: T5Config, layout: MeshLayout, remat: Remat) -> jax.Array:
     """Logits (B, S, vocabulary) of every position of the output."""
     memory = stack(params, data["inputs"], "encoder", None, config=config, layout=layout, remat=remat)
     x = stack(params, data["tokens"], "decoder", memory, config=config, layout=layout, remat=remat)
     return project_out(x, params, config, layout)
 
 
-def project_out(x: jax.Array, params: Any, config: Config, layout: Layout) -> jax.Array:
+def project_out(x: jax.Array, params: Any, config: T5Config, layout: MeshLayout) -> jax.Array:
     """Logits (B, S, vocabulary) of the decoder's activations."""
     name, equation = ("embedding", "bsd,vd->bsv") if config.tied else ("head", "bsd,dv->bsv")
     x = x * config.dim**-0.5 if config.tied else x
@@ -175,7 +175,7 @@ def project_out(x: jax.Array, params: Any, config: Config, layout: Layout) -> ja
 
 
 def train_step(
-    config: Config,
+    config: T5Config,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,
@@ -199,7 +199,7 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: T5Config,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,
@@ -216,7 +216,7 @@ def forward(
 
 
 def prefill(
-    config: Config,
+    config: T5Config,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,
@@ -250,7 +250,7 @@ def prefill(
 
 
 def decode_step(
-    config: Config,
+    config: T5Config,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,
@@ -270,7 +270,7 @@ def decode_step(
 
 
 def _step(
-    params: Any, cache: Any, tokens: jax.Array, positions: jax.Array, *, config: Config, layout: Layout
+    params: Any, cache: Any, tokens: jax.Array, positions: jax.Array, *, config: T5Config, layout: MeshLayout
 ) -> tuple[Any, jax.Array]:
     """One position of the decoder: the cache with it, and the likeliest token after it."""
     tree, side = weights(config), params["decoder"]
@@ -281,7 +281,7 @@ def _step(
     def body(carry: Any, xs: Any) -> tuple[Any, None]:
         (x, held), (index, w, crossed) = carry, xs
         w = layout.gather(w, one_layer(tree["decoder"]["layers"]))
-        place = kv_cache.Place(positions=positions, layer=index)
+        place = kv_cache.CachePlace(positions=positions, layer=index)
         updated = {}
 
         def own(h: jax.Array) -> Keys:
@@ -305,7 +305,7 @@ def _step(
 
 
 def _cached_program(
-    function: Any, config: Config, layout: Layout, data: Any, sizes: tuple[int, int, int], dtype: DTypeLike
+    function: Any, config: T5Config, layout: MeshLayout, data: Any, sizes: tuple[int, int, int], dtype: DTypeLike
 ) -> Program:
     """A program over the keys and values of the output so far, and of the inputs, in every layer of the decoder."""
     batch, seq, target = sizes

@@ -17,26 +17,29 @@ from meshcast.zoo.attending import Kind, attend
 from meshcast.zoo.diffusion import embed_time, noised, squared_error, time_weights
 from meshcast.zoo.layers import BATCH, cast, layer_norm
 from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
-from meshcast.zoo.shapes.unet import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.unet import UnetConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "fsdp")
 
 
-def _convolution(kernel: int, inputs: int, outputs: int) -> dict[str, Weight]:
-    return {"kernel": Weight((kernel, kernel, inputs, outputs), (None, None, None, "fsdp")), "bias": Weight((outputs,))}
+def _convolution(kernel: int, inputs: int, outputs: int) -> dict[str, ShardedWeight]:
+    return {
+        "kernel": ShardedWeight((kernel, kernel, inputs, outputs), (None, None, None, "fsdp")),
+        "bias": ShardedWeight((outputs,)),
+    }
 
 
-def _norm(width: int) -> dict[str, Weight]:
-    return {"scale": Weight((width,)), "bias": Weight((width,))}
+def _norm(width: int) -> dict[str, ShardedWeight]:
+    return {"scale": ShardedWeight((width,)), "bias": ShardedWeight((width,))}
 
 
-def _linear(inputs: int, outputs: int, *, bias: bool = True) -> dict[str, Weight]:
-    kernel = {"kernel": Weight((inputs, outputs), (None, "fsdp"))}
-    return kernel | ({"bias": Weight((outputs,))} if bias else {})
+def _linear(inputs: int, outputs: int, *, bias: bool = True) -> dict[str, ShardedWeight]:
+    kernel = {"kernel": ShardedWeight((inputs, outputs), (None, "fsdp"))}
+    return kernel | ({"bias": ShardedWeight((outputs,))} if bias else {})
 
 
-def _residual_weights(config: Config, inputs: int, outputs: int) -> dict[str, Any]:
+def _residual_weights(config: UnetConfig, inputs: int, outputs: int) -> dict[str, Any]:
     found = {
         "norm1": _norm(inputs), "conv1": _convolution(3, inputs, outputs), "time": _linear(config.time, outputs),
         "norm2": _norm(outputs), "conv2": _convolution(3, outputs, outputs),
@@ -51,7 +54,7 @@ def _attention_weights(width: int, source: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _transformer_weights(config: Config, width: int) -> dict[str, Any]:
+def _transformer_weights(config: UnetConfig, width: int) -> dict[str, Any]:
     return {
         "norm": _norm(width), "inputs": _convolution(1, width, width),
         "own": _attention_weights(width, width), "text": _attention_weights(width, config.context),
@@ -60,7 +63,7 @@ def _transformer_weights(config: Config, width: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: UnetConfig) -> dict[str, Any]:
     """Every parameter's shape and storage."""
     first, last = config.widths[0], config.widths[-1]
     heights = list(zip(config.widths, config.attended, strict=True))
@@ -125,7 +128,7 @@ def linear(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
     return x @ w["kernel"] + w["bias"] if "bias" in w else x @ w["kernel"]
 
 
-def residual(x: jax.Array, time: jax.Array, w: dict[str, Any], config: Config) -> jax.Array:
+def residual(x: jax.Array, time: jax.Array, w: dict[str, Any], config: UnetConfig) -> jax.Array:
     """Two convolutions, the time's vector added between them."""
     h = convolve(jax.nn.silu(group_norm(x, w["norm1"], config.groups)), w["conv1"])
     h = h + linear(jax.nn.silu(time), w["time"])[:, None, None]
@@ -133,7 +136,7 @@ def residual(x: jax.Array, time: jax.Array, w: dict[str, Any], config: Config) -
     return h + (convolve(x, w["shortcut"]) if "shortcut" in w else x)
 
 
-def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: Config, layout: Layout) -> jax.Array:
+def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: UnetConfig, layout: MeshLayout) -> jax.Array:
     """Pixels attend to each other and to the text, then a gated feed-forward layer."""
 
     def attended(x: jax.Array, source: jax.Array | None, w: dict[str, Any]) -> jax.Array:
@@ -153,7 +156,7 @@ def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: Config
     return x + convolve(h.reshape(x.shape), w["outputs"])
 
 
-def denoise(params: Any, data: Any, *, config: Config, layout: Layout) -> jax.Array:
+def denoise(params: Any, data: Any, *, config: UnetConfig, layout: MeshLayout) -> jax.Array:
     """Predicted noise (B, H, W, channels) of noisy latents, given a text (B, words, context)."""
     params = layout.gather(params, weights(config))
     time, text = embed_time(data["times"], params["time"]), data["text"]
@@ -183,7 +186,7 @@ def denoise(params: Any, data: Any, *, config: Config, layout: Layout) -> jax.Ar
 
 
 def train_step(
-    config: Config,
+    config: UnetConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -194,7 +197,7 @@ def train_step(
     compute_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One AdamW step on noisy latents: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout = Layout.of(mesh, axes=AXES, attention=attention)
+    layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         noisy = noised(batch["images"], batch["noise"], batch["times"]).astype(compute_dtype)
@@ -212,7 +215,7 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: UnetConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
@@ -220,7 +223,7 @@ def forward(
     param_dtype: DTypeLike = "bfloat16",
 ) -> Program:
     """One denoising step: `(params, batch) -> predicted noise`."""
-    layout = Layout.of(mesh, axes=AXES, attention=attention)
+    layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
 
     def forward(params: Any, batch: Any) -> jax.Array:
         return denoise(params, batch, config=config, layout=layout)

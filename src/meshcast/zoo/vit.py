@@ -15,24 +15,24 @@ from meshcast.zoo.blocks import block, block_weights, through_layers
 from meshcast.zoo.frame import forward_program, layout_for_heads, supervised_program
 from meshcast.zoo.layers import BATCH, Remat, layer_norm, stacked
 from meshcast.zoo.program import Program
-from meshcast.zoo.shapes.vit import Config
-from meshcast.zoo.sharding import Layout, Weight
+from meshcast.zoo.shapes.vit import VitConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
 AXES = ("data", "fsdp", "tensor")
 
 
-def weights(config: Config) -> dict[str, Any]:
+def weights(config: VitConfig) -> dict[str, Any]:
     """Every parameter's shape and storage; per-layer weights are stacked on a leading axis."""
     return {
-        "patch": Weight((config.patch, config.patch, 3, config.dim)),
-        "patch_bias": Weight((config.dim,)),
-        "class_token": Weight((1, 1, config.dim)),
-        "positions": Weight(((config.image // config.patch) ** 2 + 1, config.dim)),
+        "patch": ShardedWeight((config.patch, config.patch, 3, config.dim)),
+        "patch_bias": ShardedWeight((config.dim,)),
+        "class_token": ShardedWeight((1, 1, config.dim)),
+        "positions": ShardedWeight(((config.image // config.patch) ** 2 + 1, config.dim)),
         "layers": stacked(block_weights(config.dim, config.hidden), config.layers),
-        "norm_scale": Weight((config.dim,)),
-        "norm_bias": Weight((config.dim,)),
-        "head": Weight((config.dim, config.classes)),
-        "head_bias": Weight((config.classes,)),
+        "norm_scale": ShardedWeight((config.dim,)),
+        "norm_bias": ShardedWeight((config.dim,)),
+        "head": ShardedWeight((config.dim, config.classes)),
+        "head_bias": ShardedWeight((config.classes,)),
     }
 
 
@@ -45,7 +45,7 @@ def patches(images: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
     return x.reshape(x.shape[0], -1, kernel.shape[-1]) + bias
 
 
-def logits(params: Any, images: jax.Array, *, config: Config, layout: Layout, remat: Remat) -> jax.Array:
+def logits(params: Any, images: jax.Array, *, config: VitConfig, layout: MeshLayout, remat: Remat) -> jax.Array:
     """Class scores (B, classes) of images."""
     x = patches(images, params["patch"], params["patch_bias"])
     token = jnp.broadcast_to(params["class_token"], (x.shape[0], 1, config.dim))
@@ -58,7 +58,7 @@ def logits(params: Any, images: jax.Array, *, config: Config, layout: Layout, re
 
 
 def train_step(
-    config: Config,
+    config: VitConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
@@ -83,7 +83,7 @@ def train_step(
 
 
 def forward(
-    config: Config,
+    config: VitConfig,
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,

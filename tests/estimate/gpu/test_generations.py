@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from meshcast.estimate.estimator import Clocks
 from meshcast.estimate.gpu import GpuAnalytical
-from meshcast.estimate.gpu.machine import Machine
+from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.estimate.gpu.memory import hit_share
 from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
-from meshcast.estimate.gpu.tiles import Product, product_time
+from meshcast.estimate.gpu.tiles import TiledProduct, product_time
 from meshcast.estimate.power import settled_clock
 from meshcast.hardware import Device, load_device
 from tests.estimate.conformance import gemm
@@ -23,13 +23,13 @@ PARAMETERS = shipped_gpu_calibration().parameters
 MIB = 2**20
 
 
-def machine(name: str) -> Machine:
-    return Machine(device=load_device(name), parameters=PARAMETERS)
+def machine(name: str) -> GpuMachine:
+    return GpuMachine(device=load_device(name), parameters=PARAMETERS)
 
 
-def product(m: int, n: int, k: int, peak: float) -> Product:
+def product(m: int, n: int, k: int, peak: float) -> TiledProduct:
     moved = {"read": 2.0 * k * (m + n), "written": 2.0 * m * n}
-    return Product(batch=1, m=m, n=n, k=k, width=2, peak=peak, split=False, **moved)
+    return TiledProduct(batch=1, m=m, n=n, k=k, width=2, peak=peak, split=False, **moved)
 
 
 def clock_share(device: Device, clocks: Clocks) -> float:
@@ -62,7 +62,7 @@ def test_more_shared_memory_is_never_slower(m: int, n: int, k: int) -> None:
     assert ada.device.core is not None
     assert ada.shared_bytes == 100 * 1024
     core = replace(ada.device.core, shared_memory_bytes=164 * 1024)
-    more = Machine(device=replace(ada.device, core=core), parameters=PARAMETERS)
+    more = GpuMachine(device=replace(ada.device, core=core), parameters=PARAMETERS)
     wanted = product(m, n, k, 362e12)
     assert product_time(wanted, more).time <= product_time(wanted, ada).time * (1 + 1e-12)
 
@@ -83,7 +83,7 @@ def test_more_rows_and_a_longer_sum_are_never_much_faster(m: int, n: int, k: int
 
 def test_a_cache_in_one_part_holds_more_of_its_capacity() -> None:
     h200 = machine("h200")
-    whole = Machine(device=replace(h200.device, cache_partitions=1), parameters=PARAMETERS)
+    whole = GpuMachine(device=replace(h200.device, cache_partitions=1), parameters=PARAMETERS)
     assert h200.device.cache_reach == pytest.approx(0.85 * 60 * MIB)
     assert hit_share(0.85 * 40 * MIB, 0, h200) == pytest.approx(hit_share(1.05 * 40 * MIB, 0, whole))
     assert load_device("l40s").cache_reach == pytest.approx(1.05 * 96 * MIB)

@@ -10,7 +10,7 @@ import pytest
 from meshcast.base.errors import InputError, UnsupportedError
 from meshcast.capture.files import from_bytes
 from meshcast.estimate.measurements import silicon
-from meshcast.estimate.measurements.silicon import SYSTEMS, Table, installed, system_folder, table
+from meshcast.estimate.measurements.silicon import SYSTEMS, SiliconTable, installed, system_folder, table
 from meshcast.estimate.measurements.silicon_kernels import (
     attention_kernels,
     product_kernel,
@@ -195,7 +195,7 @@ def test_parquet_is_read_like_csv(root: Path) -> None:
     from_csv = product_table("h200", root=root)
     path = from_csv.source.path
     found = table("h200", "gemm", "gemm_perf", "trtllm", root)
-    assert isinstance(found, Table)
+    assert isinstance(found, SiliconTable)
     columns = {name: found.texts(name) for name in ("gemm_dtype",)} | {
         name: found.integers(name) for name in ("m", "n", "k")
     }

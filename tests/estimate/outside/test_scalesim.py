@@ -14,9 +14,9 @@ from meshcast.base.errors import UnsupportedError
 from meshcast.base.progress import listening
 from meshcast.estimate.outside.environment import SCALESIM
 from meshcast.estimate.outside.scalesim import simulate_by_scalesim
-from meshcast.estimate.systolic import Buffer, Layer, SystolicArray, simulate
+from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray, simulate
 
-SMALL = Buffer(words=1024, bandwidth=4)
+SMALL = ArrayBuffer(words=1024, bandwidth=4)
 ARRAY = SystolicArray(rows=4, columns=3, dataflow="ws", ifmap=SMALL, filter=SMALL, ofmap=SMALL)
 INSTALLED = SCALESIM.release() is not None
 needs_scalesim = pytest.mark.skipif(

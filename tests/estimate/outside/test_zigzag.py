@@ -11,9 +11,9 @@ import pytest
 from meshcast.base.errors import UnsupportedError
 from meshcast.estimate.outside.environment import ZIGZAG
 from meshcast.estimate.outside.zigzag import simulate_by_zigzag
-from meshcast.estimate.systolic import Buffer, Layer, SystolicArray
+from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray
 
-BUFFER = Buffer(words=65536, bandwidth=4)
+BUFFER = ArrayBuffer(words=65536, bandwidth=4)
 ARRAY = SystolicArray(rows=8, columns=4, dataflow="ws", ifmap=BUFFER, filter=BUFFER, ofmap=BUFFER)
 
 

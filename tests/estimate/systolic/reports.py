@@ -10,7 +10,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshcast.estimate.systolic import Buffer, Layer, SystolicArray
+from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray
 
 PATH = Path(__file__).with_name("scalesim_reports.csv")
 SIZES = ("ifmap_height", "ifmap_width", "filter_height", "filter_width", "channels", "filters", "stride")
@@ -35,7 +35,7 @@ def reports() -> list[Report]:
 
 def _report(row: dict[str, str]) -> Report:
     buffers = {
-        name: Buffer(words=1024 * int(row[f"{name}_kb"]), bandwidth=int(row[f"{name}_bandwidth"]))
+        name: ArrayBuffer(words=1024 * int(row[f"{name}_kb"]), bandwidth=int(row[f"{name}_bandwidth"]))
         for name in ("ifmap", "filter", "ofmap")
     }
     return Report(

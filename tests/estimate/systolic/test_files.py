@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from meshcast.base.errors import InputError, UnsupportedError
-from meshcast.estimate.systolic import Buffer, Layer, SystolicArray
+from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray
 from meshcast.estimate.systolic.files import config_text, read_config, read_layers, topology_text
 
 ARRAY = SystolicArray(
-    rows=8, columns=4, dataflow="is", ifmap=Buffer(words=2048, bandwidth=5), filter=Buffer(words=1024, bandwidth=7),
-    ofmap=Buffer(words=4096, bandwidth=3),
+    rows=8, columns=4, dataflow="is", ifmap=ArrayBuffer(words=2048, bandwidth=5), filter=ArrayBuffer(words=1024, bandwidth=7),
+    ofmap=ArrayBuffer(words=4096, bandwidth=3),
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
-from meshcast.estimate.systolic import Buffer, Layer, SystolicArray, simulate
+from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray, simulate
 from meshcast.estimate.systolic.cycles import compute_cycles
 from meshcast.estimate.systolic.layer import product_shapes
 from meshcast.estimate.systolic.ring import Ring
@@ -17,10 +17,10 @@ from meshcast.estimate.systolic.scratchpads import Lie, ReadBuffer, layer_stalls
 from meshcast.estimate.systolic.windows import WindowStream, window_addresses
 from tests.estimate.systolic.reports import Report, reports
 
-LARGE = Buffer(words=2**22, bandwidth=10)
+LARGE = ArrayBuffer(words=2**22, bandwidth=10)
 
 
-def array(rows: int, columns: int, dataflow: str, buffer: Buffer = LARGE) -> SystolicArray:
+def array(rows: int, columns: int, dataflow: str, buffer: ArrayBuffer = LARGE) -> SystolicArray:
     return SystolicArray(
         rows=rows, columns=columns, dataflow=dataflow, ifmap=buffer, filter=buffer, ofmap=buffer,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -118,7 +118,7 @@ def test_intervals_of_words_miss_where_single_words_do() -> None:
     chosen = random.Random(5)
     missed = 0
     for _ in range(600):
-        buffer = Buffer(words=chosen.choice([2, 10, 30, 99, 150, 201, 400]), bandwidth=3)
+        buffer = ArrayBuffer(words=chosen.choice([2, 10, 30, 99, 150, 201, 400]), bandwidth=3)
         target = array(chosen.randint(1, 9), chosen.randint(1, 9), chosen.choice(["ws", "os", "is"]), buffer)
         layer = Layer.gemm(*(chosen.randint(1, 30) for _ in range(3)))
         lie = Lie.of(layer, target)
@@ -131,9 +131,9 @@ def test_intervals_of_words_miss_where_single_words_do() -> None:
 
 
 def test_the_window_goes_round_the_ring() -> None:
-    ring = Ring.of(Buffer(words=200, bandwidth=1), 40)  # groups of 2 words, of which 50 are inside
+    ring = Ring.of(ArrayBuffer(words=200, bandwidth=1), 40)  # groups of 2 words, of which 50 are inside
     assert (ring.groups, ring.active, ring.step) == (21, 21, 0)
-    ring = Ring.of(Buffer(words=20, bandwidth=1), 30)  # of one word: 10 inside, 10 move
+    ring = Ring.of(ArrayBuffer(words=20, bandwidth=1), 30)  # of one word: 10 inside, 10 move
     assert (ring.groups, ring.active, ring.step) == (31, 10, 10)
     assert [ring.moves(0, group) for group in (0, 9, 10, 19, 20, 30)] == [0, 0, 1, 1, 2, 3]
     assert ring.moves(10, 9) == 3
@@ -144,12 +144,12 @@ def test_more_bandwidth_never_stalls_longer_and_more_memory_never_needs_more_of_
     layer = Layer.gemm(100, 60, 80)
     for dataflow in ("ws", "os", "is"):
         rates = [
-            simulate([layer], array(8, 8, dataflow, Buffer(words=1024, bandwidth=rate)))[0].stall_cycles
+            simulate([layer], array(8, 8, dataflow, ArrayBuffer(words=1024, bandwidth=rate)))[0].stall_cycles
             for rate in (1, 4, 16, 1024)
         ]
         assert rates == sorted(rates, reverse=True)
         sizes = [
-            simulate([layer], array(8, 8, dataflow, Buffer(words=words, bandwidth=2)))[0].stall_cycles
+            simulate([layer], array(8, 8, dataflow, ArrayBuffer(words=words, bandwidth=2)))[0].stall_cycles
             for words in (1024, 2**20)
         ]
         assert sizes[0] > 0
@@ -159,11 +159,11 @@ def test_more_bandwidth_never_stalls_longer_and_more_memory_never_needs_more_of_
 @pytest.mark.parametrize("words", [0, 1])
 def test_a_scratchpad_that_cannot_be_halved_is_refused(words: int) -> None:
     with pytest.raises(UsageError, match="double-buffered"):
-        Buffer(words=words, bandwidth=1)
+        ArrayBuffer(words=words, bandwidth=1)
 
 
 def test_without_a_bandwidth_size_does_not_matter() -> None:
-    free = replace(array(128, 128, "ws", Buffer(words=512, bandwidth=1)), estimated_bandwidth=True)
+    free = replace(array(128, 128, "ws", ArrayBuffer(words=512, bandwidth=1)), estimated_bandwidth=True)
     (result,) = simulate([Layer.gemm(65536, 65536, 65536)], free)
     assert (result.compute_cycles, result.stall_cycles) == (512 * 512 * (2 * 128 + 128 + 65536 - 2) - 1, 0)
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_counted_or_walked_is_refused() -> None:
     with pytest.raises(UsageError, match="more than cycles can be counted for"):
         simulate([Layer.gemm(10**9, 10**9, 10**9)], array(8, 8, "ws"))
     with pytest.raises(UnsupportedError, match="would be walked for minutes"):
-        simulate([Layer.gemm(32768, 32768, 32768)], array(128, 128, "ws", Buffer(words=4096, bandwidth=1)))
+        simulate([Layer.gemm(32768, 32768, 32768)], array(128, 128, "ws", ArrayBuffer(words=4096, bandwidth=1)))
     wide = Layer(ifmap_height=56, ifmap_width=56, filter_height=3, filter_width=3, channels=65536, filters=64)
     with pytest.raises(UnsupportedError, match="addresses would be listed"):
-        simulate([wide], array(8, 16, "os", Buffer(words=4096, bandwidth=1)))
+        simulate([wide], array(8, 16, "os", ArrayBuffer(words=4096, bandwidth=1)))

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from meshcast.estimate.analytical import Analytical
-from meshcast.estimate.products import Product, product_of
+from meshcast.estimate.products import ArrayProduct, product_of
 from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.estimate.tpu.blocks import read_again
-from meshcast.estimate.tpu.machine import Machine, Traffic
+from meshcast.estimate.tpu.machine import TpuMachine, TpuTraffic
 from meshcast.estimate.tpu.matrix import array_cycles
 from meshcast.estimate.tpu.parameters import TpuParameters, shipped_tpu_calibration
 from meshcast.hardware import load_device
@@ -26,8 +26,8 @@ V6E, V5E, V4 = (load_device(name) for name in ("tpu-v6e", "tpu-v5e", "tpu-v4"))
 GENERATIONS = ("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "tpu-v7-core")
 
 
-def machine(name: str = "tpu-v6e", **changed: float) -> Machine:
-    return Machine(device=load_device(name), parameters=replace(TpuParameters(), **changed))
+def machine(name: str = "tpu-v6e", **changed: float) -> TpuMachine:
+    return TpuMachine(device=load_device(name), parameters=replace(TpuParameters(), **changed))
 
 
 def far(kernel: Kernel) -> Kernel:
@@ -58,26 +58,26 @@ def test_one_fidelity_for_both_kinds() -> None:
 
 def test_passes_of_a_product() -> None:
     """4096^3 on four arrays of 256 x 256: 16 x 16 tiles, 4096 rows through each."""
-    assert array_cycles(Product(count=1, m=4096, n=4096, k=4096), machine()) == 16 * 16 * 4096 / 4
+    assert array_cycles(ArrayProduct(count=1, m=4096, n=4096, k=4096), machine()) == 16 * 16 * 4096 / 4
     # On 128 x 128 there are four times as many tiles.
-    assert array_cycles(Product(count=1, m=4096, n=4096, k=4096), machine("tpu-v5e")) == 32 * 32 * 4096 / 4
+    assert array_cycles(ArrayProduct(count=1, m=4096, n=4096, k=4096), machine("tpu-v5e")) == 32 * 32 * 4096 / 4
 
 
 def test_sides_are_padded_to_the_array_and_rows_to_sublanes() -> None:
-    full = array_cycles(Product(count=1, m=4096, n=4096, k=256), machine())
-    assert array_cycles(Product(count=1, m=4095, n=4090, k=64), machine()) == full
+    full = array_cycles(ArrayProduct(count=1, m=4096, n=4096, k=256), machine())
+    assert array_cycles(ArrayProduct(count=1, m=4095, n=4090, k=64), machine()) == full
 
 
 def test_the_better_operand_is_held() -> None:
     """A narrow product streams its narrow side through tiles of the wide one, and the other way round."""
-    wide = Product(count=1, m=100_000, n=512, k=256)
-    turned = Product(count=1, m=512, n=100_000, k=256)
+    wide = ArrayProduct(count=1, m=100_000, n=512, k=256)
+    turned = ArrayProduct(count=1, m=512, n=100_000, k=256)
     assert array_cycles(wide, machine()) == array_cycles(turned, machine())
 
 
 def test_few_rows_wait_for_weights() -> None:
     """16 rows through 256 tiles: 256 x 256 weights of 2 bytes at 4096 bytes a cycle take 32 cycles a tile."""
-    few = Product(count=1, m=16, n=4096, k=4096)
+    few = ArrayProduct(count=1, m=16, n=4096, k=4096)
     assert array_cycles(few, machine(weight_bytes=4096.0)) == 256 * 32
 
 
@@ -114,7 +114,7 @@ def test_few_channels_are_gathered_first() -> None:
     assert seconds(shallow) > seconds(deep)
 
 
-def again(kernel: Kernel, moved: Traffic, on: Machine) -> float:
+def again(kernel: Kernel, moved: TpuTraffic, on: TpuMachine) -> float:
     """What a product reads beyond once."""
     sides = product_of(kernel.geometry)
     assert isinstance(kernel.geometry, Gemm)
@@ -123,13 +123,13 @@ def again(kernel: Kernel, moved: Traffic, on: Machine) -> float:
 
 
 def test_a_product_whose_blocks_fit_is_read_once() -> None:
-    moved = Traffic(read=2**20, written=2**19, hbm_read=2**20, hbm_written=2**19)
+    moved = TpuTraffic(read=2**20, written=2**19, hbm_read=2**20, hbm_written=2**19)
     assert again(gemm(512, 512, 512), moved, machine()) == 0
 
 
 def test_large_products_are_read_again_and_less_with_more_room() -> None:
     size = 2.0 * 2 * 8192**2
-    moved = Traffic(read=size, written=size / 2, hbm_read=size, hbm_written=size / 2)
+    moved = TpuTraffic(read=size, written=size / 2, hbm_read=size, hbm_written=size / 2)
     usual, roomy = (again(gemm(8192, 8192, 8192), moved, machine(block_bytes=limit)) for limit in (2.0**24, 2.0**26))
     assert usual > roomy > 0
     # By hand: 1024 x 1024 blocks with K in pieces of 512, 2 MiB each way in four buffers and 8 MiB of sums: 8 reads of each.
@@ -137,7 +137,7 @@ def test_large_products_are_read_again_and_less_with_more_room() -> None:
 
 
 def test_operands_in_vmem_are_not_read_again_from_memory() -> None:
-    near = Traffic(read=2.0**28, written=0.0, hbm_read=0.0, hbm_written=0.0)
+    near = TpuTraffic(read=2.0**28, written=0.0, hbm_read=0.0, hbm_written=0.0)
     assert again(gemm(8192, 8192, 8192), near, machine()) == 0
 
 
@@ -147,8 +147,8 @@ def test_a_group_is_cut_into_blocks_on_its_own() -> None:
     assert isinstance(whole.geometry, Gemm)
     grouped = replace(whole, geometry=replace(whole.geometry, groups=8))
     size = 2.0 * 2 * 8192**2
-    moved = Traffic(read=size, written=0.0, hbm_read=size, hbm_written=0.0)
-    more = Traffic(read=8 * size, written=0.0, hbm_read=8 * size, hbm_written=0.0)
+    moved = TpuTraffic(read=size, written=0.0, hbm_read=size, hbm_written=0.0)
+    more = TpuTraffic(read=8 * size, written=0.0, hbm_read=8 * size, hbm_written=0.0)
     assert again(grouped, more, machine()) == 8 * again(single, moved, machine()) > 0
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshcast.estimate.measurements.file import ProfileHeader
-from meshcast.evidence.calibrate.device_file import Rates, device_toml, relative
+from meshcast.evidence.calibrate.device_file import MeasuredRates, device_toml, relative
 from meshcast.hardware import load_device
 
-RATES = Rates(
+RATES = MeasuredRates(
     matrix={"bf16": 700e12, "tf32": 300e12}, vector=50e12, bandwidth=3.0e12, memory_bytes=60 * 2**30, launch_s=None
 )
 

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshcast.evidence.calibrate.inputs import SPREAD, filler
-from meshcast.evidence.calibrate.probe import Body, Indices
+from meshcast.evidence.calibrate.probe import Indices, ProbeBody
 
 
 def _filled(*specs: Any, indices: dict[int, Indices] | None = None) -> Any:
-    body = Body(function=lambda *args: args, args=specs, indices=indices or {})
+    body = ProbeBody(function=lambda *args: args, args=specs, indices=indices or {})
     return jax.jit(filler(body))(jnp.uint32(1))
 
 

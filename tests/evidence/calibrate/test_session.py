@@ -20,7 +20,7 @@ from meshcast.evidence.calibrate.probe import parse
 from meshcast.evidence.calibrate.relower import Relowered, lowered_row, relower_file
 from meshcast.evidence.calibrate.session import CalibrationProgress, measure, selected
 from meshcast.evidence.calibrate.suite import probe_suite
-from meshcast.evidence.calibrate.tracing import Event, Trace
+from meshcast.evidence.calibrate.tracing import Event, LaunchTrace
 from meshcast.hardware import device_names
 from tests.evidence.calibrate.test_timed import HLO
 
@@ -88,8 +88,8 @@ def test_device_times_by_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """A GPU's way through a session: two kernels a run, of 3 and 1 us, for the first probe; none for the second."""
 
     @contextmanager
-    def traced() -> Iterator[Trace]:
-        trace = Trace(has_device=True)
+    def traced() -> Iterator[LaunchTrace]:
+        trace = LaunchTrace(has_device=True)
         yield trace
         runs = measuring.FEWEST + 2
         trace.events[0] = [

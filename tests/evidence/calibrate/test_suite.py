@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from meshcast.base.errors import InputError, UsageError
-from meshcast.evidence.calibrate.probe import Draw, Probe, parse, probe
+from meshcast.evidence.calibrate.probe import Probe, ProbeChoices, parse, probe
 from meshcast.evidence.calibrate.suite import FAMILIES, Compiling, build, compiling, probe_suite
 
 ALL = probe_suite()
@@ -74,7 +74,7 @@ def test_what_takes_long_to_compile() -> None:
 
 
 def test_draws_stay_in_range() -> None:
-    draw = Draw("test")
+    draw = ProbeChoices("test")
     values = [draw.log_uniform(64, 4096, 8) for _ in range(500)]
     assert all(64 <= value <= 4096 and value % 8 == 0 for value in values)
     assert 0.4 < sum(value < 512 for value in values) / 500 < 0.6  # half of the octaves

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshcast.evidence.calibrate.tracing import Event, Trace, add_profile, busy_us, summarise
+from meshcast.evidence.calibrate.tracing import Event, LaunchTrace, add_profile, busy_us, summarise
 
 
 @dataclass
@@ -38,7 +38,7 @@ def _profile(*events: _Event) -> Any:
 
 
 def test_launches_go_to_the_module_they_name() -> None:
-    trace = Trace()
+    trace = LaunchTrace()
     add_profile(
         _profile(
             _launch("MemcpyH2D", 0, 5),
@@ -58,7 +58,7 @@ def test_launches_go_to_the_module_they_name() -> None:
 
 
 def test_nameless_launches_follow_their_fill_where_nothing_is_named() -> None:
-    trace = Trace()
+    trace = LaunchTrace()
     add_profile(
         _profile(
             _launch("fill", 0, 5, "jit_fill_3"),

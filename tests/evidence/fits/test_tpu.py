@@ -14,7 +14,7 @@ from meshcast.estimate.tpu import TpuAnalytical, TpuCalibration, TpuParameters, 
 from meshcast.estimate.tpu.parameters import parse_calibration, shipped_tpu_calibration
 from meshcast.evidence.fits.fitting import geomean_error
 from meshcast.evidence.fits.tpu import DEVICES, FITTED, fit, loss, main, report, worth_fitting
-from meshcast.evidence.fits.tpu_samples import Sample, Table, collect, read_table, write_table
+from meshcast.evidence.fits.tpu_samples import ProductSample, SampleTable, collect, read_table, write_table
 from meshcast.hardware import load_device
 from tests.estimate.conformance import gemm
 
@@ -22,13 +22,13 @@ TABLE = Path(__file__).parents[3] / "data" / "tpu" / "products.jsonl.gz"
 HLO = Path(__file__).parents[2] / "data" / "tpu-v6e"
 
 
-def hidden(parameters: TpuParameters) -> list[Sample]:
+def hidden(parameters: TpuParameters) -> list[ProductSample]:
     """Products whose cycles a machine of these parameters would take."""
     device = load_device("tpu-v6e")
     estimator = TpuAnalytical(TpuCalibration(parameters=parameters, intervals={}))
     sizes = [(m, n, k) for m in (512, 2048, 8192) for n in (1024, 4096) for k in (128, 4096)]
     return [
-        Sample(
+        ProductSample(
             program=f"{size}",
             device="tpu-v6e",
             kernel=gemm(*size),
@@ -62,7 +62,7 @@ def test_a_fit_lowers_the_error() -> None:
 def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
     samples = hidden(TpuParameters())
     path = tmp_path / "table.jsonl.gz"
-    table = Table(samples=tuple(samples), compilers={"tpu-v6e": "libtpu 1"})
+    table = SampleTable(samples=tuple(samples), compilers={"tpu-v6e": "libtpu 1"})
     write_table(path, table)
     first = path.read_bytes()
     found = read_table(path)
@@ -76,7 +76,7 @@ def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_a_table_says_which_compiler_each_device_was_asked_of(tmp_path: Path) -> None:
     path = tmp_path / "table.jsonl.gz"
     samples = hidden(TpuParameters())
-    table = Table(samples=tuple(samples), compilers={"tpu-v6e": "libtpu 1"})
+    table = SampleTable(samples=tuple(samples), compilers={"tpu-v6e": "libtpu 1"})
     other = table.with_device("tpu-v5e", [replace(samples[0], device="tpu-v5e")], "libtpu 2")
     assert other.compilers == {"tpu-v6e": "libtpu 1", "tpu-v5e": "libtpu 2"}
     assert len(other.samples) == len(samples) + 1

@@ -6,15 +6,15 @@ import pytest
 
 from meshcast.base.errors import InputError
 from meshcast.evidence.validate.intervals import fit_intervals, interval_toml
-from meshcast.evidence.validate.programs import Row, in_fit
+from meshcast.evidence.validate.programs import ProgramRow, in_fit
 
 LATENCY_US = 1.0
 
 
-def rows(factor: float, launches: float) -> list[Row]:
+def rows(factor: float, launches: float) -> list[ProgramRow]:
     """Programs that run exactly at the upper end that these two numbers give."""
     return [
-        Row(
+        ProgramRow(
             id=f"{group}-{n}",
             group=group,
             measured=factor * bound + launches * LATENCY_US * kernels,
@@ -40,22 +40,23 @@ def test_recovers_two_numbers() -> None:
 
 def test_outliers_beyond_the_coverage_are_left_out() -> None:
     programs = rows(2.0, 1.0)
-    slow = Row(id="gemm-slow", group="gemm", measured=1e9, predicted=1.0, low=1.0, high=1.0, kernels=1)
+    slow = ProgramRow(id="gemm-slow", group="gemm", measured=1e9, predicted=1.0, low=1.0, high=1.0, kernels=1)
     assert fit_intervals([*programs, slow], LATENCY_US).factor <= 2.1
 
 
 def test_rows_below_the_bound_count_as_outside() -> None:
     programs = rows(2.0, 1.0)
     fast = [
-        Row(id=f"gemm-f{n}", group="gemm", measured=0.5, predicted=1.0, low=1.0, high=1.0, kernels=1) for n in range(60)
+        ProgramRow(id=f"gemm-f{n}", group="gemm", measured=0.5, predicted=1.0, low=1.0, high=1.0, kernels=1)
+        for n in range(60)
     ]
     assert fit_intervals([*programs, *fast], LATENCY_US).held_out_coverage < 0.9
 
 
 def test_models_of_a_family_stay_together() -> None:
-    halves = {in_fit(Row(id=f"llama3-{n}b", group="llm", measured=1.0, predicted=1.0)) for n in range(20)}
+    halves = {in_fit(ProgramRow(id=f"llama3-{n}b", group="llm", measured=1.0, predicted=1.0)) for n in range(20)}
     assert len(halves) == 1
-    halves = {in_fit(Row(id=f"gemm-{n}", group="gemm", measured=1.0, predicted=1.0)) for n in range(20)}
+    halves = {in_fit(ProgramRow(id=f"gemm-{n}", group="gemm", measured=1.0, predicted=1.0)) for n in range(20)}
     assert len(halves) == 2
 
 

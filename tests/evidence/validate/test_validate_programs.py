@@ -13,7 +13,7 @@ from meshcast.cli.validate import app
 from meshcast.estimate.measurements.halves import is_fitted
 from meshcast.estimate.measurements.programs import read_measured_programs
 from meshcast.evidence.validate import programs as programs_module
-from meshcast.evidence.validate.programs import Row, validate_programs
+from meshcast.evidence.validate.programs import ProgramRow, validate_programs
 from meshcast.evidence.validate.summary import summarise
 from meshcast.jobs.asking import Options
 
@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rows_of(folder: Path, **settings: Any) -> list[Row]:
+def rows_of(folder: Path, **settings: Any) -> list[ProgramRow]:
     return list(validate_programs(read_measured_programs(folder), OPTIONS, **settings))
 
 
@@ -170,7 +170,7 @@ def test_a_wrong_profile_is_the_callers_mistake(folder: Path) -> None:
 
 
 def test_a_row_faster_than_light_is_listed(folder: Path) -> None:
-    row = Row(id="x", group="gemm", measured=1.0, predicted=2.0, low=2.0, high=3.0)
+    row = ProgramRow(id="x", group="gemm", measured=1.0, predicted=2.0, low=2.0, high=3.0)
     assert summarise([row]).to_json()["below_speed_of_light"] == ["x"]
 
 
@@ -232,7 +232,7 @@ def test_wrong_options_are_no_failures_of_rows(folder: Path, wrong: dict[str, st
 def test_interrupt_prints_what_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = programs_module.validate_program
 
-    def second_stops(program: Any, options: Options, idle: float) -> Row:
+    def second_stops(program: Any, options: Options, idle: float) -> ProgramRow:
         if program.id != "add":
             raise KeyboardInterrupt
         return real(program, options, idle)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from meshcast.base.errors import InputError
-from meshcast.evidence.validate.programs import Row
+from meshcast.evidence.validate.programs import ProgramRow
 from meshcast.evidence.validate.widening import widening
 
 
-def row(measured: float | None) -> Row:
-    return Row(id="x", group="g", measured=measured, predicted=1.0, low=0.8, high=1.25)
+def row(measured: float | None) -> ProgramRow:
+    return ProgramRow(id="x", group="g", measured=measured, predicted=1.0, low=0.8, high=1.25)
 
 
 def test_by_hand() -> None:

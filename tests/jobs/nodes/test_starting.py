@@ -7,7 +7,7 @@ import pytest
 from meshcast.chakra.schema import NodeType
 from meshcast.hardware import resolve
 from meshcast.jobs.nodes.kernels_as_pieces import computing, waiting
-from meshcast.jobs.nodes.pieces import Body, Piece
+from meshcast.jobs.nodes.pieces import Piece, RankBody
 from meshcast.jobs.nodes.starting import LEAST_S, STEP_BEGINS, with_longer_start
 
 DEVICE = resolve("h100-sxm").device
@@ -23,7 +23,7 @@ def message(kind: NodeType) -> Piece:
 
 
 def test_a_short_first_kernel_waits_for_the_step_to_begin() -> None:
-    body = Body()
+    body = RankBody()
     body.add(message(NodeType.SEND))
     first = body.add(kernel(100))
     body.add(message(NodeType.COLLECTIVE), (first,))
@@ -40,13 +40,13 @@ def test_a_short_first_kernel_waits_for_the_step_to_begin() -> None:
 
 
 def test_others_stay_as_they_are() -> None:
-    long = Body()
+    long = RankBody()
     long.add(kernel(ENOUGH))
     assert with_longer_start(long, DEVICE) is long
-    later = Body()
+    later = RankBody()
     later.add(kernel(1), (later.add(message(NodeType.RECEIVE)),))
     assert with_longer_start(later, DEVICE) is later
-    host = Body()
+    host = RankBody()
     host.add(waiting("host", 1e-6, host=True))
     assert with_longer_start(host, DEVICE) is host
-    assert not with_longer_start(Body(), DEVICE).pieces
+    assert not with_longer_start(RankBody(), DEVICE).pieces

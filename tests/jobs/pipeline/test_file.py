@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from meshcast import Options, compare, prepare
 from meshcast.base.errors import InputError, UsageError
 from meshcast.cli.app import app
-from meshcast.jobs.pipeline import Reduction, read_pipeline
+from meshcast.jobs.pipeline import GradientReduction, read_pipeline
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
 HEAD = 'schema = "meshcast.pipeline/1"\n'
@@ -45,7 +45,7 @@ backward = "package.module:backward"
     found = read_pipeline(written(tmp_path, text))
     assert (found.name, found.schedule, found.virtual_stages, found.microbatches) == ("model", "interleaved", 2, 8)
     assert (found.stages, found.positions, found.devices) == (2, 4, 16)
-    assert found.reduction == Reduction(over=("data",), kind="reduce_scatter", buckets=3)
+    assert found.reduction == GradientReduction(over=("data",), kind="reduce_scatter", buckets=3)
     assert (found.overlap_sends, found.barrier, found.wiring.input, found.wiring.saved) == (False, False, "h", "saved")
     (part,) = found.parts
     assert part.forward == f"{tmp_path}/programs.py:forward"

@@ -13,7 +13,7 @@ import pytest
 
 from meshcast import predict
 from meshcast.base.errors import InputError, MeshcastError, UnsupportedError, UsageError
-from meshcast.chakra import Node, NodeType, Values, trace_bytes
+from meshcast.chakra import Node, NodeType, NodeValues, trace_bytes
 from meshcast.chakra.wire import bytes_field, number_field, text_field, varint
 from tests.jobs.traced.jobs import collective, compute, job, receive, send
 
@@ -30,7 +30,7 @@ def refused(target: Path, error: type[MeshcastError] = InputError) -> MeshcastEr
 
 def listing(*groups: tuple[str, Any]) -> Node:
     said = json.dumps([{"pg_name": name, "ranks": ranks} for name, ranks in groups])
-    return Node(number=1, name="process_group:init", kind=NodeType.METADATA, inputs=Values(values=said))
+    return Node(number=1, name="process_group:init", kind=NodeType.METADATA, inputs=NodeValues(values=said))
 
 
 def node(kind: NodeType, **said: Any) -> Node:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meshcast import predict
-from meshcast.chakra import Node, NodeType, Trace, Values, read_trace, trace_bytes
+from meshcast.chakra import Node, NodeType, ChakraTrace, NodeValues, read_trace, trace_bytes
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.hardware.conditions import Conditions
 from meshcast.jobs.traced import find_traces, names_traces
@@ -65,7 +65,7 @@ def test_a_job_is_read_once_until_its_files_change(tmp_path: Path, monkeypatch: 
     """A comparison asks about one job on many devices; what lies there under the same name later is another job."""
     read: list[Path] = []
 
-    def counted(path: Path) -> Trace:
+    def counted(path: Path) -> ChakraTrace:
         read.append(path)
         return read_trace(path)
 
@@ -102,7 +102,7 @@ def test_host_nodes_run_beside_the_device_and_launch_it(tmp_path: Path) -> None:
     """As a converted PyTorch trace: the host's op (5), its kernel (20), the next op (5) and the group's all-reduce."""
     listed = json.dumps([{"pg_name": "default", "ranks": [0, 1, 2, 3]}])
     nodes = [
-        Node(number=1, name="process_group:init", kind=NodeType.METADATA, inputs=Values(values=listed)),
+        Node(number=1, name="process_group:init", kind=NodeType.METADATA, inputs=NodeValues(values=listed)),
         Node(number=2, name="aten::mm", kind=NodeType.COMPUTE, duration_us=5, attributes={"is_cpu_op": True, "tid": 1}),
         Node(number=3, name="gemm", kind=NodeType.COMPUTE, duration_us=20, data_deps=(2,),
              attributes={"is_cpu_op": False, "stream": 7}),

@@ -8,17 +8,17 @@ import pytest
 
 from meshcast import compare, predict
 from meshcast.base.errors import InputError
-from meshcast.chakra import Node, NodeType, Trace
+from meshcast.chakra import ChakraTrace, Node, NodeType
 from meshcast.chakra.reader import read_trace
 from meshcast.jobs.traced.memory import peak_bytes
 
 STAGE = Path(__file__).parents[2] / "fixtures/stage"
 
 
-def trace(*sizes: str) -> Trace:
+def trace(*sizes: str) -> ChakraTrace:
     inputs = tuple(part for index, size in enumerate(sizes) for part in (f"t{index}", size))
     node = Node(number=0, name="node", kind=NodeType.COMPUTE, attributes={"inputs": inputs})
-    return Trace(nodes=(node,), offsets=(0,), where="job.0.et")
+    return ChakraTrace(nodes=(node,), offsets=(0,), where="job.0.et")
 
 
 def test_sizes_may_be_floats() -> None:

@@ -17,7 +17,7 @@ from meshcast.capture.pytorch.options import AttentionKind
 from meshcast.zoo import AttentionCall, fused_call, why_not_fused
 
 
-class Attention:
+class AttentionOperator:
     """The operator, and how often it became what."""
 
     def __init__(self, kind: AttentionKind, platform: str) -> None:

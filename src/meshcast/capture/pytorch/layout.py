@@ -10,7 +10,7 @@ from meshcast.base import UsageError, nearest
 from meshcast.capture.pytorch import fsdp
 from meshcast.capture.pytorch.options import TorchOptions, names
 from meshcast.capture.pytorch.placements import (
-    Placement,
+    InputPlacement,
     Spec,
     abstract_mesh,
     axis_names,
@@ -24,13 +24,13 @@ from meshcast.capture.pytorch.placements import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TorchLayout:
     """The mesh, and the axes per dimension of every parameter and input by name.
 
     `examples` is the size of dimension 0 that the inputs share, 0 where they share none.
     """
 
-    placement: Placement
+    placement: InputPlacement
     parameters: Mapping[str, Spec]
     inputs: Mapping[str, Spec]
     examples: int
@@ -44,7 +44,7 @@ class Layout:
         options: TorchOptions,
         *,
         where: str,
-    ) -> Layout:
+    ) -> TorchLayout:
         """The layout that tensors and options say.
 
         Axes that split the batch are, unless stated, those that FSDP works over and those that split nothing else.
@@ -59,7 +59,7 @@ class Layout:
             name: _spec(name, t, options.inputs, axes) for name, t in inputs.items() if _is_placed(name, t, options)
         }
         batch_axes = _batch_axes(module, axes, placed, given, options)
-        placement = Placement(mesh=abstract_mesh(axes), batch_axes=batch_axes)
+        placement = InputPlacement(mesh=abstract_mesh(axes), batch_axes=batch_axes)
         placed = {name: _evened(placement, parameters[name].shape, spec) for name, spec in placed.items()}
         for name, tensor in inputs.items():
             given.setdefault(name, placement.batch(tensor.shape))
@@ -86,7 +86,7 @@ def _spec(name: str, tensor: Any, patterns: Mapping[str, Any], axes: Mapping[str
     return ((),) * dims
 
 
-def _evened(placement: Placement, shape: Sequence[int], spec: Spec) -> Spec:
+def _evened(placement: InputPlacement, shape: Sequence[int], spec: Spec) -> Spec:
     """A parameter's axes with those of FSDP on a dimension that they divide.
 
     FSDP pads a dimension that its axis does not divide, and gathers parameters whole before use: any other dimension

@@ -19,12 +19,12 @@ from torchax.tensor import Tensor
 from torchax.view import View
 
 from meshcast.capture.pytorch.fsdp import activations_cast
-from meshcast.capture.pytorch.placements import Placement, Spec, axis_names, spec_of_placements
+from meshcast.capture.pytorch.placements import InputPlacement, Spec, axis_names, spec_of_placements
 
 _FSDP = "torch.distributed.fsdp"
 
 
-def gathered(placement: Placement, value: Any, spec: Spec, *, used: Any = None, reduced: Any = None) -> Any:
+def gathered(placement: InputPlacement, value: Any, spec: Spec, *, used: Any = None, reduced: Any = None) -> Any:
     """A parameter as it is used: whole along the batch axes, its gradient split as the parameter is stored.
 
     Args:
@@ -54,7 +54,7 @@ def gathered(placement: Placement, value: Any, spec: Spec, *, used: Any = None, 
 
 
 @contextmanager
-def hooks_as_constraints(module: Any, placement: Placement, examples: int) -> Iterator[None]:
+def hooks_as_constraints(module: Any, placement: InputPlacement, examples: int) -> Iterator[None]:
     """While the module is traced: see above.
 
     Args:
@@ -97,7 +97,7 @@ def _home(hook: Any) -> str:
 
 
 @contextmanager
-def _shards_are_global(placement: Placement, examples: int) -> Iterator[None]:
+def _shards_are_global(placement: InputPlacement, examples: int) -> Iterator[None]:
     """DTensor's ways in, across and out act on tensors of the whole mesh."""
     from torch.distributed.tensor import DTensor
 
@@ -140,7 +140,7 @@ def _shards_are_global(placement: Placement, examples: int) -> Iterator[None]:
 
 
 @contextmanager
-def _batches_stay_split(placement: Placement, examples: int) -> Iterator[None]:
+def _batches_stay_split(placement: InputPlacement, examples: int) -> Iterator[None]:
     """Every submodule's result stays split along dimension 0, or the sharding of weights would reach activations."""
 
     def pin(_module: Any, _args: Any, output: Any) -> Any:

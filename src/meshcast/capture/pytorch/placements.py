@@ -23,7 +23,7 @@ Spec = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class InputPlacement:
     """The mesh and how it splits dimension 0 of inputs: what every sharding is made from."""
 
     mesh: AbstractMesh | None = None

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torchax.tensor import Tensor
 
 from meshcast.base import UsageError
-from meshcast.capture.pytorch.attention import Attention
+from meshcast.capture.pytorch.attention import AttentionOperator
 from meshcast.capture.pytorch.environment import (
     array_dtype,
     floating_dtype,
@@ -26,7 +26,7 @@ from meshcast.capture.pytorch.environment import (
     wrapped,
 )
 from meshcast.capture.pytorch.fsdp import precisions
-from meshcast.capture.pytorch.layout import Layout
+from meshcast.capture.pytorch.layout import TorchLayout
 from meshcast.capture.pytorch.options import TorchOptions
 from meshcast.capture.pytorch.parallel import gathered, hooks_as_constraints
 from meshcast.capture.pytorch.recompute import recomputed, units
@@ -56,9 +56,9 @@ class Tracing:
         self.parameters = dict(self.module.named_parameters()) if self.module is not None else {}
         self.buffers = dict(self.module.named_buffers()) if self.module is not None else {}
         self.inputs = {place: self._leaves[index] for place, index in self._tensors.items()}
-        self.layout = Layout.of(self.module, self.parameters, self.inputs, options, where=label)
+        self.layout = TorchLayout.of(self.module, self.parameters, self.inputs, options, where=label)
         self._units = units(self.module, options)
-        self.attention = Attention(options.attention, platform)
+        self.attention = AttentionOperator(options.attention, platform)
         self.environment = make_environment(self.attention)
         self.compute = None if options.compute_dtype is None else floating_dtype(options.compute_dtype, where=label)
         self._precisions = {

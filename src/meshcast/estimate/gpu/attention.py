@@ -27,7 +27,7 @@ import math
 from dataclasses import dataclass
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import matrix_rate, transcendental_rate
 from meshcast.lower import Kernel
@@ -48,7 +48,7 @@ class _Shares:
     passes: float  # over one operand, besides the products
 
 
-def _shares(shape: Attention, machine: Machine) -> _Shares:
+def _shares(shape: Attention, machine: GpuMachine) -> _Shares:
     p = machine.parameters
     passes = p.flash_backward_passes if shape.backward else 1.0
     if shape.library != "cudnn":
@@ -84,7 +84,7 @@ def _rounded(length: int) -> int:
     return math.ceil(length / TILE) * TILE
 
 
-def attention(kernel: Kernel, machine: Machine) -> Work:
+def attention(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A fused attention call, forward or backward."""
     shape = kernel.geometry
     rate = matrix_rate(kernel, machine.device)
@@ -105,7 +105,7 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * element_bytes(shape.dtype)
     cleared = traffic(0, operand * reached.passes, machine)
-    return Work(
+    return GpuWork(
         time=launches * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,
         compute=compute,
         fixed=launches * machine.launch,

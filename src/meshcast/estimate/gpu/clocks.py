@@ -8,8 +8,8 @@ import numpy as np
 
 from meshcast.estimate.energy import idle_watts, joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array
-from meshcast.estimate.gpu.machine import Machine, Work
-from meshcast.estimate.power import Draw, PowerLaw
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.power import PowerDraw, PowerLaw
 from meshcast.estimate.rates import Rate
 from meshcast.hardware import Device, load_device
 
@@ -49,7 +49,7 @@ def _faster(device: Device) -> float:
     return 1.0 if own else device.clock_hz / load_device(CALIBRATED_DEVICE).clock_hz
 
 
-def power_law(machine: Machine) -> PowerLaw:
+def power_law(machine: GpuMachine) -> PowerLaw:
     """How the device's power follows its clock; a running kernel draws at least a share of the power budget."""
     p, device = machine.parameters, machine.device
     return PowerLaw(
@@ -60,7 +60,7 @@ def power_law(machine: Machine) -> PowerLaw:
     )
 
 
-def power_draw(works: Sequence[Work], time: Array, machine: Machine) -> Draw:
+def power_draw(works: Sequence[GpuWork], time: Array, machine: GpuMachine) -> PowerDraw:
     """Joules above idle at the full clock: `matrix + vector` follow the clock, bytes do not.
 
     Args:
@@ -72,7 +72,7 @@ def power_draw(works: Sequence[Work], time: Array, machine: Machine) -> Draw:
     products = (_faster(device) / MEASURED_CLOCK_SHARE) ** p.frequency_power
     per_byte = joules_per_byte(device)
     dynamic = [w.matrix_joules * products + w.instructions * p.vector_picojoules * 1e-12 for w in works]
-    return Draw(
+    return PowerDraw(
         time=time,
         clocked=np.array([w.clocked for w in works]),
         dynamic=np.array(dynamic),

@@ -16,9 +16,9 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
-from meshcast.estimate.gpu.tiles import Product, product_time
+from meshcast.estimate.gpu.tiles import TiledProduct, product_time
 from meshcast.estimate.rates import matrix_rate
 from meshcast.lower import Kernel
 from meshcast.workload import Convolution, element_bytes
@@ -28,14 +28,14 @@ GROUP_TILE = 64  # channels of a tile that groups share: cuDNN's narrowest for t
 _OWN_KERNELS = frozenset({(3, 3), (5, 5), (7, 7)})  # filters that cuDNN has depthwise kernels for (conv2d_c1_k1_nhwc)
 
 
-def convolution(kernel: Kernel, machine: Machine) -> Work:
+def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A convolution."""
     shape = kernel.geometry
     rate = matrix_rate(kernel, machine.device)
     if not isinstance(shape, Convolution):
         products = kernel.matrix_flops / rate.flops
         terms = machine.named(("products at peak", "mma", products, "s"), ("launch", "launch", machine.launch, "s"))
-        return Work(time=machine.launch + products, formula="t = launch + mma", terms=terms)
+        return GpuWork(time=machine.launch + products, formula="t = launch + mma", terms=terms)
     p = machine.parameters
     joules = matrix_joules(kernel.matrix_flops, rate, machine.device)
     groups = max(shape.feature_groups, shape.batch_groups)
@@ -52,7 +52,7 @@ def convolution(kernel: Kernel, machine: Machine) -> Work:
     return replace(product_time(product, machine), matrix_joules=joules)
 
 
-def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float) -> Product:
+def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float) -> TiledProduct:
     """The product that a convolution is, with groups that are narrower than a tile joined to one of its width."""
     groups = max(shape.feature_groups, shape.batch_groups)
     taps = math.prod(shape.kernel)
@@ -61,7 +61,7 @@ def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float) -> Produc
         1.0, shape.batch * math.prod(shape.out_spatial) * shape.out_channels * shape.in_channels / groups * taps
     )
     joined = max(1.0, min(groups, GROUP_TILE / _per_group(shape))) if groups > 1 else 1.0
-    return Product(
+    return TiledProduct(
         batch=groups / joined,
         m=shape.batch * math.prod(shape.out_spatial) / (groups / joined if shape.batch_groups > 1 else 1),
         n=shape.out_channels / groups * joined,
@@ -85,7 +85,7 @@ def _per_group(shape: Convolution) -> float:
     return min(shape.in_channels, shape.out_channels) / shape.feature_groups
 
 
-def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
+def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWork:
     """One channel per group: by a kernel of cuDNN's own for the filter, or the faster of two general ways."""
     p = machine.parameters
     results = shape.batch * math.prod(shape.out_spatial) * shape.out_channels / max(shape.batch_groups, 1)
@@ -104,12 +104,12 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: Machine) -> Work:
     return min(direct, tiles, key=lambda work: work.time)
 
 
-def _issued(kernel: Kernel, issued: float, machine: Machine) -> Work:
+def _issued(kernel: Kernel, issued: float, machine: GpuMachine) -> GpuWork:
     """A kernel that instructions or bytes limit."""
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + machine.overlapped(moved.seconds, compute)
-    return Work(
+    return GpuWork(
         time=time,
         compute=compute,
         fixed=2 * machine.launch,

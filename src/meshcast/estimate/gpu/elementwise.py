@@ -7,7 +7,7 @@ long as applying `exp` to it, and 2-byte results never reach the memory's bandwi
 
 from __future__ import annotations
 
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
 from meshcast.lower import Kernel, Recency
@@ -23,7 +23,7 @@ def output_elements(kernel: Kernel) -> float:
     return float(kernel.elements or kernel.written_bytes / element_bytes(kernel.dtype))
 
 
-def blocks(elements: float, machine: Machine) -> float:
+def blocks(elements: float, machine: GpuMachine) -> float:
     """Thread blocks of a loop over `elements`: a thread takes up to four once every thread of the GPU has one.
 
     `blocks = elements / (128 u)`, `u = min(4, max(1, elements / threads))`: growing with elements and shrinking with SMs.
@@ -32,7 +32,7 @@ def blocks(elements: float, machine: Machine) -> float:
     return elements / (BLOCK * unroll)
 
 
-def instructions(kernel: Kernel, machine: Machine) -> float:
+def instructions(kernel: Kernel, machine: GpuMachine) -> float:
     """Thread instructions of a fusion's arithmetic, in f32 lanes: f64 counts for the lanes the GPU lacks."""
     p, vector = machine.parameters, machine.device.vector_flops
     slower = vector["f32"] / vector.get("f64", vector["f32"] / 64) if catalogue_key(kernel.dtype) == "f64" else 1.0
@@ -40,9 +40,9 @@ def instructions(kernel: Kernel, machine: Machine) -> float:
 
 
 def loop(
-    elements: float, read: float, written: float, issued: float, machine: Machine, *, bounded: bool = True,
+    elements: float, read: float, written: float, issued: float, machine: GpuMachine, *, bounded: bool = True,
     recency: Recency | None = None,
-) -> Work:  # fmt: skip
+) -> GpuWork:  # fmt: skip
     """A loop over `elements` results.
 
     Args:
@@ -58,7 +58,7 @@ def loop(
     started = blocks(elements, machine) / machine.block_rate if bounded else 0.0
     compute = issued / machine.instruction_rate
     time = machine.launch + machine.overlapped(moved.seconds, started, compute)
-    return Work(
+    return GpuWork(
         time=time,
         compute=max(compute, started),
         computing=compute,
@@ -81,7 +81,7 @@ def loop(
     )
 
 
-def loop_fusion(kernel: Kernel, machine: Machine) -> Work:
+def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """An elementwise fusion, or any movement of data in one pass."""
     copied = "copy" in kernel.flags  # which the block rate does not bound
     issued = 0.0 if copied else instructions(kernel, machine)
@@ -89,14 +89,14 @@ def loop_fusion(kernel: Kernel, machine: Machine) -> Work:
     return loop(elements, read, written, issued, machine, bounded=not copied, recency=kernel.recency)
 
 
-def transpose(elements: float, width: float, machine: Machine, recency: Recency | None = None) -> Work:
+def transpose(elements: float, width: float, machine: GpuMachine, recency: Recency | None = None) -> GpuWork:
     """A transpose through tiles in shared memory; elements of one byte are moved one by one, uncoalesced."""
     p = machine.parameters
     moved = traffic(elements * width, elements * width, machine, efficiency=1 - p.transpose_loss, recency=recency)
     started = blocks(elements, machine) / machine.block_rate
     single = elements / (p.byte_transpose * machine.sms * machine.clock) if width <= 1 else 0.0
     time = machine.launch + machine.overlapped(moved.seconds, started, single)
-    return Work(
+    return GpuWork(
         time=time,
         compute=max(started, single),
         computing=0.0,

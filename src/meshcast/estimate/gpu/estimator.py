@@ -16,7 +16,7 @@ from meshcast.estimate.gpu.convolution import convolution
 from meshcast.estimate.gpu.elementwise import loop_fusion
 from meshcast.estimate.gpu.gemm import gemm
 from meshcast.estimate.gpu.indexed import gather, scatter
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.other import declared, other, transpose
 from meshcast.estimate.gpu.parameters import GpuCalibration, shipped_gpu_calibration
 from meshcast.estimate.gpu.reduction import reduction
@@ -32,7 +32,7 @@ from meshcast.lower import Kernel, KernelKind
 # 0.16 us on the H200, from programs of a thousand small kernels.
 GRAPH_GAP = 0.5
 
-_MODELS: dict[KernelKind, KindModel[Machine, Work]] = {
+_MODELS: dict[KernelKind, KindModel[GpuMachine, GpuWork]] = {
     KernelKind.GEMM: KindModel(work=gemm),
     KernelKind.CONVOLUTION: KindModel(work=convolution),
     KernelKind.ATTENTION: KindModel(work=attention),
@@ -72,22 +72,22 @@ class GpuAnalytical:
             return support
         return replace(support, reason=_MODELS[kernel.kind].caveat(device))
 
-    def work(self, kernel: Kernel, device: Device) -> Work:
+    def work(self, kernel: Kernel, device: Device) -> GpuWork:
         """What one kernel takes at the full clock."""
         return self._work(kernel, self._machine(device))
 
-    def _work(self, kernel: Kernel, machine: Machine) -> Work:
+    def _work(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
         if not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops):
             terms = machine.named(("launch", "launch", machine.launch, "s"))  # tensors without elements
-            return Work(time=machine.launch, formula="t = launch", terms=terms)
+            return GpuWork(time=machine.launch, formula="t = launch", terms=terms)
         return _MODELS[kernel.kind].work(kernel, machine)
 
     def _interval(self, kind: KernelKind, device: Device) -> tuple[float, float]:
         own = _MODELS[kind].interval
         return own(device) if own is not None else self.calibration.interval(kind.value)
 
-    def _machine(self, device: Device) -> Machine:
-        return Machine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
+    def _machine(self, device: Device) -> GpuMachine:
+        return GpuMachine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
 
     def explain(self, kernel: Kernel, device: Device) -> Explanation:
         """The model's formula with the terms of this kernel: the same computation, with its terms kept."""

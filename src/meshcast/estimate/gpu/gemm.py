@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import loop, transpose
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.reduction import reduction
-from meshcast.estimate.gpu.tiles import Product, product_time
+from meshcast.estimate.gpu.tiles import TiledProduct, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, KernelKind, is_summed
 from meshcast.workload import ALIGNMENT, Gemm, Reduction, element_bytes
 
 
-def gemm(kernel: Kernel, machine: Machine) -> Work:
+def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A matrix product with everything XLA launches for it."""
     shape = kernel.geometry
     rate = matrix_rate(kernel, machine.device)
@@ -25,7 +25,7 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
     element = element_bytes(shape.lhs_dtype)
     # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
     loaded = min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element
-    product = Product(
+    product = TiledProduct(
         batch=shape.batch,
         m=shape.m / max(1, shape.groups) if shape.groups > 1 else shape.m,
         n=shape.n,
@@ -44,7 +44,7 @@ def gemm(kernel: Kernel, machine: Machine) -> Work:
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
 
 
-def _aligned(shape: Gemm, machine: Machine) -> float:
+def _aligned(shape: Gemm, machine: GpuMachine) -> float:
     """The share of the rate that rows of an odd number of bytes leave: no TMA, narrow loads."""
     p = machine.parameters
     if min(shape.m, shape.n) == 1:
@@ -56,10 +56,10 @@ def _aligned(shape: Gemm, machine: Machine) -> float:
     return 1.0 if shape.writes_aligned else p.misaligned_output
 
 
-def _byte_product(product: Product, shape: Gemm, machine: Machine) -> Work:
+def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:
     """1-byte operands must be K-major for the tensor cores: transposed first, or taken element by element."""
     direct = product_time(replace(product, peak=product.peak * machine.parameters.byte_direct), machine)
-    moved = Work(time=0.0)
+    moved = GpuWork(time=0.0)
     for major, elements in (
         (shape.lhs_contracting_minor, product.batch * product.m * product.k),
         (shape.rhs_contracting_minor, product.batch * product.k * product.n),
@@ -70,7 +70,7 @@ def _byte_product(product: Product, shape: Gemm, machine: Machine) -> Work:
     return min(direct, transposed, key=lambda work: work.time)
 
 
-def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: Machine) -> Work:
+def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
     """A small vector-matrix product: all products are written, then summed along K."""
     n = max(shape.m, shape.n)
     elements = shape.batch * n * shape.k
@@ -94,11 +94,11 @@ def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: Machine) -> Work:
     return first.then(reduction(summed, machine))
 
 
-def _unknown(kernel: Kernel, rate: Rate, machine: Machine) -> Work:
+def _unknown(kernel: Kernel, rate: Rate, machine: GpuMachine) -> GpuWork:
     """A product without geometry: the engine's peak at the calibrated share."""
     side = max(1.0, (kernel.matrix_flops / 2) ** (1 / 3))
     return product_time(
-        Product(
+        TiledProduct(
             batch=1,
             m=side,
             n=side,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 
 from meshcast.estimate.gpu.elementwise import blocks, instructions, loop, loop_fusion
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import hit_share
 from meshcast.estimate.gpu.picks import Picks, missed_bytes, picks_of, row_bytes
 from meshcast.lower import Kernel
@@ -29,7 +29,7 @@ SLICE_LINES = 2  # neighbouring lines in one L2 slice
 ROW_SLICES = 6  # slices that the chunks of a long row spread over
 
 
-def gather(kernel: Kernel, machine: Machine) -> Work:
+def gather(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """Slices picked from a table by index."""
     shape = kernel.geometry
     if not isinstance(shape, Indexed):
@@ -41,7 +41,7 @@ def gather(kernel: Kernel, machine: Machine) -> Work:
     return loop(elements, read, kernel.written_bytes, 0.0, machine)
 
 
-def scatter(kernel: Kernel, machine: Machine) -> Work:
+def scatter(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """Updates added to slices of a table."""
     shape = kernel.geometry
     if not isinstance(shape, Indexed):
@@ -71,13 +71,13 @@ def scatter(kernel: Kernel, machine: Machine) -> Work:
     )
     formula = "t = launch + |max(atomics, start), mem|_p"
     issued = instructions(kernel, machine) / machine.instruction_rate
-    return Work(
+    return GpuWork(
         time=time, compute=atomics, computing=min(issued, atomics), memory=memory, dram_bytes=dram, formula=formula,
         terms=terms,
     )  # fmt: skip
 
 
-def _in_turns(elements: float, picks: Picks, row: float, slower: float, machine: Machine) -> float:
+def _in_turns(elements: float, picks: Picks, row: float, slower: float, machine: GpuMachine) -> float:
     """Seconds of atomic updates: even work, what the busiest slice has beyond it, and the hottest row's turns."""
     p = machine.parameters
     per_cycle = p.atomics_per_sm_cycle * machine.sms

@@ -18,7 +18,7 @@ CLOCKED_NORM = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work(work.Work):
+class GpuWork(work.TimedWork):
     """What one kernel takes, and what it moves and does for its energy.
 
     `time` holds at the full clock; `clocked` is the share of it that grows when the clock falls. What keeps the cores busy
@@ -37,9 +37,9 @@ class Work(work.Work):
         compute, memory = self.compute**CLOCKED_NORM, self.memory**CLOCKED_NORM
         return compute / (compute + memory)
 
-    def then(self, other: Work) -> Work:
+    def then(self, other: GpuWork) -> GpuWork:
         """Both, one after the other."""
-        return Work(
+        return GpuWork(
             time=self.time + other.time,
             compute=self.compute + other.compute,
             memory=self.memory + other.memory,
@@ -58,7 +58,7 @@ SHARED_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class GpuArchitecture:
     """What kernels of an architecture can do that its data sheets do not say in numbers.
 
     Attributes:
@@ -72,14 +72,14 @@ class Generation:
 
 
 GENERATIONS = {
-    "Hopper": Generation(clusters=True),
-    "Blackwell": Generation(clusters=True, paired=True),
+    "Hopper": GpuArchitecture(clusters=True),
+    "Blackwell": GpuArchitecture(clusters=True, paired=True),
 }
-EARLIER = Generation()
+EARLIER = GpuArchitecture()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class GpuMachine:
     """Rates of one device in SI units."""
 
     device: Device
@@ -135,7 +135,7 @@ class Machine:
         return self.device.vector_flops["f32"] / 2 * self.boost
 
     @cached_property
-    def generation(self) -> Generation:
+    def generation(self) -> GpuArchitecture:
         """What kernels of this architecture can do."""
         return GENERATIONS.get(self.device.architecture, EARLIER)
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.gpu.machine import Machine
+from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.hardware import REACH_OF_TWO_PARTS
 from meshcast.lower import Recency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class MemoryTraffic:
     """Seconds to move bytes once, and how many of them came from or went to HBM."""
 
     seconds: float
@@ -26,7 +26,7 @@ class Traffic:
     terms: tuple[Term, ...] = ()
 
 
-def hit_share(read: float, written: float, machine: Machine, recency: Recency | None = None) -> float:
+def hit_share(read: float, written: float, machine: GpuMachine, recency: Recency | None = None) -> float:
     """The share of a kernel's bytes that L2 still holds; a written line takes more room, as it waits to be evicted.
 
     Args:
@@ -54,12 +54,12 @@ def hit_share(read: float, written: float, machine: Machine, recency: Recency | 
 
 
 def traffic(
-    read: float, written: float, machine: Machine, *, efficiency: float = 1.0, recency: Recency | None = None
-) -> Traffic:
+    read: float, written: float, machine: GpuMachine, *, efficiency: float = 1.0, recency: Recency | None = None
+) -> MemoryTraffic:
     """Bytes read and written once, streaming."""
     moved = read + written
     if not moved:
-        return Traffic(seconds=0.0, dram_bytes=0.0)
+        return MemoryTraffic(seconds=0.0, dram_bytes=0.0)
     p = machine.parameters
     hits = hit_share(read, written, machine, recency)
     dram = machine.device.memory_bandwidth * (p.hbm_read - p.hbm_write_loss * written / moved) * efficiency
@@ -71,4 +71,4 @@ def traffic(
         ("L2 bandwidth", "W2", machine.cache_bandwidth, "B/s"),
         ("memory", "mem = B/W + B2/W2", seconds, "s"),
     )
-    return Traffic(seconds=seconds, dram_bytes=moved * (1 - hits), terms=terms)
+    return MemoryTraffic(seconds=seconds, dram_bytes=moved * (1 - hits), terms=terms)

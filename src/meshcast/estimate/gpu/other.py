@@ -8,13 +8,13 @@ from dataclasses import replace
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import instructions, loop, output_elements
 from meshcast.estimate.gpu.elementwise import transpose as tiled
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.rates import matrix_rate
 from meshcast.lower import Kernel
 from meshcast.workload import Window, element_bytes
 
 
-def declared(kernel: Kernel, machine: Machine) -> Work:
+def declared(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A custom call by what it declares: the longer of its products, at a GEMM's share of peak, and its bytes."""
     rate = matrix_rate(kernel, machine.device) if kernel.matrix_flops else None
     products = kernel.matrix_flops / (rate.flops * machine.boost * machine.parameters.tensor_share) if rate else 0.0
@@ -29,7 +29,7 @@ def declared(kernel: Kernel, machine: Machine) -> Work:
     )
 
 
-def other(kernel: Kernel, machine: Machine) -> Work:
+def other(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """Windows, random numbers, FFTs, factorisations."""
     shape = kernel.geometry
     elements = output_elements(kernel)
@@ -39,7 +39,7 @@ def other(kernel: Kernel, machine: Machine) -> Work:
     return loop(elements, kernel.read_bytes, kernel.written_bytes, issued, machine, recency=kernel.recency)
 
 
-def transpose(kernel: Kernel, machine: Machine) -> Work:
+def transpose(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A transpose on its own."""
     element = element_bytes(kernel.dtype)
     return tiled(kernel.written_bytes / element, element, machine, kernel.recency)

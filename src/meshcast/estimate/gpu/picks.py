@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.estimate.gpu.machine import Machine
+from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.workload import DTYPE_BITS, Indexed
 
 Array = npt.NDArray[np.float64]
@@ -69,7 +69,7 @@ def row_bytes(shape: Indexed) -> tuple[float, float]:
     return rows, math.ceil(row / SECTOR) * SECTOR
 
 
-def missed_bytes(shape: Indexed, machine: Machine) -> float:
+def missed_bytes(shape: Indexed, machine: GpuMachine) -> float:
     """Bytes of the picked slices that come from HBM."""
     rows, row = row_bytes(shape)
     if machine.cold_cache or not shape.count or not row:

@@ -17,7 +17,7 @@ import math
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import blocks, instructions, output_elements
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.picks import missed_bytes
 from meshcast.lower import Kernel
@@ -27,7 +27,7 @@ TILE = 32
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
 
-def reduction(kernel: Kernel, machine: Machine) -> Work:
+def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A fusion with reductions in it."""
     shape = kernel.geometry
     if not isinstance(shape, Reduction) or not shape.dims:
@@ -45,17 +45,17 @@ def reduction(kernel: Kernel, machine: Machine) -> Work:
     return time if shape.reduces_minor else _columns(time, shape, reduced, machine)
 
 
-def _start(machine: Machine) -> float:
+def _start(machine: GpuMachine) -> float:
     """Launch, and what follows a reduction's last load."""
     return machine.launch + machine.parameters.reduction_cycles / machine.clock
 
 
-def _streaming(kernel: Kernel, machine: Machine) -> Work:
+def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     issued = instructions(kernel, machine)
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
-    return Work(
+    return GpuWork(
         time=time,
         compute=compute,
         fixed=_start(machine),
@@ -67,7 +67,7 @@ def _streaming(kernel: Kernel, machine: Machine) -> Work:
     )
 
 
-def _issue_terms(issued: float, compute: float, machine: Machine) -> tuple[Term, ...]:
+def _issue_terms(issued: float, compute: float, machine: GpuMachine) -> tuple[Term, ...]:
     return machine.named(
         *machine.issuing(issued, compute),
         ("launch, and from the last load to the result", "start", _start(machine), "s"),
@@ -75,7 +75,7 @@ def _issue_terms(issued: float, compute: float, machine: Machine) -> tuple[Term,
     )
 
 
-def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> Work:
+def _columns(base: GpuWork, shape: Reduction, reduced: float, machine: GpuMachine) -> GpuWork:
     """A column reduction: its steps take a load's latency each, in as many waves as its blocks need."""
     kept = float(math.prod(shape.shape)) / reduced
     started = math.ceil(kept / TILE)
@@ -84,7 +84,7 @@ def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> 
     latency = steps * machine.parameters.column_step_cycles / machine.clock * waves
     partial = machine.parameters.column_rest_cycles / machine.clock * waves if steps > 1 and reduced % TILE else 0.0
     time = _start(machine) + partial + machine.overlapped(base.memory, base.compute, latency)
-    return Work(
+    return GpuWork(
         time=time,
         compute=base.compute,
         fixed=_start(machine) + partial,
@@ -105,7 +105,7 @@ def _columns(base: Work, shape: Reduction, reduced: float, machine: Machine) -> 
     )
 
 
-def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machine) -> Work:
+def _normalisation(kernel: Kernel, elements: float, rows: float, machine: GpuMachine) -> GpuWork:
     p = machine.parameters
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     per_element = (kernel.vector_flops + kernel.transcendentals) / elements
@@ -113,7 +113,7 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machin
     issued = (elements + rows * start) * per_element * p.row_instructions
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
-    return Work(
+    return GpuWork(
         time=time,
         compute=compute,
         fixed=_start(machine),
@@ -125,13 +125,13 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: Machin
     )
 
 
-def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
+def _pooled_gather(kernel: Kernel, elements: float, machine: GpuMachine) -> GpuWork:
     """Rows picked from a table and summed: every element's address is computed, then HBM serves what L2 has not."""
     if elements <= output_elements(kernel) * 1.01:
         moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
         started = blocks(output_elements(kernel), machine) / machine.block_rate
         time = machine.launch + machine.overlapped(moved.seconds, started)
-        return Work(
+        return GpuWork(
             time=time,
             compute=started,
             computing=0.0,
@@ -153,7 +153,7 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
     dram = missed_bytes(kernel.picked, machine) if kernel.picked else kernel.read_bytes + kernel.written_bytes
     memory = dram / (machine.device.memory_bandwidth * p.picked_bandwidth)
     compute = issued / machine.instruction_rate
-    return Work(
+    return GpuWork(
         time=_start(machine) + compute + memory,
         compute=compute,
         fixed=_start(machine),
@@ -179,11 +179,11 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: Machine) -> Work:
     )
 
 
-def _scan(kernel: Kernel, machine: Machine) -> Work:
+def _scan(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A prefix sum: XLA sums blocks of 16, scans their totals and adds them back."""
     passes = machine.parameters.scan_passes
     moved = traffic(kernel.read_bytes * passes, kernel.written_bytes * passes, machine)
-    return Work(
+    return GpuWork(
         time=machine.launch * 4 + moved.seconds,
         fixed=machine.launch * 4,
         memory=moved.seconds,

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from meshcast.estimate.calibration import WIDENING
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.rates import vector_rate
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
@@ -117,7 +117,7 @@ def solver_amounts(shape: Factorisation, flops: float, dtype: str, device: Devic
     return SolverAmounts(1.0, steps, waves * passed, waves * peak / shape.batch * device.cores)
 
 
-def solver(kernel: Kernel, machine: Machine) -> Work:
+def solver(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A dense solver's call."""
     shape = kernel.geometry
     assert isinstance(shape, Factorisation)
@@ -127,7 +127,7 @@ def solver(kernel: Kernel, machine: Machine) -> Work:
     slower = known.clock_hz / machine.clock
     chain = slower * (found.fixed * costs.fixed + found.steps * costs.step + found.bytes * costs.byte)
     updates = found.peak * costs.work / machine.boost
-    return Work(
+    return GpuWork(
         time=machine.launch + chain + updates,
         compute=updates,
         fixed=machine.launch + chain,  # steps that wait for each other keep no engine busy

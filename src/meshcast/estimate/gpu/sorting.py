@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from meshcast.estimate.gpu.machine import Machine, Work
-from meshcast.estimate.gpu.memory import Traffic, traffic
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.memory import MemoryTraffic, traffic
 from meshcast.lower import Kernel
 from meshcast.workload import DTYPE_BITS, SortGeometry
 
@@ -13,7 +13,7 @@ RADIX_FROM = 61440  # XLA's sort_rewriter: longer sorts go to CUB
 RADIX_BITS = 8
 
 
-def sort(kernel: Kernel, machine: Machine) -> Work:
+def sort(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """Sorted rows, or the largest of each row."""
     shape = kernel.geometry
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
@@ -33,19 +33,21 @@ def sort(kernel: Kernel, machine: Machine) -> Work:
     return _bound(issued, 2 * moved.seconds, 2 * moved.dram_bytes, machine)
 
 
-def _passes(launches: int, moved: Traffic, machine: Machine) -> Work:
+def _passes(launches: int, moved: MemoryTraffic, machine: GpuMachine) -> GpuWork:
     terms = (
         *moved.terms,
         *machine.named(("kernels", "n", launches, ""), ("launch", "launch", machine.launch, "s")),
     )
     time = launches * machine.launch + moved.seconds
-    return Work(time=time, memory=moved.seconds, dram_bytes=moved.dram_bytes, formula="t = n launch + mem", terms=terms)
+    return GpuWork(
+        time=time, memory=moved.seconds, dram_bytes=moved.dram_bytes, formula="t = n launch + mem", terms=terms
+    )
 
 
-def _bound(issued: float, memory: float, dram: float, machine: Machine) -> Work:
+def _bound(issued: float, memory: float, dram: float, machine: GpuMachine) -> GpuWork:
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + compute + memory
-    return Work(
+    return GpuWork(
         time=time,
         compute=compute,
         fixed=2 * machine.launch,

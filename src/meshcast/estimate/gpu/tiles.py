@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.estimate.gpu.elementwise import loop
-from meshcast.estimate.gpu.machine import Machine, Work
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.lower import Recency
 
@@ -39,7 +39,7 @@ _LARGEST = 256 * 160  # accumulators of a tile: registers of two warp groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class TiledProduct:
     """`batch` products of `m x k` by `k x n`; bytes are what must be moved once, `width` bytes per operand element."""
 
     batch: float
@@ -62,7 +62,7 @@ def _candidates() -> tuple[Array, Array, Array]:
     return bm, bn, s
 
 
-def product_time(product: Product, machine: Machine) -> Work:
+def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     """The fastest way to compute a product."""
     bm, bn, splits = _candidates()
     p = machine.parameters
@@ -104,7 +104,7 @@ def product_time(product: Product, machine: Machine) -> Work:
     extra = summed[np.searchsorted(np.array(_SPLITS), splits)]
     time = machine.launch + p.prologue_cycles / machine.clock + joined + stored + extra
     best = int(np.argmin(time))
-    return Work(
+    return GpuWork(
         time=float(time[best]),
         compute=float(max(compute[best], fetch[best])),
         computing=float((waves * steps * step + (waves - 1) * between)[best]) / machine.clock,
@@ -141,8 +141,8 @@ def product_time(product: Product, machine: Machine) -> Work:
     )
 
 
-def _reduction(results: float, splits: int, written: float, machine: Machine) -> Work:
+def _reduction(results: float, splits: int, written: float, machine: GpuMachine) -> GpuWork:
     """The kernel that adds partial results, with the gap before it."""
     if splits == 1:
-        return Work(time=0.0)
-    return Work(time=machine.gap).then(loop(results, splits * results * 4, written, 0.0, machine))
+        return GpuWork(time=0.0)
+    return GpuWork(time=machine.gap).then(loop(results, splits * results * 4, written, 0.0, machine))

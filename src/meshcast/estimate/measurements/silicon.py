@@ -58,7 +58,7 @@ Texts = npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class SiliconTable:
     """One file as columns, text and numbers as they are written, and where it lies."""
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -140,7 +140,7 @@ def system_folder(device: str, root: Path | None = None) -> Path:
     return folder
 
 
-def table(device: str, family: str, name: str, framework: str, root: Path | None = None) -> Table | None:
+def table(device: str, family: str, name: str, framework: str, root: Path | None = None) -> SiliconTable | None:
     """The newest version's table of one op, or None where the framework has none on this device.
 
     Args:
@@ -160,7 +160,7 @@ def table(device: str, family: str, name: str, framework: str, root: Path | None
         for ending in (".parquet", ".csv", ".txt"):
             path = version / f"{name}{ending}"
             if path.is_file():
-                return Table(columns=_read(path), path=path, framework=framework, version=version.name)
+                return SiliconTable(columns=_read(path), path=path, framework=framework, version=version.name)
     return None
 
 

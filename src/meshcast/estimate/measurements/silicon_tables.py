@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import InputError, UnsupportedError
-from meshcast.estimate.measurements.silicon import Floats, Integers, Table, Texts, table
+from meshcast.estimate.measurements.silicon import Floats, Integers, SiliconTable, Texts, table
 
 # The package's names of operand types, and MLIR's. What is not here (weights alone quantised, scales per block, nvfp4) is no
 # product that StableHLO can say.
@@ -201,7 +201,7 @@ def collectives(device: str, root: Path | None = None) -> Collectives:
     return _only(rows, (rows.kind != "") & (rows.dtype != "") & (rows.seconds > 0))
 
 
-def _needed(device: str, family: str, name: str, framework: str, root: Path | None) -> Table:
+def _needed(device: str, family: str, name: str, framework: str, root: Path | None) -> SiliconTable:
     found = table(device, family, name, framework, root)
     if found is None:
         raise UnsupportedError(
@@ -210,7 +210,7 @@ def _needed(device: str, family: str, name: str, framework: str, root: Path | No
     return found
 
 
-def _source(found: Table) -> Measured:
+def _source(found: SiliconTable) -> Measured:
     return Measured(framework=found.framework, version=found.version, path=found.path)
 
 

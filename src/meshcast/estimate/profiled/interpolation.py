@@ -38,7 +38,7 @@ LARGEST_Y = 2.5  # beyond a factor of 12 it is another kernel, not another speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class KernelFamily:
     """Measured kernels that can be compared, and how."""
 
     places: Array  # [rows, features]
@@ -54,7 +54,7 @@ class Family:
         return len(self.y)
 
 
-def checked(family: Family) -> Family:
+def checked(family: KernelFamily) -> KernelFamily:
     """The family, whose rows are as many places of finite features as there are ratios and variances.
 
     Raises:
@@ -82,7 +82,7 @@ class Answers:
     nearest: Array
 
 
-def predict(family: Family, queries: Array) -> Answers:
+def predict(family: KernelFamily, queries: Array) -> Answers:
     """The conditional mean and deviation at some places."""
     count = min(NEIGHBOURS, len(family))
     apart = _distances(queries, family.places)
@@ -105,7 +105,7 @@ def predict(family: Family, queries: Array) -> Answers:
 
 def fit(
     places: Sequence[Sequence[float]], y: Sequence[float], programs: Sequence[str], common: Sequence[bool]
-) -> Family:
+) -> KernelFamily:
     """A family from rows, with the settings that have the least error over folds of programs.
 
     Args:
@@ -117,7 +117,7 @@ def fit(
     values = np.clip(np.array(y, dtype=np.float64), -LARGEST_Y, LARGEST_Y)
     usual = np.array(common, dtype=bool)
     some = usual.sum() >= FEWEST_COMMON
-    family = Family(
+    family = KernelFamily(
         places=np.array(places, dtype=np.float64),
         y=values,
         doubt=np.where(usual, 1.0, FACTORS[-1] if some else 1.0),
@@ -143,7 +143,7 @@ def fit(
     return replace(best, quantile=quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile))
 
 
-def _left_out(family: Family, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+def _left_out(family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
     """(errors, deviations) of the judged rows, each predicted without its fold."""
     errors = family.y - family.mean
     deviations = np.full(len(family), np.sqrt(family.signal + family.noise))

@@ -19,14 +19,14 @@ from meshcast.base import InputError, write_whole
 from meshcast.estimate.measurements.calls import backward_kernel
 from meshcast.estimate.measurements.silicon_kernels import attention_kernel
 from meshcast.estimate.profiled.features import ALONE, place
-from meshcast.estimate.profiled.interpolation import Family, checked, fit
+from meshcast.estimate.profiled.interpolation import KernelFamily, checked, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Attention, AttentionLibrary, Gemm, Geometry, Reduction
 
 SCHEMA = "meshcast.interpolator/1"
-_NUMBERS = tuple(f.name for f in fields(Family) if f.name not in ("places", "y", "doubt"))
+_NUMBERS = tuple(f.name for f in fields(KernelFamily) if f.name not in ("places", "y", "doubt"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class Interpolator:
     """Measured kernels of one device."""
 
     device: str
-    families: Mapping[str, Family]
+    families: Mapping[str, KernelFamily]
     reference: str  # digest of the reference model that `y` is relative to
     sources: tuple[str, ...] = ()
     fixed_s: float = 0.0  # of the reference model, where it has a fixed cost
 
-    def family(self, name: str) -> Family | None:
+    def family(self, name: str) -> KernelFamily | None:
         """A family; where only kernels that run alone were measured, or only those in programs, the other ones stand in."""
         other = name.removesuffix(ALONE) if name.endswith(ALONE) else name + ALONE
         return self.families.get(name) or self.families.get(other)
@@ -96,7 +96,7 @@ def load(data: bytes, where: str) -> Interpolator:
                 raise InputError(f"not measured kernels: its schema is {header.get('schema')!r}", where=where)
             families = {
                 name: checked(
-                    Family(
+                    KernelFamily(
                         places=arrays[f"x{index}"].astype(np.float64),
                         y=arrays[f"y{index}"].astype(np.float64),
                         doubt=arrays[f"d{index}"].astype(np.float64),

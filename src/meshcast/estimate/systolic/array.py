@@ -15,7 +15,7 @@ MOST_WORDS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buffer:
+class ArrayBuffer:
     """A double-buffered scratchpad: half of it is in use while the other half is filled or drained.
 
     Attributes:
@@ -62,9 +62,9 @@ class SystolicArray:
     rows: int
     columns: int
     dataflow: Dataflow
-    ifmap: Buffer
-    filter: Buffer
-    ofmap: Buffer
+    ifmap: ArrayBuffer
+    filter: ArrayBuffer
+    ofmap: ArrayBuffer
     estimated_bandwidth: bool = False
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from meshcast.base import InputError, UnsupportedError, UsageError
-from meshcast.estimate.systolic.array import DATAFLOWS, Buffer, SystolicArray
+from meshcast.estimate.systolic.array import DATAFLOWS, ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.layer import Layer
 
 CONVOLUTION_COLUMNS = (
@@ -209,7 +209,7 @@ class _Config:
             ("Ifmap", self._bank("Ifmap", estimated)), ("Filter", self._bank("Filter", estimated)), ("Ofmap", ofmap),
         ):  # fmt: skip
             words = WORDS_PER_KB * self._number("architecture_presets", f"{name}SramSzkB")
-            buffers[name.lower()] = Buffer(words=words, bandwidth=bandwidth)
+            buffers[name.lower()] = ArrayBuffer(words=words, bandwidth=bandwidth)
         return SystolicArray(
             rows=self._number("architecture_presets", "ArrayHeight"),
             columns=self._number("architecture_presets", "ArrayWidth"),

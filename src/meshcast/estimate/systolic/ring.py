@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshcast.estimate.systolic.array import Buffer
+from meshcast.estimate.systolic.array import ArrayBuffer
 
 GROUPS = 100  # that a scratchpad is cut into
 
@@ -33,7 +33,7 @@ class Ring:
     step: int
 
     @classmethod
-    def of(cls, buffer: Buffer, words: int) -> Ring:
+    def of(cls, buffer: ArrayBuffer, words: int) -> Ring:
         """The ring of an operand of that many words, counted as often as it is written down."""
         group = -(-buffer.words // GROUPS)
         groups = words // group + 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.estimate.systolic.array import Buffer, SystolicArray
+from meshcast.estimate.systolic.array import ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.cycles import folds
 from meshcast.estimate.systolic.layer import Integers, Layer, product_shapes
 from meshcast.estimate.systolic.ring import Ring
@@ -90,7 +90,7 @@ def layer_stalls(layer: Layer, array: SystolicArray) -> LayerStalls:
 class ReadBuffer:
     """A read scratchpad while a layer runs."""
 
-    def __init__(self, buffer: Buffer, stream: Stream, padded_words: int) -> None:
+    def __init__(self, buffer: ArrayBuffer, stream: Stream, padded_words: int) -> None:
         self.stream = stream
         self._lines = -(-buffer.spare // buffer.bandwidth)
         self.first_lines = min(-(-buffer.active // buffer.bandwidth), -(-padded_words // buffer.bandwidth))

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.estimate.systolic.array import Buffer, SystolicArray
+from meshcast.estimate.systolic.array import ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.layer import Integers, Layer
 from meshcast.estimate.systolic.ring import Ring
 from meshcast.estimate.systolic.streams import Refills, gathered
@@ -51,7 +51,7 @@ def skewed(matrix: Addresses) -> Addresses:
 class WindowStream:
     """A map in its scratchpad, by the words of every fold."""
 
-    buffer: Buffer
+    buffer: ArrayBuffer
     layer: Layer
     array: SystolicArray
     _known: dict[tuple[int, int, int], Refills] = field(default_factory=dict, repr=False)

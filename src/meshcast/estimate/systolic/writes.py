@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshcast.estimate.systolic.array import Buffer
+from meshcast.estimate.systolic.array import ArrayBuffer
 from meshcast.estimate.systolic.layer import Integers
 
 
@@ -77,7 +77,7 @@ class OutputCount:
 class WriteBuffer:
     """The output scratchpad while a layer runs; cycles passed in count stalls so far."""
 
-    def __init__(self, buffer: Buffer, bandwidth: int, count: OutputCount) -> None:
+    def __init__(self, buffer: ArrayBuffer, bandwidth: int, count: OutputCount) -> None:
         self._buffer, self._bandwidth, self._count = buffer, bandwidth, count
         self._free = buffer.words
         self._stored = 0

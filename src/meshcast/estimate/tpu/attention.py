@@ -26,14 +26,14 @@ from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
-from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
 from meshcast.lower import Kernel
 from meshcast.workload import Attention, attended, element_bytes
 
 BLOCKS = (512, 1024, 2048)
 
 
-def attention(kernel: Kernel, machine: Machine) -> Work:
+def attention(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """A fused attention call, forward or one of its backward kernels, of contiguous or paged keys."""
     shape = kernel.geometry
     assert isinstance(shape, Attention)
@@ -41,7 +41,7 @@ def attention(kernel: Kernel, machine: Machine) -> Work:
     return min((_in_blocks(kernel, shape, block, machine) for block in blocks), key=lambda work: work.time)
 
 
-def _in_blocks(kernel: Kernel, shape: Attention, block: int, machine: Machine) -> Work:
+def _in_blocks(kernel: Kernel, shape: Attention, block: int, machine: TpuMachine) -> TimedWork:
     p = machine.parameters
     visible = shape.batch * shape.heads * attended(shape)
     # An author who counted whole blocks is not counted twice.
@@ -59,7 +59,7 @@ def _in_blocks(kernel: Kernel, shape: Attention, block: int, machine: Machine) -
     pages = shape.pages * p.page_cycles / machine.device.clock_hz
     busy = arrays + p.softmax_share * (ops + functions) + grid
     fetched, fixed = max(machine.memory(traffic.hbm), pages), machine.fixed(traffic)
-    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched, fixed=fixed)
+    work = TimedWork(time=fixed + max(fetched, busy), compute=busy, memory=fetched, fixed=fixed)
     if not machine.explaining:
         return work
     return replace(

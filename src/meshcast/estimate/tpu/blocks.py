@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.estimate.products import Product
-from meshcast.estimate.tpu.machine import Machine, Traffic
+from meshcast.estimate.products import ArrayProduct
+from meshcast.estimate.tpu.machine import TpuMachine, TpuTraffic
 from meshcast.workload import Gemm, element_bytes
 
 SIDES = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
 
 
-def read_again(geometry: Gemm, product: Product, traffic: Traffic, machine: Machine) -> float:
+def read_again(geometry: Gemm, product: ArrayProduct, traffic: TpuTraffic, machine: TpuMachine) -> float:
     """Bytes that a product reads from memory beyond once; operands that lie in VMEM are not read again from memory.
 
     Which of them do is not told, only how many bytes: the larger one is taken to lie in memory where they suffice.

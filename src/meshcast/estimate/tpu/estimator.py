@@ -16,14 +16,14 @@ from meshcast.estimate.support import arithmetic_support
 from meshcast.estimate.tpu import solvers
 from meshcast.estimate.tpu.attention import attention
 from meshcast.estimate.tpu.indexed import gather, picked_slices, scatter, sort
-from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
 from meshcast.estimate.tpu.matrix import product
 from meshcast.estimate.tpu.parameters import TpuCalibration, shipped_tpu_calibration
 from meshcast.estimate.tpu.vector import call, loop
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
 
-_MODELS: dict[KernelKind, KindModel[Machine, Work]] = {
+_MODELS: dict[KernelKind, KindModel[TpuMachine, TimedWork]] = {
     KernelKind.GEMM: KindModel(work=product),
     KernelKind.CONVOLUTION: KindModel(work=product),
     KernelKind.ATTENTION: KindModel(work=attention),
@@ -37,11 +37,11 @@ _MODELS: dict[KernelKind, KindModel[Machine, Work]] = {
         origin=Origin.GUESSED,
     ),
 }
-_GATHER: KindModel[Machine, Work] = KindModel(work=gather)
-_LOOP: KindModel[Machine, Work] = KindModel(work=loop)
+_GATHER: KindModel[TpuMachine, TimedWork] = KindModel(work=gather)
+_LOOP: KindModel[TpuMachine, TimedWork] = KindModel(work=loop)
 
 
-def model_of(kernel: Kernel) -> KindModel[Machine, Work]:
+def model_of(kernel: Kernel) -> KindModel[TpuMachine, TimedWork]:
     """The model that answers: by kind, and for anything else as a loop, with or without picked slices."""
     return _MODELS.get(kernel.kind) or (_GATHER if picked_slices(kernel) else _LOOP)
 
@@ -68,12 +68,12 @@ class TpuAnalytical:
         support = arithmetic_support(kernel, device)
         return replace(support, reason=model_of(kernel).caveat(device)) if support.level == "yes" else support
 
-    def work(self, kernel: Kernel, device: Device) -> Work:
+    def work(self, kernel: Kernel, device: Device) -> TimedWork:
         """What one kernel takes."""
         return model_of(kernel).work(kernel, self._machine(device))
 
-    def _machine(self, device: Device) -> Machine:
-        return Machine(device=device, parameters=self.calibration.parameters)
+    def _machine(self, device: Device) -> TpuMachine:
+        return TpuMachine(device=device, parameters=self.calibration.parameters)
 
     def explain(self, kernel: Kernel, device: Device) -> Explanation:
         """The model's formula with the terms of this kernel: the same computation, with its terms kept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
 from meshcast.estimate.tpu.vector import passing, windows
 from meshcast.lower import Kernel
 from meshcast.workload import Indexed, SortGeometry
@@ -17,17 +17,17 @@ def picked_slices(kernel: Kernel) -> int:
     return indexed.count if indexed is not None else 0
 
 
-def gather(kernel: Kernel, machine: Machine) -> Work:
+def gather(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """Slices are copied one after the other: each has its address to compute and its copy to start."""
     return _indexed(kernel, machine, machine.parameters.gather_cycles)
 
 
-def scatter(kernel: Kernel, machine: Machine) -> Work:
+def scatter(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """Slices are updated in turn, as two indices may be equal."""
     return _indexed(kernel, machine, machine.parameters.scatter_cycles)
 
 
-def _indexed(kernel: Kernel, machine: Machine, cycles: float) -> Work:
+def _indexed(kernel: Kernel, machine: TpuMachine, cycles: float) -> TimedWork:
     traffic = machine.traffic(kernel)
     slices = picked_slices(kernel) * cycles / machine.vector_rate
     engines = passing(kernel, traffic, machine)
@@ -37,7 +37,7 @@ def _indexed(kernel: Kernel, machine: Machine, cycles: float) -> Work:
     )  # fmt: skip
 
 
-def sort(kernel: Kernel, machine: Machine) -> Work:
+def sort(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """A bitonic network: `log2(n) (log2(n) + 1) / 2` stages over all elements; for top-k those of k, then of n."""
     geometry, traffic = kernel.geometry, machine.traffic(kernel)
     assert isinstance(geometry, SortGeometry)

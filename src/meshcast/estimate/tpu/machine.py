@@ -9,7 +9,7 @@ from functools import cached_property
 from meshcast.base import UnsupportedError
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.tpu.parameters import TpuParameters
-from meshcast.estimate.work import Work as Work
+from meshcast.estimate.work import TimedWork as TimedWork
 from meshcast.hardware import Device, TensorCores
 from meshcast.lower import Kernel, KernelKind, Recency
 
@@ -20,7 +20,7 @@ WORD_BYTES = 4  # of one element of a vector register, whose lanes are 32 bits w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class TpuTraffic:
     """Bytes of a kernel: those from and to memory; the others are kept in VMEM between kernels."""
 
     read: float
@@ -40,7 +40,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class TpuMachine:
     """A device with the calibrated parameters; seconds, bytes, hertz. All TensorCores of it work on one kernel."""
 
     device: Device
@@ -77,7 +77,7 @@ class Machine:
         """32-bit elements of one vector."""
         return self.cores.sublanes * self.cores.lanes
 
-    def fixed(self, traffic: Traffic) -> float:
+    def fixed(self, traffic: TpuTraffic) -> float:
         """Seconds of a kernel that does nothing: the scalar core's part, and a copy's latency where there is one."""
         p = self.parameters
         return (p.kernel_cycles + (p.copy_cycles if traffic.hbm else 0.0)) / self.device.clock_hz
@@ -87,21 +87,21 @@ class Machine:
         """What stays on chip between kernels: VMEM, or the memory beside it that its file calls cache (v4's CMEM)."""
         return self.parameters.vmem_share * max(self.cores.vmem_bytes, self.device.cache_bytes)
 
-    def traffic(self, kernel: Kernel) -> Traffic:
+    def traffic(self, kernel: Kernel) -> TpuTraffic:
         """Where a kernel's bytes lie: what was touched, or will be read, within VMEM's reach never leaves it.
 
         An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
         was just touched. A compiler that has placed every value is believed.
         """
         if kernel.on_chip_bytes is not None:
-            return Traffic(
+            return TpuTraffic(
                 read=kernel.read_bytes + kernel.on_chip_bytes - kernel.on_chip_written,
                 written=kernel.written_bytes + kernel.on_chip_written,
                 hbm_read=kernel.read_bytes,
                 hbm_written=kernel.written_bytes,
             )
         recency = kernel.recency or Recency()
-        return Traffic(
+        return TpuTraffic(
             read=kernel.read_bytes,
             written=kernel.written_bytes,
             hbm_read=sum(size for age, size in recency.reads if age > self.kept_bytes),
@@ -116,7 +116,7 @@ class Machine:
         return share * self.device.memory_bandwidth
 
     @cached_property
-    def copying(self) -> Machine:
+    def copying(self) -> TpuMachine:
         """The same machine where nothing but copies uses the memory."""
         return replace(self, parameters=replace(self.parameters, hbm_share=self.parameters.copy_share))
 
@@ -147,14 +147,14 @@ class Machine:
 
     def work(
         self,
-        traffic: Traffic,
+        traffic: TpuTraffic,
         engines: Sequence[Term],
         steps: float,
         terms: Iterable[Term] = (),
         *,
         turns: bool = False,
         computing: float | None = None,
-    ) -> Work:
+    ) -> TimedWork:
         """A kernel's time: `t = t0 + longest + (sum - longest) / n` of its engines and the memory.
 
         A kernel goes through its data in `n` steps, each of which is copied in, worked on and copied out while others
@@ -176,7 +176,7 @@ class Machine:
         if turns:
             parts[-2:] = [parts[-2] + out, memory - out]
         longest, fixed = max(parts), self.fixed(traffic)
-        work = Work(
+        work = TimedWork(
             time=fixed + max(memory, longest + (sum(parts) - longest) / steps),
             compute=max((engine.value for engine in engines), default=0.0),
             memory=memory,
@@ -203,7 +203,7 @@ class Machine:
             ),
         )
 
-    def copies(self, traffic: Traffic) -> tuple[Term, ...]:
+    def copies(self, traffic: TpuTraffic) -> tuple[Term, ...]:
         """What the memory's time is made of."""
         return (
             Term("bytes from and to memory", "B", traffic.hbm, "B"),

@@ -15,10 +15,10 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.products import Product, product_of
+from meshcast.estimate.products import ArrayProduct, product_of
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.blocks import read_again
-from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
 from meshcast.estimate.tpu.vector import loop, windows
 from meshcast.lower import Kernel
 from meshcast.workload import Convolution, Gemm
@@ -26,7 +26,7 @@ from meshcast.workload import Convolution, Gemm
 WEIGHT_BYTES = 2  # of one weight in an array: bf16, also where an operand is f32
 
 
-def array_cycles(product: Product, machine: Machine) -> float:
+def array_cycles(product: ArrayProduct, machine: TpuMachine) -> float:
     """Cycles of all arrays together on bf16 operands, the better operand held."""
     cores = machine.cores
     deep = product.count * math.ceil(product.k / cores.array_rows)
@@ -41,7 +41,7 @@ def array_cycles(product: Product, machine: Machine) -> float:
     return min(streaming(product.m, product.n), streaming(product.n, product.m))
 
 
-def product(kernel: Kernel, machine: Machine) -> Work:
+def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """A product or convolution with what is fused into it."""
     geometry, p = kernel.geometry, machine.parameters
     assert isinstance(geometry, Gemm | Convolution)
@@ -75,7 +75,7 @@ def product(kernel: Kernel, machine: Machine) -> Work:
     return machine.work(traffic, engines, steps, terms, turns=True)
 
 
-def _padding(geometry: Gemm | Convolution, machine: Machine) -> float:
+def _padding(geometry: Gemm | Convolution, machine: TpuMachine) -> float:
     """Lanes over elements of a product's results: a convolution's channels fill them, or else its batch."""
     if isinstance(geometry, Gemm):
         return 1.0
@@ -87,7 +87,7 @@ def _is_depthwise(geometry: Convolution) -> bool:
     return geometry.in_channels == geometry.feature_groups
 
 
-def _depthwise(kernel: Kernel, geometry: Convolution, machine: Machine) -> Work:
+def _depthwise(kernel: Kernel, geometry: Convolution, machine: TpuMachine) -> TimedWork:
     """One channel a group leaves nothing to sum up in an array: the vector units do it."""
     macs = machine.vectors(machine.parameters.depthwise_cycles, geometry.macs)
     engines = (Term("multiply-adds on vectors", "vector", macs + machine.arithmetic(kernel), "s"),)

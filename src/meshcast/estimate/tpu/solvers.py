@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import vector_rate
-from meshcast.estimate.tpu.machine import Machine, Work
+from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
 from meshcast.lower import Kernel
 from meshcast.workload import Factorisation
 
@@ -34,13 +34,13 @@ def turns(shape: Factorisation) -> int:
     return columns
 
 
-def solver(kernel: Kernel, machine: Machine) -> Work:
+def solver(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """A dense solver's call."""
     shape = kernel.geometry
     assert isinstance(shape, Factorisation)
     steps = turns(shape)
     chain, updates = steps * STEP_S, kernel.vector_flops / vector_rate(kernel.dtype, machine.device)
-    return Work(
+    return TimedWork(
         time=chain + updates,
         compute=updates,
         fixed=chain,

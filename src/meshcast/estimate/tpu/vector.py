@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
-from meshcast.estimate.tpu.machine import WORD_BYTES, Machine, Traffic, Work
+from meshcast.estimate.tpu.machine import WORD_BYTES, TimedWork, TpuMachine, TpuTraffic
 from meshcast.lower import SCALAR_BYTES, Kernel, KernelKind
 from meshcast.workload import Reduction
 
 
-def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.0) -> tuple[Term, Term, Term]:
+def passing(kernel: Kernel, traffic: TpuTraffic, machine: TpuMachine, more: float = 0.0) -> tuple[Term, Term, Term]:
     """The vector units' engines on a pass over a kernel's elements; `more` seconds beside its arithmetic."""
     return (
         Term("loading registers", "load", machine.moving(traffic.read), "s"),
@@ -24,7 +24,7 @@ def passing(kernel: Kernel, traffic: Traffic, machine: Machine, more: float = 0.
     )
 
 
-def windows(kernel: Kernel, machine: Machine) -> float:
+def windows(kernel: Kernel, machine: TpuMachine) -> float:
     """Windows of a loop: by the elements it runs over, whatever their type."""
     elements = max(kernel.elements, max(kernel.read_bytes, kernel.written_bytes) / WORD_BYTES)
     if isinstance(kernel.geometry, Reduction):
@@ -32,7 +32,7 @@ def windows(kernel: Kernel, machine: Machine) -> float:
     return max(1.0, elements / machine.vector_elements / (machine.parameters.window_vectors * machine.device.cores))
 
 
-def loop(kernel: Kernel, machine: Machine) -> Work:
+def loop(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """Any pass over elements; where another dimension becomes the innermost, each vector is shuffled as well."""
     traffic, p = machine.traffic(kernel), machine.parameters
     if traffic.all <= SCALAR_BYTES:  # the scalar core's: counters, flags, indices of a slice
@@ -54,7 +54,7 @@ def loop(kernel: Kernel, machine: Machine) -> Work:
     return machine.work(traffic, engines, steps, computing=machine.arithmetic(kernel) + sums)
 
 
-def call(kernel: Kernel, machine: Machine) -> Work:
+def call(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """A kernel somebody wrote (Pallas), by what it declares: copies beside its work, products and vector ops in turns.
 
     `t = t0 + max(mem, arrays + ops + functions)`, the arrays as full as such kernels leave them. Attention has a model of
@@ -64,7 +64,7 @@ def call(kernel: Kernel, machine: Machine) -> Work:
     peak = matrix_rate(kernel, machine.device).flops if kernel.matrix_flops else 1.0
     arrays, ops, functions = kernel.matrix_flops / (p.call_share * peak), machine.ops(kernel), machine.functions(kernel)
     busy, fetched, fixed = arrays + ops + functions, machine.memory(traffic.hbm), machine.fixed(traffic)
-    work = Work(time=fixed + max(fetched, busy), compute=busy, memory=fetched, fixed=fixed)
+    work = TimedWork(time=fixed + max(fetched, busy), compute=busy, memory=fetched, fixed=fixed)
     if not machine.explaining:
         return work
     return replace(

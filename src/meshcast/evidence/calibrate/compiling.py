@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from meshcast.evidence.calibrate.inputs import filler
-from meshcast.evidence.calibrate.probe import Body, Probe
+from meshcast.evidence.calibrate.probe import Probe, ProbeBody
 from meshcast.evidence.calibrate.suite import build
 
 PROBE_NAME, FILL_NAME = "probe_", "fill_"  # of modules in a profile, before a number
@@ -29,7 +29,7 @@ class Ready:
 
     probe: Probe
     number: int  # in this process; names its modules
-    body: Body
+    body: ProbeBody
     run: Any
     fill: Any
     compile_s: float

@@ -24,7 +24,7 @@ _CHAIN, _CHAINED = 64, 2**20  # multiply-adds an element, elements: arithmetic o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class MeasuredRates:
     """What a device was measured to do in a second."""
 
     matrix: Mapping[str, float]  # FLOP/s by operand type
@@ -34,7 +34,7 @@ class Rates:
     launch_s: float | None  # None where the host's dispatch hides it
 
 
-def measure_rates(backend: Backend) -> Rates:
+def measure_rates(backend: Backend) -> MeasuredRates:
     """Times a large product of each type and a chain of multiply-adds."""
     side = _SIDE[backend.platform]
     matrix = {}
@@ -44,7 +44,7 @@ def measure_rates(backend: Backend) -> Rates:
         matrix["tf32" if name == "f32" and backend.platform == "gpu" else name] = 2.0 * side**3 / seconds
     elements = _CHAINED * (64 if backend.platform != "cpu" else 1)
     chain = best_s(jax.jit(_chain), jnp.ones((elements,), jnp.float32)) - backend.dispatch_s
-    return Rates(
+    return MeasuredRates(
         matrix=matrix,
         vector=2.0 * _CHAIN * elements / chain,
         bandwidth=_bandwidth(backend),
@@ -77,7 +77,7 @@ def _chain(x: Any) -> Any:
     return total
 
 
-def relative(rates: Rates, kind: str) -> Device:
+def relative(rates: MeasuredRates, kind: str) -> Device:
     """The device of the catalogue, of the same kind, that is nearest in products and bandwidth, by ratios."""
 
     def distance(device: Device) -> float:
@@ -89,7 +89,7 @@ def relative(rates: Rates, kind: str) -> Device:
     return min((device for device in catalogue().devices if device.kind == kind), key=distance)
 
 
-def device_toml(rates: Rates, header: ProfileHeader) -> str:
+def device_toml(rates: MeasuredRates, header: ProfileHeader) -> str:
     """The file's text: every number that was measured, and the relative that the others come from."""
     base = relative(rates, header.backend)
     lines = [

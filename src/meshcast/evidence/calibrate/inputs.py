@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.evidence.calibrate.probe import Body, Indices
+from meshcast.evidence.calibrate.probe import Indices, ProbeBody
 
 SPREAD = 0.03  # numbers are uniform in +- this; of all bits of the mantissa, as power depends on bits that flip
 _GOLDEN = 0x9E3779B1
 
 
-def filler(body: Body) -> Callable[[Any], Any]:
+def filler(body: ProbeBody) -> Callable[[Any], Any]:
     """A function of a seed that returns a probe's arguments; the seed keeps XLA from computing them at compile time."""
     leaves, tree = jax.tree.flatten(body.args)
 

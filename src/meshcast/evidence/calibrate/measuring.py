@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from meshcast.estimate import ProfileRow
 from meshcast.evidence.calibrate.backend import Backend
 from meshcast.evidence.calibrate.compiling import Failed, Ready, short
-from meshcast.evidence.calibrate.tracing import Trace, summarise, traced
+from meshcast.evidence.calibrate.tracing import LaunchTrace, summarise, traced
 
 MEASURED_S = 5e-3  # of runs a probe
 FEWEST, MOST = 5, 30
@@ -44,7 +44,7 @@ def measure_batch(batch: Sequence[Ready | Failed], backend: Backend) -> list[Pro
     seed = jax.block_until_ready(jnp.uint32(1))  # on the device before the profile begins: its copy is no probe's
     if backend.platform == "cpu":
         _run_all(batch, seed, done)
-        trace = Trace()
+        trace = LaunchTrace()
     else:
         with traced() as trace:
             _spin()
@@ -101,7 +101,7 @@ def _square(x: jax.Array) -> jax.Array:
     return x @ x
 
 
-def _row(item: Ready | Failed, runs: _Runs | str, trace: Trace, backend: Backend) -> ProfileRow:
+def _row(item: Ready | Failed, runs: _Runs | str, trace: LaunchTrace, backend: Backend) -> ProfileRow:
     """The file's row of a probe."""
     row: ProfileRow = {"id": item.probe.id, "family": item.probe.family}
     if isinstance(item, Failed):

@@ -25,7 +25,7 @@ class Indices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class ProbeBody:
     """What a probe runs: a function, the shapes it takes, and what XLA is told.
 
     Donated arguments are replaced by the first results, in order, before the next run. `flops` are those of products
@@ -85,7 +85,7 @@ def _value(text: str) -> Value:
     return text
 
 
-class Draw:
+class ProbeChoices:
     """Reproducible choices of a family: the same on every machine and Python."""
 
     def __init__(self, seed: str) -> None:

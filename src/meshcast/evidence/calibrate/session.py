@@ -17,7 +17,7 @@ from meshcast.evidence.calibrate.agenda import Agenda
 from meshcast.evidence.calibrate.backend import Backend, is_alive
 from meshcast.evidence.calibrate.compiling import Failed, Ready, compile_batch
 from meshcast.evidence.calibrate.measuring import measure_batch
-from meshcast.evidence.calibrate.probe import Body, Probe
+from meshcast.evidence.calibrate.probe import Probe, ProbeBody
 from meshcast.evidence.calibrate.suite import build
 
 MEMORY_SHARE = 0.3  # of the device's, for a probe's arguments and results: temporaries and tuning need more
@@ -61,7 +61,7 @@ def _suits(item: Probe, backend: Backend) -> bool:
     return moved <= MEMORY_SHARE * backend.memory_bytes and backend.guess_s(body.flops, moved) <= backend.slowest_s
 
 
-def _bytes(body: Body) -> float:
+def _bytes(body: ProbeBody) -> float:
     """Bytes of the arguments, three times: results and temporaries are about as large."""
     return 3.0 * float(sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(body.args)))
 

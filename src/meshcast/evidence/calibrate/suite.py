@@ -9,7 +9,7 @@ from enum import Enum
 from types import ModuleType
 
 from meshcast.base import UsageError, nearest
-from meshcast.evidence.calibrate.probe import Body, Probe, probe
+from meshcast.evidence.calibrate.probe import Probe, ProbeBody, probe
 
 VERSION = 1
 # In the order of `--list`; a module each. Imported when asked for: they need jax.
@@ -42,7 +42,7 @@ def _module(family: str) -> ModuleType:
     return importlib.import_module(f"meshcast.evidence.calibrate.families.{family}")
 
 
-def build(item: Probe) -> Body:
+def build(item: Probe) -> ProbeBody:
     """The program of a probe.
 
     Raises:
@@ -55,7 +55,7 @@ def build(item: Probe) -> Body:
         raise UsageError(
             f"cannot be built: {type(error).__name__}: {error}", where=item.id, fix="see meshcast calibrate --list"
         ) from error
-    assert isinstance(body, Body)
+    assert isinstance(body, ProbeBody)
     return body
 
 

@@ -30,7 +30,7 @@ class Event:
 
 
 @dataclass(slots=True)
-class Trace:
+class LaunchTrace:
     """Launches by the number of their probe, filled in when the session is over."""
 
     events: dict[int, list[Event]] = field(default_factory=dict)
@@ -38,9 +38,9 @@ class Trace:
 
 
 @contextmanager
-def traced() -> Iterator[Trace]:
+def traced() -> Iterator[LaunchTrace]:
     """A profiler session around a batch."""
-    found = Trace()
+    found = LaunchTrace()
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     options.host_tracer_level = 1
@@ -54,7 +54,7 @@ def traced() -> Iterator[Trace]:
             add_profile(jax.profiler.ProfileData.from_file(str(path)), found)
 
 
-def add_profile(data: Any, found: Trace) -> None:
+def add_profile(data: Any, found: LaunchTrace) -> None:
     """Adds the launches of a profile.
 
     A launch belongs to the module it names. Where a probe has no named ones, those without a name that follow the

@@ -45,7 +45,7 @@ def silent(_: str) -> AbstractContextManager[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class ComparisonGrid:
     """What is compared: every target on every device in every fidelity."""
 
     targets: dict[str, Target]  # by the name that they are shown by
@@ -122,7 +122,7 @@ def compare(
 
 def comparison_plan(
     targets: Sequence[Target], *, on: Sequence[str], fidelities: Sequence[str], options: Options
-) -> Grid:
+) -> ComparisonGrid:
     """What to ask, with every mistake that does not depend on a single program found before anything is asked.
 
     Raises:
@@ -148,7 +148,7 @@ def comparison_plan(
         sorted(every - set(named), key=lambda name: (ladder_place(name), name)) if ALL_FIDELITIES in fidelities else []
     )
     check_settings(options)
-    return Grid(
+    return ComparisonGrid(
         targets=dict(zip(_labels(targets), targets, strict=True)),
         on=tuple(on),
         fidelities=(*rest, *named),
@@ -157,7 +157,7 @@ def comparison_plan(
     )
 
 
-def comparison_answers(grid: Grid, folder: RunFolder | None = None, told: Told = silent) -> Iterator[Cell]:
+def comparison_answers(grid: ComparisonGrid, folder: RunFolder | None = None, told: Told = silent) -> Iterator[Cell]:
     """Every question's answer, coarse fidelities first: they take milliseconds, and an interrupted run has them all."""
     programs = _Programs(grid)
     asks = sorted(grid.asks, key=lambda ask: grid.fidelities.index(ask.fidelity))
@@ -167,7 +167,7 @@ def comparison_answers(grid: Grid, folder: RunFolder | None = None, told: Told =
         yield cell
 
 
-def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None) -> Cell:
+def _answer(ask: Ask, grid: ComparisonGrid, programs: _Programs, folder: RunFolder | None) -> Cell:
     try:
         options = _attending_alike(replace(grid.options, on=ask.on, fidelity=ask.fidelity), grid)
         if names_traces(grid.targets[ask.target]):  # before models: a manifest is a .json file as a configuration is
@@ -193,7 +193,7 @@ def _answer(ask: Ask, grid: Grid, programs: _Programs, folder: RunFolder | None)
         return refused_cell(ask, BugError(f"{type(error).__name__}: {error}", where=str(ask)))
 
 
-def _attending_alike(options: Options, grid: Grid) -> Options:
+def _attending_alike(options: Options, grid: ComparisonGrid) -> Options:
     """On a TPU the compiled fidelity has plain attention by default, and so have all that it is compared with there."""
     alike = options.attention == AUTO and resolve(options.on).device.kind == "tpu" and "compiled" in grid.fidelities
     return replace(options, attention="plain") if alike else options
@@ -235,7 +235,7 @@ def _is_own(fidelity: str, prediction: Prediction) -> bool:
 class _Programs:
     """Each target captured once a platform, and traces read once: that takes longer than most predictions."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: ComparisonGrid) -> None:
         self._grid = grid
         self._found: dict[tuple[str, str, str | None], Program] = {}
         self._traces: dict[str, str] = {}

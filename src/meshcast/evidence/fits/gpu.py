@@ -27,10 +27,10 @@ from meshcast.estimate import (
     GPU_SCHEMA,
     Array,
     Clocks,
-    Draw,
     GpuAnalytical,
     GpuCalibration,
     GpuParameters,
+    PowerDraw,
     idle_watts,
     is_fitted,
     read_calls,
@@ -87,7 +87,7 @@ FITTED = frozenset(name for _, names in STAGES for name in names).union(POWER, *
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ProgramSample:
     """A measured one-op program: its kernels with their counts, seconds, and joules of a sustained run above idle."""
 
     id: str
@@ -104,7 +104,7 @@ class Sample:
         return is_fitted(self.id)
 
 
-def read_samples(folder: Path, device: Device) -> list[Sample]:
+def read_samples(folder: Path, device: Device) -> list[ProgramSample]:
     """One-op programs, lowered."""
     samples = []
     for program in read_measured_programs(folder):
@@ -115,7 +115,7 @@ def read_samples(folder: Path, device: Device) -> list[Sample]:
         kernels, counts = zip(*[(k, n) for k, n in lowered.schedule.walk() if k.collective is None], strict=True)
         energy = program.energy
         samples.append(
-            Sample(
+            ProgramSample(
                 id=program.id,
                 group=program.group,
                 kernels=kernels,
@@ -128,7 +128,7 @@ def read_samples(folder: Path, device: Device) -> list[Sample]:
     return samples
 
 
-def library_attention(samples: Sequence[Sample]) -> list[Sample]:
+def library_attention(samples: Sequence[ProgramSample]) -> list[ProgramSample]:
     """The fused attention calls of those programs that have them, against the kernels their custom calls launched."""
     found = []
     for sample in samples:
@@ -141,10 +141,10 @@ def library_attention(samples: Sequence[Sample]) -> list[Sample]:
     return found
 
 
-def attention_calls(path: Path) -> list[Sample]:
+def attention_calls(path: Path) -> list[ProgramSample]:
     """Fused attention as a framework called it, by its short runs."""
     return [
-        Sample(
+        ProgramSample(
             id=call.id,
             group=call.group,
             kernels=(call.kernel,),
@@ -158,10 +158,10 @@ def attention_calls(path: Path) -> list[Sample]:
     ]
 
 
-def attention_probes(path: Path) -> list[Sample]:
+def attention_probes(path: Path) -> list[ProgramSample]:
     """The fused attention calls of a profile; none of a single query, whose keys are read at a pace no parameter here sets."""
     return [
-        Sample(
+        ProgramSample(
             id=probe,
             group="attention probes",
             kernels=(kernel,),
@@ -175,7 +175,7 @@ def attention_probes(path: Path) -> list[Sample]:
     ]
 
 
-def fit_flash(calls: Sequence[Sample], device: Device, start: GpuParameters) -> GpuParameters:
+def fit_flash(calls: Sequence[ProgramSample], device: Device, start: GpuParameters) -> GpuParameters:
     """Fused attention, library by library; every call counts alike, and no share of peak exceeds one."""
     begun = {name: getattr(GpuParameters(), name) for _, names in FLASH for name in names}
     parameters = replace(start, **begun)
@@ -190,18 +190,20 @@ def fit_flash(calls: Sequence[Sample], device: Device, start: GpuParameters) -> 
     return parameters
 
 
-def _share_loss(samples: Sequence[Sample], parameters: GpuParameters, device: Device) -> float:
+def _share_loss(samples: Sequence[ProgramSample], parameters: GpuParameters, device: Device) -> float:
     shares = (parameters.flash_share, parameters.flash_backward_share)
     return loss(samples, parameters, device) if max(shares) <= 1 else math.inf
 
 
-def residual(sample: Sample, parameters: GpuParameters, device: Device) -> float:
+def residual(sample: ProgramSample, parameters: GpuParameters, device: Device) -> float:
     """`log(predicted / measured)`."""
     draw, counts, share = _settled(sample, parameters, device, "burst")
     return math.log(float(counts @ draw.times(share)) / sample.measured)
 
 
-def _settled(sample: Sample, parameters: GpuParameters, device: Device, clocks: Clocks) -> tuple[Draw, Array, float]:
+def _settled(
+    sample: ProgramSample, parameters: GpuParameters, device: Device, clocks: Clocks
+) -> tuple[PowerDraw, Array, float]:
     """What a program's kernels draw, how often each runs, and the clock that the cap leaves them."""
     estimator = GpuAnalytical(GpuCalibration(parameters=parameters, intervals={}))
     draw = estimator.estimate(sample.kernels, device).draw
@@ -210,7 +212,7 @@ def _settled(sample: Sample, parameters: GpuParameters, device: Device, clocks: 
     return draw, counts, settled_clock(draw, counts, device, clocks)
 
 
-def loss(samples: Sequence[Sample], parameters: GpuParameters, device: Device) -> float:
+def loss(samples: Sequence[ProgramSample], parameters: GpuParameters, device: Device) -> float:
     """The mean over groups of the mean absolute residual."""
     groups: defaultdict[str, list[float]] = defaultdict(list)
     for sample in samples:
@@ -218,7 +220,7 @@ def loss(samples: Sequence[Sample], parameters: GpuParameters, device: Device) -
     return sum(sum(v) / len(v) for v in groups.values()) / len(groups)
 
 
-def energy_loss(samples: Sequence[Sample], parameters: GpuParameters, device: Device) -> float:
+def energy_loss(samples: Sequence[ProgramSample], parameters: GpuParameters, device: Device) -> float:
     """The mean absolute residual of energy above idle, of sustained runs."""
     residuals = []
     for sample in samples:
@@ -230,7 +232,9 @@ def energy_loss(samples: Sequence[Sample], parameters: GpuParameters, device: De
     return sum(residuals) / len(residuals) if residuals else 0.0
 
 
-def fit_stages(samples: Sequence[Sample], device: Device, start: GpuParameters, only: Sequence[str]) -> GpuParameters:
+def fit_stages(
+    samples: Sequence[ProgramSample], device: Device, start: GpuParameters, only: Sequence[str]
+) -> GpuParameters:
     """The stages of some groups alone; everything else stays as it was."""
     parameters = start
     for groups, names in STAGES:
@@ -240,7 +244,9 @@ def fit_stages(samples: Sequence[Sample], device: Device, start: GpuParameters, 
     return parameters
 
 
-def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, start: GpuParameters) -> GpuParameters:
+def fit(
+    samples: Sequence[ProgramSample], calls: Sequence[ProgramSample], device: Device, start: GpuParameters
+) -> GpuParameters:
     """All stages, twice: what a later one changes may move an earlier optimum."""
     parameters = start
     for _ in range(2):
@@ -250,7 +256,9 @@ def fit(samples: Sequence[Sample], calls: Sequence[Sample], device: Device, star
     return parameters
 
 
-def intervals(samples: Sequence[Sample], parameters: GpuParameters, device: Device) -> dict[str, tuple[float, float]]:
+def intervals(
+    samples: Sequence[ProgramSample], parameters: GpuParameters, device: Device
+) -> dict[str, tuple[float, float]]:
     """The 5 % and 95 % quantiles of measured over predicted, by the kind of each program's longest kernel."""
     kinds: defaultdict[str, list[float]] = defaultdict(list)
     estimator = GpuAnalytical(GpuCalibration(parameters=parameters, intervals={}))
@@ -260,7 +268,7 @@ def intervals(samples: Sequence[Sample], parameters: GpuParameters, device: Devi
     return quantiles(kinds)
 
 
-def report(samples: Sequence[Sample], parameters: GpuParameters, device: Device) -> list[str]:
+def report(samples: Sequence[ProgramSample], parameters: GpuParameters, device: Device) -> list[str]:
     """A line per group: the error on the fitted and on the other half."""
     groups: defaultdict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for sample in samples:

@@ -55,7 +55,7 @@ _COSTS = ("fixed", "step", "byte", "work")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SolverRow:
     """One measured call: the solver calls in it by path, and its seconds."""
 
     op: str
@@ -65,7 +65,7 @@ class Row:
     left_out: bool
 
 
-def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> list[Row]:
+def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> list[SolverRow]:
     """The measured calls of a CSV file, all of them left out where they are a check; other operations are passed over."""
     found = []
     for cells in csv.DictReader(lines):
@@ -84,11 +84,11 @@ def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> l
         measured = cells["wall_us"] if op in _HOST_WAITS else cells["busy_us"]
         left_out = check or op in LEFT_OUT_OPS or min(m, n) in LEFT_OUT_SIDES or batch == LEFT_OUT_BATCH
         label = f"{op} {cells['dtype']} {batch} x {m} x {n}" + (f", {k} sides" if k else "")
-        found.append(Row(op, label, tuple(parts), float(measured) * 1e-6, left_out))
+        found.append(SolverRow(op, label, tuple(parts), float(measured) * 1e-6, left_out))
     return found
 
 
-def fit(rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
+def fit(rows: Sequence[SolverRow]) -> dict[str, tuple[float, ...]]:
     """The costs of every path that fits these rows best."""
     paths = sorted({name for row in rows for name, _ in row.parts})
     design = _design(rows, paths)
@@ -103,7 +103,7 @@ def fit(rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
     return {name: tuple(float(c) for c in costs[4 * i : 4 * i + 4]) for i, name in enumerate(paths)}
 
 
-def predicted(row: Row, costs: Mapping[str, Sequence[float]]) -> float:
+def predicted(row: SolverRow, costs: Mapping[str, Sequence[float]]) -> float:
     """The seconds that these costs give."""
     return sum(float(np.dot(_vector(found), costs[name])) for name, found in row.parts)
 
@@ -112,7 +112,7 @@ def _vector(found: SolverAmounts) -> tuple[float, float, float, float]:
     return found.fixed, found.steps, found.bytes, found.peak
 
 
-def _design(rows: Sequence[Row], paths: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _design(rows: Sequence[SolverRow], paths: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     design = np.zeros((len(rows), 4 * len(paths)))
     for index, row in enumerate(rows):
         for name, found in row.parts:
@@ -121,12 +121,12 @@ def _design(rows: Sequence[Row], paths: Sequence[str]) -> np.ndarray[tuple[int, 
     return design
 
 
-def log_ratios(rows: Sequence[Row], costs: Mapping[str, Sequence[float]]) -> list[float]:
+def log_ratios(rows: Sequence[SolverRow], costs: Mapping[str, Sequence[float]]) -> list[float]:
     """ln(predicted / measured) of each row."""
     return [math.log(predicted(row, costs) / row.seconds) for row in rows]
 
 
-def table(rows: Sequence[Row], costs: Mapping[str, Sequence[float]]) -> str:
+def table(rows: Sequence[SolverRow], costs: Mapping[str, Sequence[float]]) -> str:
     """Errors by operation, of what was fitted and of what was left out, as Markdown."""
     lines = [
         "| operation | fitted | geomean error | left out | geomean error | worst factor |",

@@ -27,7 +27,7 @@ from meshcast.estimate import (
     shipped_tpu_calibration,
 )
 from meshcast.evidence.fits.fitting import geomean_error, quantiles, search, to_toml
-from meshcast.evidence.fits.tpu_samples import Sample, Table, collect, read_table, write_table
+from meshcast.evidence.fits.tpu_samples import ProductSample, SampleTable, collect, read_table, write_table
 from meshcast.hardware import resolve
 from meshcast.lower import installed_version
 
@@ -45,18 +45,18 @@ INTERVALS = f"""The compiler's cycles over predicted: 5 % and 95 % quantiles.
 `meshcast validate ops TPU_OPS.csv --fidelity compiled --chip v6e --grade A --op matmul`; a fit keeps it as it is."""
 
 
-def worth_fitting(table: Table) -> list[Sample]:
+def worth_fitting(table: SampleTable) -> list[ProductSample]:
     """The samples that say something about the arrays."""
     return [sample for sample in table.samples if sample.cycles >= LEAST_CYCLES]
 
 
-def residual(sample: Sample, estimator: TpuAnalytical) -> float:
+def residual(sample: ProductSample, estimator: TpuAnalytical) -> float:
     """`log(predicted / compiled)`."""
     device = resolve(sample.device).device
     return math.log(estimator.work(sample.kernel, device).time * device.clock_hz / sample.cycles)
 
 
-def loss(samples: Sequence[Sample], parameters: TpuParameters) -> float:
+def loss(samples: Sequence[ProductSample], parameters: TpuParameters) -> float:
     """The mean over devices of the mean absolute residual."""
     estimator = TpuAnalytical(TpuCalibration(parameters=parameters, intervals={}))
     by_device: defaultdict[str, list[float]] = defaultdict(list)
@@ -65,13 +65,13 @@ def loss(samples: Sequence[Sample], parameters: TpuParameters) -> float:
     return sum(sum(found) / len(found) for found in by_device.values()) / len(by_device)
 
 
-def fit(samples: Sequence[Sample], devices: Sequence[str], start: TpuParameters) -> TpuParameters:
+def fit(samples: Sequence[ProductSample], devices: Sequence[str], start: TpuParameters) -> TpuParameters:
     """The parameters of the arrays, from the fitted half of some devices' programs."""
     rows = [sample for sample in samples if sample.device in devices and is_fitted(sample.program)]
     return search(start, FITTED, lambda parameters: loss(rows, parameters))
 
 
-def report(samples: Sequence[Sample], devices: Sequence[str], parameters: TpuParameters) -> list[str]:
+def report(samples: Sequence[ProductSample], devices: Sequence[str], parameters: TpuParameters) -> list[str]:
     """A line per device: the error on the fitted half and on what was not fitted."""
     estimator = TpuAnalytical(TpuCalibration(parameters=parameters, intervals={}))
     halves: defaultdict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
@@ -100,7 +100,7 @@ def main() -> None:
         compiler = given.compiler or installed_version()
         if compiler is None:
             parser.error("libtpu is not installed here: say what compiled the folder, --compiler 'libtpu VERSION'")
-        table = read_table(given.table) if given.table.exists() else Table(samples=(), compilers={})
+        table = read_table(given.table) if given.table.exists() else SampleTable(samples=(), compilers={})
         found, refused = collect(given.collect, given.on)
         write_table(given.table, table.with_device(given.on, found, compiler))
         print("\n".join([*refused, f"{len(found)} products of {given.on} by {compiler}"]))

@@ -21,7 +21,7 @@ SCHEMA = "meshcast.tpu-cycles/2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ProductSample:
     """A product of a compiled program, with the cycles that the compiler expects of it."""
 
     program: str
@@ -30,19 +30,19 @@ class Sample:
     cycles: float
 
 
-def products(text: str, *, program: str, device: str) -> Iterator[Sample]:
+def products(text: str, *, program: str, device: str) -> Iterator[ProductSample]:
     """The different products of optimised, scheduled HLO that the compiler gave cycles."""
     lowered = lower_hlo(text, name=program, backend="xla-tpu", options=ReadOptions(approximate=True))
     seen = set()
     for kernel, _ in lowered.schedule.walk():
         if kernel.matrix_flops and kernel.cycles and kernel.cost_key not in seen:
             seen.add(kernel.cost_key)
-            yield Sample(program=program, device=device, kernel=kernel, cycles=kernel.cycles)
+            yield ProductSample(program=program, device=device, kernel=kernel, cycles=kernel.cycles)
 
 
-def collect(folder: Path, device: str) -> tuple[list[Sample], list[str]]:
+def collect(folder: Path, device: str) -> tuple[list[ProductSample], list[str]]:
     """The products of every `ID.hlo[.gz]` of a folder, and what could not be read, with the reason."""
-    found: list[Sample] = []
+    found: list[ProductSample] = []
     refused: list[str] = []
     for path in sorted(folder.glob("*.hlo*")):
         name = path.name.partition(".hlo")[0]
@@ -57,19 +57,19 @@ def collect(folder: Path, device: str) -> tuple[list[Sample], list[str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class SampleTable:
     """Samples, and which compiler made them: its name and version by device."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[ProductSample, ...]
     compilers: Mapping[str, str]
 
-    def with_device(self, device: str, samples: Iterable[Sample], compiler: str) -> Table:
+    def with_device(self, device: str, samples: Iterable[ProductSample], compiler: str) -> SampleTable:
         """The table with a device's samples in place of those it had."""
         kept = (sample for sample in self.samples if sample.device != device)
-        return Table(samples=(*kept, *samples), compilers={**self.compilers, device: compiler})
+        return SampleTable(samples=(*kept, *samples), compilers={**self.compilers, device: compiler})
 
 
-def write_table(path: Path, table: Table) -> None:
+def write_table(path: Path, table: SampleTable) -> None:
     """Writes the file; the same table always gives the same bytes."""
     lines = [json.dumps({"schema": SCHEMA, "compilers": dict(sorted(table.compilers.items()))})]
     for sample in table.samples:
@@ -81,7 +81,7 @@ def write_table(path: Path, table: Table) -> None:
     write_whole(path, gzip.compress("\n".join(lines).encode() + b"\n", mtime=0))
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> SampleTable:
     """What `write_table` wrote.
 
     Raises:
@@ -102,9 +102,9 @@ def read_table(path: Path) -> Table:
             where=str(path),
             fix="collect them again: python -m meshcast.evidence.fits.tpu TABLE --collect DIR --on DEVICE",
         )
-    return Table(
+    return SampleTable(
         samples=tuple(
-            Sample(
+            ProductSample(
                 program=row["program"],
                 device=row["device"],
                 cycles=row["cycles"],

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 
 from meshcast.base import InputError
-from meshcast.evidence.profiler.nsys_table import LAUNCHES, SUMMARY, Table, tables
+from meshcast.evidence.profiler.nsys_table import LAUNCHES, SUMMARY, NsysTable, tables
 from meshcast.evidence.profiler.trace import MeasuredKernel, MeasuredTrace, by_start
 
 GRID = ("grdx", "grdy", "grdz", "blkx", "blky", "blkz", "grid", "block")
@@ -54,7 +54,7 @@ def read_nsys(text: str, source: str) -> list[MeasuredTrace]:
     ]
 
 
-def _chosen(found: list[Table], source: str) -> tuple[Table, bool]:
+def _chosen(found: list[NsysTable], source: str) -> tuple[NsysTable, bool]:
     """The table to read, and whether it is one of launches.
 
     Raises:
@@ -79,7 +79,7 @@ def _chosen(found: list[Table], source: str) -> tuple[Table, bool]:
     return (launches[0], True) if launches else (next(t for t in of_device if t.has(SUMMARY)), False)
 
 
-def _doubts(table: Table, *, is_trace: bool) -> list[str]:
+def _doubts(table: NsysTable, *, is_trace: bool) -> list[str]:
     """What makes it doubtful that the table is whole."""
     said = []
     if table.open_end is not None:
@@ -113,14 +113,14 @@ def _device(text: str) -> tuple[str, str]:
     return (f"GPU:{text}", "") if text.isdigit() else ("GPU", text)
 
 
-def _name(table: Table, row: list[str]) -> str:
+def _name(table: NsysTable, row: list[str]) -> str:
     name = table.text(row, "name")
     if not name:
         raise ValueError("a kernel without a name")
     return name
 
 
-def _launch(table: Table, row: list[str]) -> MeasuredKernel:
+def _launch(table: NsysTable, row: list[str]) -> MeasuredKernel:
     streams = [table.text(row, part) for part in ("context", "stream") if part in table.columns]
     return MeasuredKernel(
         name=_name(table, row),
@@ -131,7 +131,7 @@ def _launch(table: Table, row: list[str]) -> MeasuredKernel:
     )
 
 
-def _sum(table: Table, row: list[str]) -> MeasuredKernel:
+def _sum(table: NsysTable, row: list[str]) -> MeasuredKernel:
     return MeasuredKernel(
         name=_name(table, row),
         start=0.0,

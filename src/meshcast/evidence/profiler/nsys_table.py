@@ -48,7 +48,7 @@ _THOUSANDS = re.compile(r"^-?\d{1,3}(?:\.\d{3})+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class NsysTable:
     """A table's columns and rows.
 
     Attributes:
@@ -123,7 +123,7 @@ def is_table(text: str) -> bool:
     return any(_head(line) is not None for line in text.splitlines())
 
 
-def tables(text: str, source: str) -> list[Table]:
+def tables(text: str, source: str) -> list[NsysTable]:
     """All tables of launches or their sums in a text.
 
     Raises:
@@ -174,7 +174,7 @@ def _columns(cells: Sequence[str]) -> tuple[dict[str, int], dict[str, str], dict
     return {n: said[h][0] for n, h in known.items()}, known, {n: said[h][1] for n, h in known.items()}
 
 
-def _table(cells: list[str], delimiter: str, body: list[str], line: int, source: str, *, whole: bool) -> Table:
+def _table(cells: list[str], delimiter: str, body: list[str], line: int, source: str, *, whole: bool) -> NsysTable:
     columns, heads, units = _columns(cells)
     reader = csv.reader((f"{row}\n" for row in body), delimiter=delimiter, strict=True)
     rows: list[tuple[int, list[str]]] = []
@@ -199,7 +199,7 @@ def _table(cells: list[str], delimiter: str, body: list[str], line: int, source:
                 fix="write the table again",
             )
         rows.append((at, row))
-    return Table(
+    return NsysTable(
         line=line,
         columns=columns,
         heads=heads,

@@ -46,7 +46,7 @@ MOST_LAUNCHES = 1_000_000  # of a step: each is matched with a kernel of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class MeasuredStep:
     """One step: its kernels, and how long until the next one began."""
 
     kernels: tuple[MeasuredKernel, ...] = field(repr=False)
@@ -63,13 +63,13 @@ class Step:
 class StepSearch:
     """The steps of a trace, and the one that stands for them: the median of those that count."""
 
-    steps: tuple[Step, ...] = field(repr=False)
+    steps: tuple[MeasuredStep, ...] = field(repr=False)
     counted: tuple[int, ...]
     chosen: int
     method: str
 
     @property
-    def step(self) -> Step:
+    def step(self) -> MeasuredStep:
         """The median step."""
         return self.steps[self.chosen]
 
@@ -193,7 +193,7 @@ def _search(cuts: Sequence[tuple[list[MeasuredKernel], float | None]], method: s
     steps = []
     for cut, after in cuts:
         end = max(kernel.end for kernel in cut) if after is None else after
-        steps.append(Step(kernels=tuple(cut), seconds=end - cut[0].start, whole=after is not None))
+        steps.append(MeasuredStep(kernels=tuple(cut), seconds=end - cut[0].start, whole=after is not None))
     counted = [number for number, step in enumerate(steps) if step.whole] or [0]
     if len(counted) >= FEWEST_FOR_WARM_UP:
         counted = counted[1:]
@@ -224,5 +224,5 @@ def _of_summary(trace: MeasuredTrace, count: int | None) -> StepSearch:
         for launches in [max(1, round(kernel.count / count))]
         for _ in range(launches)
     )
-    step = Step(kernels=kernels, seconds=sum(kernel.duration for kernel in kernels), whole=False)
+    step = MeasuredStep(kernels=kernels, seconds=sum(kernel.duration for kernel in kernels), whole=False)
     return StepSearch(steps=(step,), counted=(0,), chosen=0, method="--steps")

@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeVar
 
 from meshcast.base import InputError, nearest
 from meshcast.evidence.validate.csv_rows import csv_rows
-from meshcast.evidence.validate.programs import Row, in_processes, why_failed
-from meshcast.evidence.validate.summary import SCHEMA, Comparison, compare, farthest
-from meshcast.evidence.validate.tables import Grid, extra_grid, failed_grid, print_grid, wide_console, worst_grid
+from meshcast.evidence.validate.programs import ProgramRow, in_processes, why_failed
+from meshcast.evidence.validate.summary import SCHEMA, FigureMeasures, compare, farthest
+from meshcast.evidence.validate.tables import TextTable, extra_grid, failed_grid, print_grid, wide_console, worst_grid
 from meshcast.hardware import ASTRA_SHAPES, MOST_NPUS, AstraDimension, AstraNetwork
 from meshcast.network import (
     ASTRA_BACKENDS,
@@ -72,7 +72,7 @@ class AstraResult:
     """A row and our answer, or why there is none."""
 
     asked: AstraRow = field(repr=False)
-    row: Row
+    row: ProgramRow
 
     @property
     def off(self) -> float | None:
@@ -92,17 +92,17 @@ class AstraSummary:
     not_run: int = 0
 
     @property
-    def time(self) -> Comparison:
+    def time(self) -> FigureMeasures:
         """By backend, topology and algorithm."""
         return compare((result.row for result in self.results), lambda row: row.time)
 
-    def by(self, column: str) -> Comparison:
+    def by(self, column: str) -> FigureMeasures:
         """By one column."""
         rows = (replace(result.row, group=result.asked.cells[column]) for result in self.results)
         return compare(rows, lambda row: row.time)
 
     @property
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[ProgramRow]:
         """Rows without an answer."""
         return [result.row for result in self.results if result.row.time is None]
 
@@ -148,7 +148,7 @@ def validate_astra(rows: Sequence[AstraRow], *, source: Source = "preset", jobs:
 
 def _judged(asked: AstraRow, source: Source) -> AstraResult:
     cells = asked.cells
-    row = Row(
+    row = ProgramRow(
         id=asked.id, group=f"{cells['backend']}/{cells['topology']}/{cells['algorithm']}",
         measured=asked.finish_ns / 1e3, predicted=None,
     )  # fmt: skip
@@ -233,7 +233,7 @@ def print_astra(summary: AstraSummary) -> None:
             equal = sum(result.off == 0 for result in rows)
             cells.append((name or "all", str(len(rows)), str(equal), "-" if off is None else f"{off:.4%}"))
     header = ("backend", "rows", "equal to the ns", "largest error")
-    print_grid(console, Grid(title="largest errors", header=header, rows=tuple(cells)))
+    print_grid(console, TextTable(title="largest errors", header=header, rows=tuple(cells)))
     print_grid(console, worst_grid("worst rows", farthest(result.row for result in summary.results)))
     if summary.failed:
         print_grid(console, failed_grid(summary.failed))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from meshcast.base import InputError
 from meshcast.estimate import MeasuredProgram
-from meshcast.evidence.validate.programs import Pair, Row, in_processes, why_failed, why_untimed
+from meshcast.evidence.validate.programs import Pair, ProgramRow, in_processes, why_failed, why_untimed
 from meshcast.hardware import resolve
 from meshcast.jobs import predict
 from meshcast.options import Options, chosen_estimators
@@ -25,7 +25,7 @@ COMPILED_KIND = "compiled"
 
 def validate_compiled(
     programs: Sequence[MeasuredProgram], options: Options, *, kept: Path | None = None, jobs: int = 1
-) -> Iterator[Row]:
+) -> Iterator[ProgramRow]:
     """A row for each program, in order: `predicted` at the options' fidelity, `measured` as compiled.
 
     Args:
@@ -42,9 +42,9 @@ def validate_compiled(
     yield from in_processes(partial(compare_program, options=options, kept=kept), programs, jobs)
 
 
-def compare_program(program: MeasuredProgram, options: Options, kept: Path | None = None) -> Row:
+def compare_program(program: MeasuredProgram, options: Options, kept: Path | None = None) -> ProgramRow:
     """One program's row; whatever goes wrong is the row's `why`."""
-    failed = partial(Row, id=program.id, group=program.group, measured=None, predicted=None)
+    failed = partial(ProgramRow, id=program.id, group=program.group, measured=None, predicted=None)
     told = replace(options, indices=program.indices or options.indices, lowering="auto")
     try:
         source = program.path if kept is None else _kept(kept, program.id)
@@ -62,11 +62,11 @@ def compare_program(program: MeasuredProgram, options: Options, kept: Path | Non
     return _row(program, modelled, compiled)
 
 
-def _row(program: MeasuredProgram, modelled: Prediction, compiled: Prediction) -> Row:
+def _row(program: MeasuredProgram, modelled: Prediction, compiled: Prediction) -> ProgramRow:
     assert modelled.step_time_s is not None
     assert compiled.step_time_s is not None
     low, high = modelled.interval_s or (modelled.step_time_s, modelled.step_time_s)
-    return Row(
+    return ProgramRow(
         id=program.id,
         group=program.group,
         measured=compiled.step_time_s * 1e6,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import InputError
-from meshcast.evidence.validate.programs import Row, in_fit
+from meshcast.evidence.validate.programs import ProgramRow, in_fit
 
 COVERAGE = 0.93
 # Smaller groups of a half are pooled: where every group weighs the same, a group of one row would decide alone.
@@ -73,7 +73,7 @@ class IntervalFit:
     width: float  # geometric mean of high / low on the fitted half
 
 
-def fit_intervals(rows: Sequence[Row], latency_us: float, *, coverage: float = COVERAGE) -> IntervalFit:
+def fit_intervals(rows: Sequence[ProgramRow], latency_us: float, *, coverage: float = COVERAGE) -> IntervalFit:
     """The narrowest intervals that hold `coverage` of one half of the rows, judged on the other half.
 
     Args:
@@ -120,7 +120,7 @@ launches = {fit.launches:.1f}
 """
 
 
-def _half(rows: Sequence[Row]) -> Half:
+def _half(rows: Sequence[ProgramRow]) -> Half:
     sizes = Counter(row.group for row in rows)
     classes = [row.group if sizes[row.group] >= MIN_GROUP else "" for row in rows]
     members = Counter(classes)

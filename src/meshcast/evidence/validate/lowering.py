@@ -18,7 +18,7 @@ from meshcast.base import MeshcastError
 from meshcast.capture import read_program
 from meshcast.estimate import MeasuredProgram
 from meshcast.evidence.validate.programs import Pair
-from meshcast.evidence.validate.tables import Grid, print_grid, wide_console
+from meshcast.evidence.validate.tables import TextTable, print_grid, wide_console
 from meshcast.hardware import Device
 from meshcast.lower import (
     KernelKind,
@@ -48,7 +48,7 @@ _CLASS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class LoweringWay:
     """One way's launches and bytes against the truth, or why there are none."""
 
     kernels: Pair | None = None
@@ -68,11 +68,11 @@ class LoweringRow:
 
     id: str
     group: str
-    ways: dict[str, Way]
+    ways: dict[str, LoweringWay]
     classes: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
     @property
-    def modelled(self) -> Way:
+    def modelled(self) -> LoweringWay:
         """By our rules."""
         return self.ways["modelled"]
 
@@ -163,12 +163,12 @@ def _given(program: MeasuredProgram) -> LoweredProgram | str:
     return lower_hlo(text, name=program.id) if text is not None else "there is no optimized HLO of it"
 
 
-def _way(lowered: LoweredProgram | str, launches: float, there: int, device: Device) -> Way:
+def _way(lowered: LoweredProgram | str, launches: float, there: int, device: Device) -> LoweringWay:
     if isinstance(lowered, str):
-        return Way(why=lowered)
+        return LoweringWay(why=lowered)
     count = lowered.kernel_count + summing_launches(lowered, device.cores, device.architecture)
     moved = _bytes_moved(lowered)
-    return Way(
+    return LoweringWay(
         kernels=Pair(predicted=count, measured=launches) if launches and count else None,
         bytes=Pair(predicted=moved, measured=there) if there and moved else None,
     )
@@ -188,7 +188,7 @@ def _by_class(modelled: LoweredProgram, given: LoweredProgram) -> dict[str, tupl
     return {name: (a, b, c, d) for name, (a, b, c, d) in found.items() if a or b}
 
 
-def lowering_grids(summary: LoweringSummary) -> list[Grid]:
+def lowering_grids(summary: LoweringSummary) -> list[TextTable]:
     """The table per program, and those by class of kernel where there is HLO to compare with."""
     grids = [_program_grid(summary)]
     detailed = [row for row in summary.rows if row.classes]
@@ -196,12 +196,12 @@ def lowering_grids(summary: LoweringSummary) -> list[Grid]:
         header = ("program", *CLASSES)
         counts = tuple((row.id, *(_counts(row.classes.get(name)) for name in CLASSES)) for row in detailed)
         sizes = tuple((row.id, *(_sizes(row.classes.get(name)) for name in CLASSES)) for row in detailed)
-        grids.append(Grid(title="kernels by class, modelled / in XLA's HLO", header=header, rows=counts))
-        grids.append(Grid(title="GB by class, modelled / in XLA's HLO", header=header, rows=sizes))
+        grids.append(TextTable(title="kernels by class, modelled / in XLA's HLO", header=header, rows=counts))
+        grids.append(TextTable(title="GB by class, modelled / in XLA's HLO", header=header, rows=sizes))
     return grids
 
 
-def _program_grid(summary: LoweringSummary) -> Grid:
+def _program_grid(summary: LoweringSummary) -> TextTable:
     ways = [way for way in WAYS if any(row.ways[way].why is None for row in summary.rows)]
     shown = [(what, way) for what in ("kernels", "bytes") for way in ways if (what, way) != ("bytes", "given")]
     header = ("program", "group", "launches", "GB", *(f"{what} {way}" for what, way in shown), "why")
@@ -211,7 +211,9 @@ def _program_grid(summary: LoweringSummary) -> Grid:
     ]
     for title, figure in (("geomean error", summary.geomean_error), ("within 15 %", summary.share_within)):
         rows.append((title, "", "", "", *(_percent(figure(what, way)) for what, way in shown), ""))
-    return Grid(title="lowering: ours / measured launches, ours / bytes in XLA's HLO", header=header, rows=tuple(rows))
+    return TextTable(
+        title="lowering: ours / measured launches, ours / bytes in XLA's HLO", header=header, rows=tuple(rows)
+    )
 
 
 def _truth(row: LoweringRow) -> tuple[str, str]:

@@ -46,7 +46,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ProgramRow:
     """One program: what was measured and predicted (microseconds), or why there is no prediction."""
 
     id: str
@@ -104,12 +104,12 @@ class Row:
         return line
 
 
-def in_fit(row: Row) -> bool:
+def in_fit(row: ProgramRow) -> bool:
     """Whether a row is in the half that is fitted."""
     return is_fitted(row.id, whole_model=row.group not in ONE_OP_GROUPS)
 
 
-def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, jobs: int = 1) -> Iterator[Row]:
+def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, jobs: int = 1) -> Iterator[ProgramRow]:
     """A row for each program, in order, as soon as it is known.
 
     Args:
@@ -144,7 +144,7 @@ def in_processes(one: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterat
         pool.shutdown(cancel_futures=True)
 
 
-def validate_program(program: MeasuredProgram, options: Options, idle: float) -> Row:
+def validate_program(program: MeasuredProgram, options: Options, idle: float) -> ProgramRow:
     """One program's row; whatever goes wrong with it is the row's `why`, so that the others are still judged.
 
     Args:
@@ -152,7 +152,7 @@ def validate_program(program: MeasuredProgram, options: Options, idle: float) ->
         options: Device and fidelity.
         idle: Power of the idle device, in watts.
     """
-    failed = partial(Row, id=program.id, group=program.group, measured=program.time_us, predicted=None)
+    failed = partial(ProgramRow, id=program.id, group=program.group, measured=program.time_us, predicted=None)
     if program.time_us is None:
         return failed(why=f"unmeasured: no {program.time_name}")
     try:
@@ -183,11 +183,11 @@ def why_untimed(prediction: Prediction) -> str | None:
     return None if prediction.step_time_s else "no time: the program has no kernel that takes any"
 
 
-def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction, idle: float) -> Row:
+def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction, idle: float) -> ProgramRow:
     assert prediction.step_time_s is not None
     low, high = prediction.interval_s or (prediction.step_time_s, prediction.step_time_s)
     joules = program.energy_j(idle)
-    return Row(
+    return ProgramRow(
         id=program.id,
         group=program.group,
         measured=program.time_us,

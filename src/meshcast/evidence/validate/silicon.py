@@ -26,7 +26,7 @@ from meshcast.estimate import (
     product_table,
     slowdown_in_its_run,
 )
-from meshcast.evidence.validate.programs import Row
+from meshcast.evidence.validate.programs import ProgramRow
 from meshcast.hardware import Device, resolve
 from meshcast.workload import Attention, Gemm
 
@@ -44,14 +44,14 @@ SIZES: tuple[tuple[str, float], ...] = (
 class SiliconRow:
     """A row with what it is grouped by."""
 
-    row: Row  # its group names the device, the op and the type
+    row: ProgramRow  # its group names the device, the op and the type
     device: str
     op: str  # one of `OPS`
     size: str  # one of `SIZES`
     source: str  # framework and version
 
     @property
-    def by_size(self) -> Row:
+    def by_size(self) -> ProgramRow:
         """The row in a group of its size."""
         return replace(self.row, group=f"{self.row.group}, {self.size}")
 
@@ -136,12 +136,12 @@ def size_of(call: SiliconKernel) -> str:
 
 def _judge(
     group: str, calls: Sequence[SiliconKernel], device: Device, estimator: Estimator
-) -> Iterator[tuple[Row, SiliconKernel]]:
+) -> Iterator[tuple[ProgramRow, SiliconKernel]]:
     support = [estimator.supports(call.kernel, device) for call in calls]
     answered = [call for call, s in zip(calls, support, strict=True) if s.level != "no"]
     times = iter(_predicted(answered, estimator.estimate([c.kernel for c in answered], device), device))
     for call, supported in zip(calls, support, strict=True):
-        row = partial(Row, id=f"{device.name} {_name(call)}", group=group, measured=call.seconds * 1e6)
+        row = partial(ProgramRow, id=f"{device.name} {_name(call)}", group=group, measured=call.seconds * 1e6)
         if supported.level == "no":
             judged = row(predicted=None, why=f"unsupported: {supported.reason}")
         else:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.evidence.validate.markdown import MEASURES, made_by
-from meshcast.evidence.validate.programs import Row
+from meshcast.evidence.validate.programs import ProgramRow
 from meshcast.evidence.validate.silicon import SiliconRow
-from meshcast.evidence.validate.summary import SCHEMA, Comparison, compare, farthest
+from meshcast.evidence.validate.summary import SCHEMA, FigureMeasures, compare, farthest
 from meshcast.evidence.validate.tables import (
-    Grid,
+    TextTable,
     extra_grid,
     failed_grid,
     markdown_table,
@@ -82,20 +82,20 @@ class SiliconSummary:
 
     rows: tuple[SiliconRow, ...] = field(repr=False)
 
-    def groups(self, op: str | None = None) -> Comparison:
+    def groups(self, op: str | None = None) -> FigureMeasures:
         """By device, op and type; of all ops or one."""
         return compare((row.row for row in self.rows if op in (None, row.op)), lambda row: row.time)
 
-    def sizes(self, op: str | None = None) -> Comparison:
+    def sizes(self, op: str | None = None) -> FigureMeasures:
         """By device, op, type and size; of all ops or one."""
         return compare((row.by_size for row in self.rows if op in (None, row.op)), lambda row: row.time)
 
     @property
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[ProgramRow]:
         """Rows without a prediction."""
         return [row.row for row in self.rows if row.row.time is None]
 
-    def worst(self, op: str, device: str) -> list[Row]:
+    def worst(self, op: str, device: str) -> list[ProgramRow]:
         """The rows of an op farthest off."""
         return farthest([row.row for row in self.rows if (row.op, row.device) == (op, device)])
 
@@ -122,7 +122,7 @@ class SiliconSummary:
         }
 
 
-def silicon_grids(summary: SiliconSummary) -> list[Grid]:
+def silicon_grids(summary: SiliconSummary) -> list[TextTable]:
     """Everything the validation prints, in order."""
     found = []
     for op, devices in summary.parts.items():

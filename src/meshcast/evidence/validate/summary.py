@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.evidence.validate.measures import Measures, measure_groups
 from meshcast.evidence.validate.peers import PeerFigures
-from meshcast.evidence.validate.programs import Pair, Row, in_fit
+from meshcast.evidence.validate.programs import Pair, ProgramRow, in_fit
 
 SCHEMA = "meshcast.validation/1"
 WORST = 5
@@ -16,7 +16,7 @@ FITTED, HELD_OUT = "fitted", "held_out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class FigureMeasures:
     """Measures of one figure (time, memory, energy, sustained time) or of one peer."""
 
     all: Measures
@@ -31,27 +31,27 @@ class Comparison:
 class Summary:
     """The whole of a validation."""
 
-    rows: tuple[Row, ...] = field(repr=False)
-    time: Comparison
-    memory: Comparison
-    energy: Comparison
-    sustained: Comparison
-    peers: Mapping[str, Comparison]
+    rows: tuple[ProgramRow, ...] = field(repr=False)
+    time: FigureMeasures
+    memory: FigureMeasures
+    energy: FigureMeasures
+    sustained: FigureMeasures
+    peers: Mapping[str, FigureMeasures]
     not_run: int = 0
-    halves: Mapping[str, Comparison] = field(default_factory=dict)  # times by half, where that was asked for
+    halves: Mapping[str, FigureMeasures] = field(default_factory=dict)  # times by half, where that was asked for
 
     @property
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[ProgramRow]:
         """Rows without a prediction."""
         return [row for row in self.rows if row.time is None]
 
     @property
-    def worst(self) -> list[Row]:
+    def worst(self) -> list[ProgramRow]:
         """The rows farthest off, by the factor between prediction and measurement."""
         return farthest(self.rows)
 
     @property
-    def below_speed_of_light(self) -> list[Row]:
+    def below_speed_of_light(self) -> list[ProgramRow]:
         """Rows that ran faster than their interval's lower end, farthest first."""
         return sorted((row for row in self.rows if row.below_interval), key=lambda row: -_factor(row))
 
@@ -82,7 +82,7 @@ class Summary:
 
 
 def summarise(
-    rows: Sequence[Row],
+    rows: Sequence[ProgramRow],
     peers: Mapping[str, PeerFigures] | None = None,
     *,
     not_run: int = 0,
@@ -109,40 +109,40 @@ def summarise(
     )
 
 
-def _halves(rows: Sequence[Row]) -> dict[str, Comparison]:
+def _halves(rows: Sequence[ProgramRow]) -> dict[str, FigureMeasures]:
     return {
         name: compare((row for row in rows if in_fit(row) is fitted), lambda row: row.time)
         for name, fitted in ((FITTED, True), (HELD_OUT, False))
     }
 
 
-def compare(rows: Iterable[Row], figure: Callable[[Row], Pair | None]) -> Comparison:
+def compare(rows: Iterable[ProgramRow], figure: Callable[[ProgramRow], Pair | None]) -> FigureMeasures:
     """Measures of one figure of every row."""
 
-    def pair(row: Row) -> tuple[float, float] | None:
+    def pair(row: ProgramRow) -> tuple[float, float] | None:
         found = figure(row)
         return (found.predicted, found.measured) if found else None
 
     everything, groups = measure_groups(rows, lambda row: row.group, pair)
-    return Comparison(all=everything, groups=groups)
+    return FigureMeasures(all=everything, groups=groups)
 
 
-def farthest(rows: Iterable[Row]) -> list[Row]:
+def farthest(rows: Iterable[ProgramRow]) -> list[ProgramRow]:
     """The few rows farthest off, by the factor between prediction and measurement."""
     return sorted((row for row in rows if row.time), key=lambda row: -_factor(row))[:WORST]
 
 
-def _peer(rows: Sequence[Row], figures: PeerFigures) -> Comparison:
+def _peer(rows: Sequence[ProgramRow], figures: PeerFigures) -> FigureMeasures:
     """A peer held against the times we are held against."""
     measured = [row for row in rows if row.measured is not None]
 
-    def pair(row: Row) -> Pair | None:
+    def pair(row: ProgramRow) -> Pair | None:
         predicted = figures.get(row.id)
         return Pair(predicted=predicted, measured=row.measured) if predicted and row.measured else None
 
     return compare(measured, pair)
 
 
-def _factor(row: Row) -> float:
+def _factor(row: ProgramRow) -> float:
     time = row.time
     return time.factor if time else 0.0

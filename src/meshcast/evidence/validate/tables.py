@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from meshcast.base import markdown_of
 from meshcast.evidence.validate.measures import Measures
-from meshcast.evidence.validate.programs import UNIT, Row
-from meshcast.evidence.validate.summary import FITTED, HELD_OUT, Comparison, Summary
+from meshcast.evidence.validate.programs import UNIT, ProgramRow
+from meshcast.evidence.validate.summary import FITTED, HELD_OUT, FigureMeasures, Summary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,7 @@ PEER_TITLES = {"hespas": "hespas", "naive_a": "naive a", "naive_b": "naive b"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class TextTable:
     """A table before it is drawn: all cells are texts, the first column is a name."""
 
     title: str
@@ -28,40 +28,40 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def time_grid(summary: Summary) -> Grid:
+def time_grid(summary: Summary) -> TextTable:
     """Errors of the predicted times per group and in all."""
     rows = [
         (name, *_cells(group), _percent(summary.within_interval(name))) for name, group in summary.time.groups.items()
     ]
     total = ("all", *_cells(summary.time.all), _percent(summary.within_interval()))
-    return Grid(title="time", header=(*_HEADER, "in interval"), rows=(*rows, total))
+    return TextTable(title="time", header=(*_HEADER, "in interval"), rows=(*rows, total))
 
 
-def halves_grid(summary: Summary) -> Grid:
+def halves_grid(summary: Summary) -> TextTable:
     """Errors of the predicted times on the half that fits may be made on, and on the other one."""
     header = ("group", *(f"{half}: {what}" for half in ("fitted", "held out") for what in _HALF))
     halves = [summary.halves[name] for name in (FITTED, HELD_OUT)]
     rows = [(name, *(cell for half in halves for cell in _half(half.groups.get(name)))) for name in summary.time.groups]
     total = ("all", *(cell for half in halves for cell in _half(half.all)))
-    return Grid(title="time by half", header=header, rows=(*rows, total))
+    return TextTable(title="time by half", header=header, rows=(*rows, total))
 
 
-def peer_grid(summary: Summary) -> Grid:
+def peer_grid(summary: Summary) -> TextTable:
     """Our geomean error beside the peers' on the same rows."""
     columns = [summary.time, *summary.peers.values()]
     header = ("group", "meshcast", *(PEER_TITLES.get(name, name) for name in summary.peers))
     rows = [(name, *(_error_cell(column.groups.get(name)) for column in columns)) for name in summary.time.groups]
     total = ("all", *(_error_cell(column.all) for column in columns))
-    return Grid(title="geomean error beside peers", header=header, rows=(*rows, total))
+    return TextTable(title="geomean error beside peers", header=header, rows=(*rows, total))
 
 
-def extra_grid(title: str, comparison: Comparison) -> Grid:
+def extra_grid(title: str, comparison: FigureMeasures) -> TextTable:
     """Errors of another figure, per group and in all."""
     rows = [(name, *_cells(group)) for name, group in comparison.groups.items()]
-    return Grid(title=title, header=_HEADER, rows=(*rows, ("all", *_cells(comparison.all))))
+    return TextTable(title=title, header=_HEADER, rows=(*rows, ("all", *_cells(comparison.all))))
 
 
-def worst_grid(title: str, rows: Sequence[Row]) -> Grid:
+def worst_grid(title: str, rows: Sequence[ProgramRow]) -> TextTable:
     """Single rows with both times."""
     cells = [
         (row.id, row.group, *(f"{us:.5g} {UNIT}" for us in (m, p)), f"{m / p:.2f}")
@@ -69,16 +69,16 @@ def worst_grid(title: str, rows: Sequence[Row]) -> Grid:
         if (m := row.measured) and (p := row.predicted)
     ]
     header = ("program", "group", "measured", "predicted", "measured / predicted")
-    return Grid(title=title, header=header, rows=tuple(cells))
+    return TextTable(title=title, header=header, rows=tuple(cells))
 
 
-def failed_grid(rows: Sequence[Row]) -> Grid:
+def failed_grid(rows: Sequence[ProgramRow]) -> TextTable:
     """Rows without a prediction, and why."""
     cells = tuple((row.id, row.group, row.why or "") for row in rows)
-    return Grid(title="failed", header=("program", "group", "why"), rows=cells)
+    return TextTable(title="failed", header=("program", "group", "why"), rows=cells)
 
 
-def grids(summary: Summary) -> list[Grid]:
+def grids(summary: Summary) -> list[TextTable]:
     """Everything a validation prints, in order."""
     found = [time_grid(summary)]
     if summary.halves:
@@ -107,7 +107,7 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=200)
 
 
-def print_grid(console: Console, grid: Grid) -> None:
+def print_grid(console: Console, grid: TextTable) -> None:
     """One table: text to the left, numbers to the right, the row of all groups in bold."""
     from rich.table import Table
 
@@ -129,13 +129,13 @@ def print_summary(summary: Summary) -> None:
         console.print(f"interrupted: {summary.not_run} rows were not run")
 
 
-def markdown_table(grid: Grid) -> str:
+def markdown_table(grid: TextTable) -> str:
     """A grid as a Markdown table."""
     numbers = [place for place in range(len(grid.header)) if not _is_text(grid, place)]
     return markdown_of(grid.header, grid.rows, right=numbers) + "\n"
 
 
-def _is_text(grid: Grid, place: int) -> bool:
+def _is_text(grid: TextTable, place: int) -> bool:
     return place == 0 or grid.header[place] in ("group", "why")
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from meshcast.base import InputError
-from meshcast.evidence.validate.programs import Row
+from meshcast.evidence.validate.programs import ProgramRow
 
 COVERAGE = 0.9
 
 
-def widening(rows: Iterable[Row], coverage: float = COVERAGE) -> tuple[float, float]:
+def widening(rows: Iterable[ProgramRow], coverage: float = COVERAGE) -> tuple[float, float]:
     """What lower ends are to be divided by, and upper ends multiplied by, for `coverage` of the rows to lie inside.
 
     With m measured in [low, high], `a = 1 / quantile(m / low, t)` and `b = quantile(m / high, 1 - t)`, both at least 1, with

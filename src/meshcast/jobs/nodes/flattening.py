@@ -20,7 +20,7 @@ from meshcast.jobs.nodes.kernels_as_pieces import (
     touched,
     waiting,
 )
-from meshcast.jobs.nodes.pieces import Body, Piece, Waits
+from meshcast.jobs.nodes.pieces import Piece, RankBody, Waits
 from meshcast.jobs.program.run import Run
 from meshcast.lower import Kernel, LoopStep
 from meshcast.simulate import COPY, BlockPlan, Placed, RankRun, stream_of
@@ -46,7 +46,7 @@ class Detail:
 
 def program_body(
     run: Run, groups: JobGroups, detail: Detail, prefix: str = "v", names: Mapping[int, str] | None = None
-) -> Body:
+) -> RankBody:
     """What one rank does in a step of a program.
 
     Args:
@@ -68,7 +68,7 @@ def program_body(
     return _lasting(flattened.body, run.timeline.duration, leaves, host)
 
 
-def _lasting(body: Body, seconds: float, leaves: Waits, host: Mapping[str, Attribute]) -> Body:
+def _lasting(body: RankBody, seconds: float, leaves: Waits, host: Mapping[str, Attribute]) -> RankBody:
     """The body with its end where the step's is: waits added, or the gap taken away that nothing waits for.
 
     What is said about the host stands on the wait for it, which is there for that alone if need be.
@@ -100,7 +100,7 @@ class _Flattened:
     detail: Detail
     prefix: str
     names: dict[int, str]  # of values that share the buffer of another
-    body: Body = field(default_factory=Body)
+    body: RankBody = field(default_factory=RankBody)
     _placed: dict[int, Placed] = field(default_factory=dict)  # by the identity of a block: the plan holds them
     _pieces: dict[tuple[int, int, int, float], tuple[Piece, ...]] = field(default_factory=dict)
     _copies: dict[tuple[int, int, int, str], Piece] = field(default_factory=dict)

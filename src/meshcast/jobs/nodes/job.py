@@ -9,7 +9,7 @@ import numpy as np
 
 from meshcast.chakra import DEVICE_KIND, Attribute
 from meshcast.jobs.nodes.job_groups import Ints, JobGroups
-from meshcast.jobs.nodes.pieces import Body
+from meshcast.jobs.nodes.pieces import RankBody
 from meshcast.jobs.program.run import Run
 
 
@@ -18,7 +18,7 @@ class RankClass:
     """Ranks that do the same, but for the numbers of their groups and neighbours."""
 
     ranks: Ints
-    body: Body
+    body: RankBody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,7 +64,7 @@ def facts_of(run: Run, ranks: int) -> dict[str, Attribute]:
     }  # fmt: skip
 
 
-def classes_of(body: Body, ranks: Ints, groups: JobGroups) -> list[RankClass]:
+def classes_of(body: RankBody, ranks: Ints, groups: JobGroups) -> list[RankClass]:
     """Ranks with one body, those apart that take no part in some of its collectives or messages: they do without these."""
     used = body.rank_values()
     absent = (

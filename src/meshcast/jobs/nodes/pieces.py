@@ -1,4 +1,4 @@
-"""`Piece` and `Body`: nodes of a trace before they are bytes, with what they wait for.
+"""`Piece` and `RankBody`: nodes of a trace before they are bytes, with what they wait for.
 
 A piece is what one node does, wherever it stands; pieces are shared by all places that do the same. A body is what one rank
 does: pieces in the order of their numbers, each with earlier ones that it waits for, because it uses what they made (`data`)
@@ -49,7 +49,7 @@ RECEIVING = -1  # the stream of a receive
 
 
 @dataclass(slots=True, eq=False)
-class Body:
+class RankBody:
     """What one rank does, in the order of its nodes' numbers."""
 
     pieces: list[Piece] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Body:
         self.order.append(tuple(sorted(set(order) - set(data))))
         return len(self.pieces) - 1
 
-    def append(self, other: Body, entry: Iterable[int]) -> int:
+    def append(self, other: RankBody, entry: Iterable[int]) -> int:
         """Puts all of another body behind, which begins when `entry` is done; the index of its first node."""
         first, begin = len(self.pieces), tuple(sorted(set(entry)))
         self.pieces += other.pieces
@@ -100,9 +100,9 @@ class Body:
         waited = {before for waits in (*self.data, *self.order) for before in waits}
         return tuple(index for index in range(len(self.pieces)) if index not in waited)
 
-    def without(self, left_out: Collection[int]) -> Body:
+    def without(self, left_out: Collection[int]) -> RankBody:
         """The same without some nodes: what waited for one of them waits for what that waited for."""
-        kept, instead = Body(), dict[int, Waits]()
+        kept, instead = RankBody(), dict[int, Waits]()
         for index, piece in enumerate(self.pieces):
             data, order = ([n for b in waits[index] for n in instead[b]] for waits in (self.data, self.order))
             instead[index] = (*data, *order) if index in left_out else (kept.add(piece, data, order),)

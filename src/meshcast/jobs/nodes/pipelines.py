@@ -19,7 +19,7 @@ from meshcast.jobs.nodes.flattening import Detail, program_body
 from meshcast.jobs.nodes.job import JobTrace, RankClass, classes_of, facts_of
 from meshcast.jobs.nodes.job_groups import Ints, JobGroups
 from meshcast.jobs.nodes.kernels_as_pieces import collective_pieces, computing, host_copy, timed, waiting
-from meshcast.jobs.nodes.pieces import RECEIVING, Body, Piece, Waits
+from meshcast.jobs.nodes.pieces import RECEIVING, Piece, RankBody, Waits
 from meshcast.jobs.nodes.replaying import replayed
 from meshcast.jobs.nodes.starting import with_longer_starts
 from meshcast.jobs.pipeline.definition import Pipeline
@@ -105,7 +105,7 @@ class StageBody:
     """
 
     ranks: Ints
-    body: Body
+    body: RankBody
     tasks: tuple[TaskNodes, ...]
     passed: Waits
     reduced: Waits
@@ -131,10 +131,10 @@ class _Parts:
 
     groups: JobGroups
     detail: Detail
-    _bodies: dict[tuple[int, str], tuple[Body, Waits, float]] = field(default_factory=dict)
+    _bodies: dict[tuple[int, str], tuple[RankBody, Waits, float]] = field(default_factory=dict)
     _arguments: dict[tuple[int, str], str] = field(default_factory=dict)
 
-    def body(self, estimate: PartEstimate, name: str) -> tuple[Body, Waits, float]:
+    def body(self, estimate: PartEstimate, name: str) -> tuple[RankBody, Waits, float]:
         """A program's body, the nodes that it ends with, and its seconds."""
         key = (id(estimate), name)
         if key not in self._bodies:
@@ -161,7 +161,7 @@ class _Stage:
     stage: int
     groups: JobGroups
     parts: _Parts
-    body: Body = field(default_factory=Body)
+    body: RankBody = field(default_factory=RankBody)
     tails: Waits = ()  # what the next task follows
     sent: dict[int, int] = field(default_factory=dict)  # the last send on each channel
     reduced: Waits = ()  # the last reduction

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from meshcast.chakra import NodeType
 from meshcast.jobs.nodes.job import RankClass
 from meshcast.jobs.nodes.job_groups import JobGroups
-from meshcast.jobs.nodes.pieces import Body, Piece
+from meshcast.jobs.nodes.pieces import Piece, RankBody
 from meshcast.jobs.traced.job import TracedJob, job_of
 from meshcast.jobs.traced.rank_steps import RankSteps
 from meshcast.jobs.traced.replay import Replayed, replay
-from meshcast.jobs.traced.steps import ALL_RANKS, Does, Step
+from meshcast.jobs.traced.steps import ALL_RANKS, Does, TraceStep
 
 DOES: dict[NodeType, Does] = {
     NodeType.COMPUTE: "compute",
@@ -42,7 +42,7 @@ def replayed(name: str, classes: Sequence[RankClass], groups: JobGroups, *, shar
     return job, replay(job, seconds, shared=shared)
 
 
-def _steps(body: Body, groups: JobGroups) -> tuple[tuple[Step, ...], list[int | None], list[int]]:
+def _steps(body: RankBody, groups: JobGroups) -> tuple[tuple[TraceStep, ...], list[int | None], list[int]]:
     """Steps of a body, and which of the job's values their groups and their peers are, in the order of their places."""
     used_groups: dict[int | None, int] = {}
     used_peers: dict[bytes, tuple[int, int]] = {}  # one place for all values that are the same on every rank
@@ -58,7 +58,7 @@ def _steps(body: Body, groups: JobGroups) -> tuple[tuple[Step, ...], list[int | 
     return tuple(found), list(used_groups), [value for _, value in used_peers.values()]
 
 
-def _step(piece: Piece, index: int, before: tuple[int, ...], group: str, peer: int) -> Step:
+def _step(piece: Piece, index: int, before: tuple[int, ...], group: str, peer: int) -> TraceStep:
     tag = piece.attributes.get("comm_tag", 0)
     assert isinstance(tag, int)
     stream = (
@@ -68,7 +68,7 @@ def _step(piece: Piece, index: int, before: tuple[int, ...], group: str, peer: i
         if piece.kind is NodeType.COMPUTE
         else ("link", piece.stream)
     )
-    return Step(
+    return TraceStep(
         number=index, name=piece.label, does="host" if piece.host else DOES[piece.kind], before=before, stream=stream,
         seconds=piece.seconds, group=group, peer=peer, tag=tag,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from meshcast.chakra import NodeType
 from meshcast.hardware import Device
 from meshcast.jobs.nodes.job import RankClass
 from meshcast.jobs.nodes.kernels_as_pieces import waiting
-from meshcast.jobs.nodes.pieces import Body, Piece
+from meshcast.jobs.nodes.pieces import Piece, RankBody
 
 LEAST_S = 10e-9
 STEP_BEGINS = "the step begins"
@@ -26,14 +26,14 @@ def with_longer_starts(classes: Sequence[RankClass], device: Device) -> tuple[Ra
     return tuple(replace(each, body=with_longer_start(each.body, device)) for each in classes)
 
 
-def with_longer_start(body: Body, device: Device) -> Body:
+def with_longer_start(body: RankBody, device: Device) -> RankBody:
     """The body, with a node before its first kernel where that waits for nothing and is too short."""
     first = next((i for i, piece in enumerate(body.pieces) if piece.kind is NodeType.COMPUTE and not piece.host), None)
     if first is None or body.data[first] or body.order[first] or _seconds(body.pieces[first], device) >= LEAST_S:
         return body
     begins = waiting(STEP_BEGINS, 0.0)
     moved = round(LEAST_S * device.memory_bandwidth)
-    made = Body()
+    made = RankBody()
     made.add(replace(begins, attributes={**begins.attributes, "tensor_size": moved}))
     made.append(body, ())
     made.order[1 + first] = (0,)

@@ -13,7 +13,7 @@ ReductionKind = Literal["all_reduce", "reduce_scatter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reduction:
+class GradientReduction:
     """How a part's gradients are reduced over replicas, once a step.
 
     Attributes:
@@ -110,7 +110,7 @@ class Pipeline:
     microbatches: int
     schedule: str = "1f1b"
     virtual_stages: int = 1
-    reduction: Reduction | None = None
+    reduction: GradientReduction | None = None
     tied: tuple[str, str] | None = None
     host_state_pieces: int = 0
     overlap_sends: bool = True
@@ -180,7 +180,7 @@ def pipeline_of(
         wiring: Which arguments and results of the programs belong together.
         name: What to call it.
     """
-    reduction = Reduction(over=tuple(reduce_over), kind=reduce_kind, buckets=buckets) if reduce_over else None
+    reduction = GradientReduction(over=tuple(reduce_over), kind=reduce_kind, buckets=buckets) if reduce_over else None
     return checked(
         Pipeline(
             name=name,

@@ -8,7 +8,7 @@ from typing import cast, get_args
 
 from meshcast.base import InputError, Mesh
 from meshcast.hardware import Reader, document
-from meshcast.jobs.pipeline.definition import Part, PartWiring, Pipeline, Reduction, ReductionKind, checked
+from meshcast.jobs.pipeline.definition import GradientReduction, Part, PartWiring, Pipeline, ReductionKind, checked
 from meshcast.simulate import SCHEDULES
 
 SCHEMA = "meshcast.pipeline/1"
@@ -82,9 +82,11 @@ def _relative(target: str, folder: Path) -> str | None:
     return target
 
 
-def _reduction(reader: Reader) -> Reduction:
+def _reduction(reader: Reader) -> GradientReduction:
     over = reader.texts("reduce", "over")
     if not over:
         reader.reject(("reduce", "over"), "reduce.over: expected the mesh axes that hold replicas, such as ['data']")
     kind = reader.choice("reduce", "kind", among=get_args(ReductionKind), default="all_reduce")
-    return Reduction(over=over, kind=cast(ReductionKind, kind), buckets=reader.whole("reduce", "buckets", default=1))
+    return GradientReduction(
+        over=over, kind=cast(ReductionKind, kind), buckets=reader.whole("reduce", "buckets", default=1)
+    )

@@ -103,7 +103,7 @@ def memory_parts(prediction: Prediction, builder: Builder, plan: Plan, options: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class MemoryWay:
     """A change: keys of the plan with their new values and those that they have now, or only words."""
 
     keys: Mapping[str, Any]
@@ -111,16 +111,16 @@ class Way:
     words: str = ""
 
 
-Part = tuple[str, int, list[Way]]
+Part = tuple[str, int, list[MemoryWay]]
 
 
-def _words(way: Way) -> str:
+def _words(way: MemoryWay) -> str:
     keys = ", ".join(f"{key}={text_of(value)} (now {text_of(way.now[key])})" for key, value in way.keys.items())
     return " ".join(filter(None, (keys, way.words)))
 
 
-def _said(words: str) -> Way:
-    return Way(keys={}, now={}, words=words)
+def _said(words: str) -> MemoryWay:
+    return MemoryWay(keys={}, now={}, words=words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,15 +134,15 @@ class _Changes:
     mode: str
     fused: bool
 
-    def named(self, *wanted: Mapping[str, Any]) -> list[Way]:
+    def named(self, *wanted: Mapping[str, Any]) -> list[MemoryWay]:
         """Those of the changes that are ones and that the model can have, as a plan has them."""
         return [
-            Way(keys=change, now={key: self._now(key) for key in change})
+            MemoryWay(keys=change, now={key: self._now(key) for key in change})
             for change in wanted
             if any(self._now(key) != value for key, value in change.items()) and self._possible(change)
         ]
 
-    def twice(self, *keys: str) -> list[Way]:
+    def twice(self, *keys: str) -> list[MemoryWay]:
         """Degrees doubled."""
         return self.named(*({key: 2 * getattr(self.plan, key)} for key in keys))
 

@@ -30,7 +30,7 @@ from jax.sharding import PartitionSpec as P
 from meshcast.capture import Program, capture, entry_function, ir, sdy
 from meshcast.jobs.planned.splitting import split
 from meshcast.partition import partition
-from meshcast.zoo import BATCH, Layout, Sections, adamw, adamw_state, jit_options
+from meshcast.zoo import BATCH, MeshLayout, Sections, adamw, adamw_state, jit_options
 
 # Parts are made side by side, but traced one after the other: what they have in common is then traced once.
 _TRACING = threading.Lock()
@@ -55,7 +55,7 @@ class PartKind:
     rows: int
     dtype: str
     gradients: str = "float32"
-    spread: Layout | None = None
+    spread: MeshLayout | None = None
 
 
 def captured_as(name: str, platform: str, *, precise: bool) -> Made:
@@ -242,7 +242,7 @@ class _Kept:
         return self.tree.unflatten(weights[at] if is_weight else saved[at] for is_weight, at in self.origins)
 
 
-def _as_partitioned(shapes: Any, program: Program, layout: Layout) -> Any:
+def _as_partitioned(shapes: Any, program: Program, layout: MeshLayout) -> Any:
     """Abstract values sharded as the partitioner leaves the second result of a program."""
     if layout.mesh is None:
         return shapes

@@ -159,7 +159,7 @@ class _PartKey:
     def made(self) -> tuple[Any, Any, Any]:
         """What the part is made of, which one it is, and how its programs are captured."""
         from meshcast.jobs.planned.programs import PartKind, captured_as
-        from meshcast.zoo import Layout
+        from meshcast.zoo import MeshLayout
 
         plan = self.plan
         sections = importlib.import_module(f"meshcast.zoo.{self.builder.module}").sections(
@@ -179,7 +179,7 @@ class _PartKey:
             rows=plan.mbs * plan.batch_shards // plan.mesh.get("data", 1),
             dtype=plan.compute_dtype,
             gradients=plan.gradient_dtype,
-            spread=Layout.of(plan.mesh, axes=tuple(plan.mesh))
+            spread=MeshLayout.of(plan.mesh, axes=tuple(plan.mesh))
             if plan.zero == 1 and plan.dp * plan.ep * plan.cp > 1
             else None,
         )

@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from meshcast.base import InputError
 from meshcast.jobs.traced.job import TracedJob
-from meshcast.jobs.traced.steps import BARRIER, Step
+from meshcast.jobs.traced.steps import BARRIER, TraceStep
 
 ORDER = "all ranks of a group run its collectives in the same order, of the same comm_type and comm_size"
 PAIRS = "every send needs a receive on the other rank, with its comm_tag and comm_size, and the other way round"
@@ -37,7 +37,7 @@ def check_agreement(job: TracedJob) -> None:
                 _check_messages(job, rank, (does, place, tag), ours, shared)
 
 
-def shared_steps(steps: Sequence[Step]) -> Listed:
+def shared_steps(steps: Sequence[TraceStep]) -> Listed:
     """Steps of a rank that others have a part in, by what tells them apart, in the order of their numbers."""
     found: Listed = {}
     for index, step in sorted(enumerate(steps), key=lambda item: item[1].number):
@@ -79,7 +79,7 @@ def _compare(job: TracedJob, name: str, ours: tuple[int, list[int]], theirs: tup
             )  # fmt: skip
 
 
-def _said(step: Step) -> str:
+def _said(step: TraceStep) -> str:
     times = f" in {step.repeat} launches" if step.repeat > 1 else ""
     return step.kind if step.kind == BARRIER else f"{step.kind} of {step.size} bytes{times}"
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from meshcast.base import InputError, format_bytes
-from meshcast.chakra import Node, Trace, named_node
+from meshcast.chakra import ChakraTrace, Node, named_node
 
 NANOSECOND, MICROSECOND = 1e-9, 1e-6
 # Beyond these a number is a mistake (a sign, a unit, bytes read as another type) and no work of one launch on one device.
@@ -18,7 +18,7 @@ LONGEST_S = 30 * 24 * 3600.0
 class Attributes:
     """The attributes of one node of a trace."""
 
-    trace: Trace
+    trace: ChakraTrace
     index: int
 
     @property

@@ -18,7 +18,7 @@ from meshcast.hardware import Device
 from meshcast.jobs.traced.job import TracedJob
 from meshcast.jobs.traced.kernels import kernel_of
 from meshcast.jobs.traced.replay import Replayed
-from meshcast.jobs.traced.steps import Step
+from meshcast.jobs.traced.steps import TraceStep
 from meshcast.simulate import covered, merged
 
 
@@ -40,7 +40,7 @@ def settled_clocks(
 def _settled(
     job: TracedJob, number: int, run: Replayed, estimated: EstimatedKernels, device: Device, clocks: Clocks
 ) -> float:
-    launches: Counter[Step] = Counter()
+    launches: Counter[TraceStep] = Counter()
     computing, communicating = [], []
     for index, step in enumerate(job.steps[number]):
         when = run.starts[number][index], run.ends[number][index]

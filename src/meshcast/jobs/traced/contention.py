@@ -20,9 +20,9 @@ from meshcast.estimate import EstimatedKernels
 from meshcast.jobs.traced.job import TracedJob
 from meshcast.jobs.traced.kernels import kernel_of
 from meshcast.jobs.traced.replay import Replayed
-from meshcast.jobs.traced.steps import Step
+from meshcast.jobs.traced.steps import TraceStep
 from meshcast.lower import Kernel, KernelKind
-from meshcast.simulate import Rates
+from meshcast.simulate import SpeedShares
 from meshcast.workload import Collective
 
 MOST_ROUNDS = 12
@@ -41,8 +41,8 @@ class Beside:
     """
 
     job: TracedJob
-    rates: Rates
-    collective: Callable[[int, Step], Collective]
+    rates: SpeedShares
+    collective: Callable[[int, TraceStep], Collective]
     _known: dict[tuple[object, ...], tuple[float, list[float]]] = field(default_factory=dict, repr=False)
 
     def settled(
@@ -105,12 +105,12 @@ class Beside:
         speed, shares = self._known[key]
         return [*((index, speed) for index in computing), *zip(sending, shares, strict=True)]
 
-    def _kernel(self, number: int, step: Step) -> Kernel:
+    def _kernel(self, number: int, step: TraceStep) -> Kernel:
         collective = self.collective(number, step)
         return Kernel(name=step.name, kind=KernelKind.COLLECTIVE, dtype="", geometry=collective)
 
 
-def _takes_part(step: Step) -> bool:
+def _takes_part(step: TraceStep) -> bool:
     if step.does == "collective":
         return step.stream[1] < FIRST_JOB_STREAM
     return step.does == "compute" and not step.waits

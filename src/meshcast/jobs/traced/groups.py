@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import InputError, shortened
-from meshcast.chakra import NodeType, Trace, named_node
+from meshcast.chakra import ChakraTrace, NodeType, named_node
 from meshcast.jobs.traced.manifest import read_json
 from meshcast.jobs.traced.rank_steps import RankSteps
 
@@ -36,7 +36,7 @@ def read_groups(path: Path | None) -> Groups:
     return found
 
 
-def add_groups(groups: Groups, trace: Trace) -> None:
+def add_groups(groups: Groups, trace: ChakraTrace) -> None:
     """Adds groups that a trace itself lists: PyTorch writes them into a metadata node, `[{"pg_name": ..., "ranks": [...]}]`.
 
     A list of no ranks says nothing about the group.

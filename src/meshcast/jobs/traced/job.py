@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from meshcast.base import InputError, UsageError, ranges
-from meshcast.chakra import Attribute, Trace, read_trace
+from meshcast.chakra import Attribute, ChakraTrace, read_trace
 from meshcast.jobs.traced.files import TraceFiles
 from meshcast.jobs.traced.groups import add_groups, check_members, read_groups
 from meshcast.jobs.traced.kernels import with_kernels
 from meshcast.jobs.traced.manifest import AGAIN, GROUP, PEER, Manifest
 from meshcast.jobs.traced.memory import peak_bytes
-from meshcast.jobs.traced.rank_steps import RankSteps, Source, relative
-from meshcast.jobs.traced.steps import ALL_RANKS, DEFAULT_GROUP, Step, steps_of
+from meshcast.jobs.traced.rank_steps import RankFile, RankSteps, relative
+from meshcast.jobs.traced.steps import ALL_RANKS, DEFAULT_GROUP, TraceStep, steps_of
 from meshcast.simulate import Ints, refine
 
 
@@ -49,17 +49,17 @@ class TracedJob:
     ranks: int
     classes: tuple[int, ...]
     of_rank: Ints
-    steps: tuple[tuple[Step, ...], ...] = field(repr=False)
+    steps: tuple[tuple[TraceStep, ...], ...] = field(repr=False)
     groups: dict[str, tuple[int, ...]] = field(repr=False)
     peers_of: tuple[tuple[int, ...], ...] = field(repr=False)
     groups_of: tuple[tuple[str, ...], ...] = field(repr=False)
-    sources: tuple[Source, ...] = field(repr=False)
+    sources: tuple[RankFile, ...] = field(repr=False)
     alone: bool
     peaks: tuple[int | None, ...] = ()
     metadata: dict[str, Attribute] = field(default_factory=dict)
     speeds: tuple[float, ...] = ()
 
-    def step(self, rank: int, index: int) -> Step:
+    def step(self, rank: int, index: int) -> TraceStep:
         """A step of a rank."""
         return self.steps[int(self.of_rank[rank])][index]
 
@@ -110,7 +110,7 @@ def _read(files: TraceFiles) -> TracedJob:
         add_groups(groups, trace)
         made[path] = replace(
             relative(with_kernels(steps_of(trace), trace)), peak_bytes=peak_bytes(trace),
-            source=Source(where=trace.where, offsets=trace.offsets),
+            source=RankFile(where=trace.where, offsets=trace.offsets),
         )  # fmt: skip
     if all(step.does == "nothing" for each in made.values() for step in each.steps):
         raise InputError(
@@ -177,7 +177,7 @@ def with_speeds(job: TracedJob, speeds: Sequence[float]) -> TracedJob:
     return job_of(job.name, of_rank, job.groups, job.metadata, speeds=speeds)
 
 
-def _same_device(known: dict[str, Attribute], trace: Trace) -> None:
+def _same_device(known: dict[str, Attribute], trace: ChakraTrace) -> None:
     """Refuses traces of one job that were made for different devices."""
     said, before = trace.metadata.get("device"), known.get("device")
     if known and said != before:
@@ -217,7 +217,7 @@ def _colours(
     """A number for every rank, the same for ranks that do the same with ranks that do the same."""
     if alone:
         return np.zeros(1, dtype=np.int64)
-    known: dict[tuple[Step, ...], int] = {}
+    known: dict[tuple[TraceStep, ...], int] = {}
     # Ranks of one file share one object, and are not compared step by step.
     by_object = {
         id(steps): known.setdefault(steps, len(known)) for steps in {id(e.steps): e.steps for e in of_rank}.values()

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from meshcast.base import InputError
-from meshcast.chakra import KERNEL, KERNELS, Trace, unpacked_kernels
+from meshcast.chakra import KERNEL, KERNELS, ChakraTrace, unpacked_kernels
 from meshcast.estimate import kernel_from_json
 from meshcast.jobs.traced.attributes import Attributes
-from meshcast.jobs.traced.steps import Step
+from meshcast.jobs.traced.steps import TraceStep
 from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import DTYPE_BITS
 
@@ -23,7 +23,7 @@ UNKNOWN_DTYPE = "bf16"  # what products of today's models are in, where a trace 
 KEPT = 1 << 16  # kernels that are kept as values
 
 
-def kernel_texts(trace: Trace) -> tuple[str, ...]:
+def kernel_texts(trace: ChakraTrace) -> tuple[str, ...]:
     """The kernels that a trace lists, each as a text of JSON; none where it is not ours, or too coarse for them.
 
     Raises:
@@ -47,7 +47,7 @@ def kernel_texts(trace: Trace) -> tuple[str, ...]:
     return texts
 
 
-def with_kernels(steps: tuple[Step, ...], trace: Trace) -> tuple[Step, ...]:
+def with_kernels(steps: tuple[TraceStep, ...], trace: ChakraTrace) -> tuple[TraceStep, ...]:
     """Steps of a trace with the kernels that it lists.
 
     A node whose operations or bytes are not those of its kernel was changed, and is what it says itself.
@@ -61,7 +61,7 @@ def with_kernels(steps: tuple[Step, ...], trace: Trace) -> tuple[Step, ...]:
     return tuple(_with_kernel(step, Attributes(trace, index), texts) for index, step in enumerate(steps))
 
 
-def _with_kernel(step: Step, said: Attributes, texts: tuple[str, ...]) -> Step:
+def _with_kernel(step: TraceStep, said: Attributes, texts: tuple[str, ...]) -> TraceStep:
     if step.does != "compute" or KERNEL not in said.node.attributes:
         return step
     number = said.whole(KERNEL)
@@ -88,7 +88,7 @@ def _kernel(text: str, name: str) -> Kernel:
     return replace(kernel_from_json(json.loads(text)), name=name)
 
 
-def kernel_of(step: Step) -> Kernel:
+def kernel_of(step: TraceStep) -> Kernel:
     """One launch of a compute step as a kernel."""
     if step.kernel:
         return _kernel(step.kernel, step.name)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 
-from meshcast.chakra import Trace
+from meshcast.chakra import ChakraTrace
 from meshcast.jobs.traced.attributes import MOST_BYTES, Attributes
 
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{0,20})?(e\+?[0-9]{1,2})?", re.ASCII)
 
 
-def peak_bytes(trace: Trace) -> int | None:
+def peak_bytes(trace: ChakraTrace) -> int | None:
     """The most that is held at once, in the order of the file; None where nodes do not name what they touch.
 
     What is read before it is written was there from the start. A name that a trace uses again for another value (a turn of

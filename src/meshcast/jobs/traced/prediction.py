@@ -16,7 +16,7 @@ from meshcast.jobs.traced.files import TraceFiles
 from meshcast.jobs.traced.job import TracedJob, read_job, with_speeds
 from meshcast.jobs.traced.kernels import kernel_of
 from meshcast.jobs.traced.replay import Replayed
-from meshcast.jobs.traced.steps import Step
+from meshcast.jobs.traced.steps import TraceStep
 from meshcast.jobs.traced.timing import Timing, collective_of, time_steps
 from meshcast.jobs.traced.windows import step_windows
 from meshcast.network import NETWORK_FACTOR, arranged, network_model
@@ -169,7 +169,7 @@ def _spread(timing: Timing, seconds: float) -> tuple[float, float]:
     return seconds * low, seconds * max(sum(each.high for each in known) / total, NETWORK_FACTOR)
 
 
-def _limited_by(step: Step, timing: Timing) -> str:
+def _limited_by(step: TraceStep, timing: Timing) -> str:
     """What bounds a step; of what says neither operations nor bytes that is not known."""
     return timing.estimated[kernel_of(step)].limited_by if step.says_work else UNKNOWN
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from meshcast.jobs.traced.job import TracedJob
-from meshcast.jobs.traced.steps import Step
+from meshcast.jobs.traced.steps import TraceStep
 from meshcast.jobs.traced.stuck import Stuck
 
 Alike = tuple[str, int, int]  # `Step.alike`
@@ -91,7 +91,7 @@ class _Replay:
             raise self._stuck().error()
         return Replayed(starts=tuple(self.starts), ends=tuple(self.ends), duration=now)
 
-    def _stream(self, step: Step) -> tuple[str, int]:
+    def _stream(self, step: TraceStep) -> tuple[str, int]:
         return ("link", 0) if self._shared and step.stream[0] == "link" else step.stream
 
     def _get_ready(self, number: int, index: int, now: float) -> None:
@@ -213,7 +213,7 @@ class _Replay:
         return found
 
 
-def _followers(steps: Sequence[Step]) -> list[list[int]]:
+def _followers(steps: Sequence[TraceStep]) -> list[list[int]]:
     found: list[list[int]] = [[] for _ in steps]
     for index, step in enumerate(steps):
         for before in step.before:
@@ -221,7 +221,7 @@ def _followers(steps: Sequence[Step]) -> list[list[int]]:
     return found
 
 
-def _numbered(steps: Sequence[Step]) -> dict[int, int]:
+def _numbered(steps: Sequence[TraceStep]) -> dict[int, int]:
     """Which of the messages of its kind, peer and tag a step is."""
     counts: dict[tuple[str, int, int], int] = {}
     found = {}
@@ -246,5 +246,5 @@ def _parties(job: TracedJob, number: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-def _by_number(steps: Sequence[Step]) -> list[int]:
+def _by_number(steps: Sequence[TraceStep]) -> list[int]:
     return sorted(range(len(steps)), key=lambda index: steps[index].number)

@@ -1,4 +1,4 @@
-"""`Step`: the nodes of one rank's trace as what has to be run: streams, waits, work, whom it meets."""
+"""`TraceStep`: the nodes of one rank's trace as what has to be run: streams, waits, work, whom it meets."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from meshcast.chakra import (
     HOST_BYTES,
     LEAST,
     UNTIL,
+    ChakraTrace,
     CollectiveCode,
     Node,
     NodeType,
-    Trace,
     checked_trace,
     named_node,
 )
@@ -29,7 +29,7 @@ DEFAULT_GROUP = "0"  # PyTorch's name of the group of all ranks, unless a trace 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TraceStep:
     """One node.
 
     Attributes:
@@ -95,7 +95,7 @@ class Step:
         return self.kind, 0 if self.kind == "all_to_all" else self.size, self.repeat
 
 
-def steps_of(trace: Trace) -> tuple[Step, ...]:
+def steps_of(trace: ChakraTrace) -> tuple[TraceStep, ...]:
     """The steps of a trace.
 
     Raises:
@@ -107,14 +107,14 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
     return tuple(_step(trace, index, node, place) for index, node in enumerate(trace.nodes))
 
 
-def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Step:
+def _step(trace: ChakraTrace, index: int, node: Node, place: Mapping[int, int]) -> TraceStep:
     said = Attributes(trace, index)
     before = tuple(dict.fromkeys(place[number] for number in (*node.data_deps, *node.control_deps)))
     host = said.flag("is_cpu_op")
     seconds = said.seconds()
     repeat = said.whole("repeat", 1, least=1)
     if node.kind is NodeType.COMPUTE or host:
-        return Step(
+        return TraceStep(
             number=node.number, name=node.name, does="host" if host else "compute", before=before, seconds=seconds,
             stream=("host", said.lane("tid", 0)) if host else ("device", said.lane("stream", 0)),
             flops=float(said.whole("num_ops", 0)), bytes=said.size("tensor_size", 0, repeat),
@@ -125,7 +125,7 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
         )  # fmt: skip
     if node.kind is NodeType.COLLECTIVE:
         kind = _collective_kind(said)
-        return Step(
+        return TraceStep(
             number=node.number, name=node.name, does="collective", before=before, seconds=seconds,
             stream=("link", said.lane("stream", 1)), repeat=repeat, kind=kind,
             size=0 if kind == BARRIER else said.size("comm_size", None, repeat),
@@ -133,18 +133,18 @@ def _step(trace: Trace, index: int, node: Node, place: Mapping[int, int]) -> Ste
         )  # fmt: skip
     if node.kind in (NodeType.SEND, NodeType.RECEIVE):
         sends = node.kind is NodeType.SEND
-        return Step(
+        return TraceStep(
             number=node.number, name=node.name, does="send" if sends else "receive", before=before,
             stream=("link", said.lane("stream", 1)), repeat=repeat, seconds=seconds if sends else 0.0,
             size=said.size("comm_size", None, repeat), tag=said.whole("comm_tag", 0),
             peer=said.whole("comm_dst" if sends else "comm_src"),
         )  # fmt: skip
     if node.kind in (NodeType.MEMORY_LOAD, NodeType.MEMORY_STORE):
-        return Step(
+        return TraceStep(
             number=node.number, name=node.name, does="compute", before=before, seconds=seconds, stream=("memory", 0),
             bytes=said.size("tensor_size", None, repeat), repeat=repeat,
         )  # fmt: skip
-    return Step(
+    return TraceStep(
         number=node.number, name=node.name, does="nothing", before=before, seconds=0.0, stream=("none", index),
         invalid=node.kind is NodeType.INVALID,
     )  # fmt: skip

@@ -12,10 +12,10 @@ from meshcast.chakra import (
     KERNELS,
     NODE_TYPE_NAMES,
     Attribute,
+    ChakraTrace,
     CollectiveCode,
     Node,
     NodeType,
-    Trace,
     unpacked_kernels,
 )
 from meshcast.jobs.traced.steps import seconds_of
@@ -26,7 +26,7 @@ MOST_SHOWN = 100  # characters of a text in the metadata: some hold whole progra
 _SIZES = ("comm_size", "tensor_size")
 
 
-def trace_json(trace: Trace) -> dict[str, Any]:
+def trace_json(trace: ChakraTrace) -> dict[str, Any]:
     """All of a trace as an object of JSON."""
     return {
         "schema": SCHEMA,
@@ -37,7 +37,7 @@ def trace_json(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _kernels(trace: Trace) -> dict[str, Any]:
+def _kernels(trace: ChakraTrace) -> dict[str, Any]:
     """The kernels of the metadata, unpacked where that is what they are; `predict` says what is wrong with others."""
     packed = trace.metadata.get(KERNELS)
     try:
@@ -74,7 +74,7 @@ def _scalar(value: bool | int | float | str | bytes) -> bool | int | float | str
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def trace_sections(trace: Trace, *, limit: int) -> list[Section]:
+def trace_sections(trace: ChakraTrace, *, limit: int) -> list[Section]:
     """What there is to say about a trace: a summary, nodes by kind, the first nodes."""
     about = [("version", trace.version or "not said"), ("nodes", f"{len(trace.nodes):,}")]
     about += [(name, _said(value)) for name, value in trace.metadata.items()]

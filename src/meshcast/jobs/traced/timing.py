@@ -17,10 +17,10 @@ from meshcast.jobs.traced.contention import Beside, Seconds
 from meshcast.jobs.traced.job import TracedJob
 from meshcast.jobs.traced.kernels import kernel_of
 from meshcast.jobs.traced.replay import Replayed, replay
-from meshcast.jobs.traced.steps import BARRIER, Step
+from meshcast.jobs.traced.steps import BARRIER, TraceStep
 from meshcast.network import NetworkModel
 from meshcast.options import Options
-from meshcast.simulate import Contention, OnNetwork, Rates, collective_of_kernel
+from meshcast.simulate import Contention, OnNetwork, SpeedShares, collective_of_kernel
 from meshcast.workload import DTYPE_BITS, Collective, group_of_ids
 
 
@@ -77,7 +77,7 @@ def time_steps(
         map(kernel_of, working), device, estimators, 
         first_named=options.simulator is not None,
     )  # fmt: skip
-    timed = _Timed(job=job, estimated=estimated, replayed=replayed, network=network, device=device)
+    timed = _TimedSteps(job=job, estimated=estimated, replayed=replayed, network=network, device=device)
 
     def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:
         def replayed_with(seconds: Seconds) -> Replayed:
@@ -120,14 +120,14 @@ def _with_hosts(job: TracedJob, seconds: Seconds, run: Replayed, *, launches: bo
     return found
 
 
-def _rates(device: Device, network: NetworkModel) -> Rates:
+def _rates(device: Device, network: NetworkModel) -> SpeedShares:
     """What ranks of a trace that lists its kernels leave each other; as `run.Run` has it of a program."""
     taken = Contention(device=device, in_network=lambda kernel: network.plan(collective_of_kernel(kernel)).in_network)
-    return Rates(network=OnNetwork(model=network), contention=taken)
+    return SpeedShares(network=OnNetwork(model=network), contention=taken)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Timed:
+class _TimedSteps:
     """Steps of a job that are asked for their seconds at several clocks."""
 
     job: TracedJob
@@ -135,7 +135,7 @@ class _Timed:
     replayed: bool
     network: NetworkModel
     device: Device
-    _on_network: dict[tuple[int, Step], float] = field(default_factory=dict)
+    _on_network: dict[tuple[int, TraceStep], float] = field(default_factory=dict)
 
     def at(self, clocks: tuple[float, ...], speeds: tuple[float, ...]) -> Timing:
         """All of them, with every class at its clock and a share of its speed."""
@@ -171,13 +171,13 @@ class _Timed:
         )  # fmt: skip
 
     @staticmethod
-    def _longer(steps: Sequence[Step], estimated: EstimatedKernels) -> float:
+    def _longer(steps: Sequence[TraceStep], estimated: EstimatedKernels) -> float:
         """How many times what was recorded the compute of a rank takes: so do timers that stand for its progress."""
         working = [s for s in steps if s.does == "compute" and not s.waits and s.says_work and s.seconds]
         recorded = sum(step.seconds or 0.0 for step in working)
         return sum(_computing(step, estimated) for step in working) / recorded if recorded else 1.0
 
-    def _known(self, number: int, index: int, step: Step) -> float | None:
+    def _known(self, number: int, index: int, step: TraceStep) -> float | None:
         """Seconds that the trace has, where they count.
 
         Raises:
@@ -197,7 +197,7 @@ class _Timed:
             return step.seconds or 0.0
         return None
 
-    def _communicating(self, number: int, step: Step) -> float:
+    def _communicating(self, number: int, step: TraceStep) -> float:
         key = number, step
         if key not in self._on_network:
             collective = collective_of(self.job, number, step)
@@ -206,18 +206,18 @@ class _Timed:
         return self._on_network[key]
 
 
-def _follows_speed(step: Step) -> bool:
+def _follows_speed(step: TraceStep) -> bool:
     """Whether a step takes longer on a slow device: what computes, and timers of the host that stand for compute."""
     return (step.does == "compute" and not step.waits) or (step.does == "host" and step.waits)
 
 
-def _computing(step: Step, estimated: EstimatedKernels, speed: float = 1.0) -> float:
+def _computing(step: TraceStep, estimated: EstimatedKernels, speed: float = 1.0) -> float:
     """Seconds of a step at a share of the full speed; gaps between kernels are the host's, and stay."""
     seconds = estimated[kernel_of(step)].time / speed
     return step.repeat * (seconds + (estimated.gap if seconds else 0.0))
 
 
-def collective_of(job: TracedJob, number: int, step: Step) -> Collective:
+def collective_of(job: TracedJob, number: int, step: TraceStep) -> Collective:
     """The collective or message of a step, one launch of it, as a class's lowest rank has it."""
     rank, size = job.classes[number], step.size // step.repeat
     if step.does == "send":

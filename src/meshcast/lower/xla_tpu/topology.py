@@ -18,7 +18,7 @@ from meshcast.hardware import Device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class TpuGeneration:
     """What the compiler's names for a generation stand for."""
 
     pod: tuple[int, ...]  # the largest slice, in chips
@@ -28,12 +28,12 @@ class Generation:
 
 
 GENERATIONS = {
-    "v3": Generation(pod=(32, 32), cores=1, devices_per_chip=2),
-    "v4": Generation(pod=(16, 16, 16), cores=2, chip_config="megacore"),
-    "v5e": Generation(pod=(16, 16), cores=1),
-    "v5p": Generation(pod=(16, 20, 28), cores=2),
-    "v6e": Generation(pod=(16, 16), cores=1),
-    "tpu7x": Generation(pod=(16, 24, 24), cores=1, devices_per_chip=2),
+    "v3": TpuGeneration(pod=(32, 32), cores=1, devices_per_chip=2),
+    "v4": TpuGeneration(pod=(16, 16, 16), cores=2, chip_config="megacore"),
+    "v5e": TpuGeneration(pod=(16, 16), cores=1),
+    "v5p": TpuGeneration(pod=(16, 20, 28), cores=2),
+    "v6e": TpuGeneration(pod=(16, 16), cores=1),
+    "tpu7x": TpuGeneration(pod=(16, 24, 24), cores=1, devices_per_chip=2),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair
 from meshcast.network.spread import LevelSpread
-from meshcast.network.steps import Problem, Work, plan, protocol_of, work
+from meshcast.network.steps import Problem, StageWork, plan, protocol_of, work
 
 
 def pairwise(problem: Problem) -> CollectivePlan | None:
@@ -23,7 +23,7 @@ def pairwise(problem: Problem) -> CollectivePlan | None:
     return plan(problem, "direct", [_fan_out(problem, at) for at in problem.spread])
 
 
-def _fan_out(problem: Problem, at: LevelSpread) -> Work:
+def _fan_out(problem: Problem, at: LevelSpread) -> StageWork:
     message = problem.size / problem.members
     level = at.level
     sent = message * (at.within - at.below)

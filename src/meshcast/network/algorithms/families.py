@@ -18,7 +18,7 @@ from meshcast.network.steps import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class AlgorithmFamily:
     """An algorithm by name: how it is carried out, and by which library it is considered."""
 
     name: str
@@ -47,28 +47,28 @@ def _hierarchical_considered(library: Library, problem: Problem) -> bool:
 
 
 FAMILIES = (
-    Family(name="ring", make=rings.ring, considered=_ring_considered),
-    Family(name="bidirectional-ring", make=rings.bidirectional_ring, considered=_by("none")),
-    Family(name="torus-rings", make=rings.torus_rings, considered=_by("none", "xla-tpu")),
-    Family(name="hierarchical", make=hierarchical.hierarchical, considered=_hierarchical_considered),
-    Family(
+    AlgorithmFamily(name="ring", make=rings.ring, considered=_ring_considered),
+    AlgorithmFamily(name="bidirectional-ring", make=rings.bidirectional_ring, considered=_by("none")),
+    AlgorithmFamily(name="torus-rings", make=rings.torus_rings, considered=_by("none", "xla-tpu")),
+    AlgorithmFamily(name="hierarchical", make=hierarchical.hierarchical, considered=_hierarchical_considered),
+    AlgorithmFamily(
         name="halving-doubling",
         make=hierarchical.halving_doubling,
         nicknames=("recursive-doubling",),
         considered=_by("none"),
     ),
-    Family(name="direct", make=hierarchical.direct, considered=_by("none")),
-    Family(name="direct", make=exchanges.pairwise, considered=_by("none", "nccl", "xla-tpu")),
-    Family(name="direct", make=exchanges.permute, considered=_by("none", "nccl", "xla-tpu")),
-    Family(name="one-shot", make=exchanges.one_shot, considered=_by("none", "xla-tpu")),
-    Family(
+    AlgorithmFamily(name="direct", make=hierarchical.direct, considered=_by("none")),
+    AlgorithmFamily(name="direct", make=exchanges.pairwise, considered=_by("none", "nccl", "xla-tpu")),
+    AlgorithmFamily(name="direct", make=exchanges.permute, considered=_by("none", "nccl", "xla-tpu")),
+    AlgorithmFamily(name="one-shot", make=exchanges.one_shot, considered=_by("none", "xla-tpu")),
+    AlgorithmFamily(
         name="double-binary-tree", make=trees.double_binary_tree, nicknames=("tree",), considered=_by("nccl")
     ),
-    Family(name="tree", make=hierarchical.broadcast_tree, considered=_by("none", "xla-tpu")),
-    Family(
+    AlgorithmFamily(name="tree", make=hierarchical.broadcast_tree, considered=_by("none", "xla-tpu")),
+    AlgorithmFamily(
         name="in-network", make=in_network.in_network, nicknames=("nvls", "sharp"), considered=_in_network_considered
     ),
-    Family(
+    AlgorithmFamily(
         name="in-network + double-binary-tree",
         make=trees.in_network_tree,
         nicknames=("nvls-tree",),

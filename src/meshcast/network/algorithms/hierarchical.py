@@ -15,7 +15,7 @@ from dataclasses import replace
 from meshcast.network.plan import AlgorithmName, CollectivePlan
 from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair, wraps
 from meshcast.network.spread import LevelSpread
-from meshcast.network.steps import Problem, Work, plan, protocol_of, work
+from meshcast.network.steps import Problem, StageWork, plan, protocol_of, work
 
 _SCATTERED = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_reduce": 2}
 
@@ -88,7 +88,7 @@ def _ring_steps(at: LevelSpread) -> int:
     return sum(line.length - 1 for line in at.lines) if wraps(at) else at.parts - 1
 
 
-def _direct(problem: Problem, at: LevelSpread) -> Work:
+def _direct(problem: Problem, at: LevelSpread) -> StageWork:
     phases = _SCATTERED[problem.kind]
     level = at.level
     hop = level.latency_s + protocol_of(level, problem.protocol).step_s

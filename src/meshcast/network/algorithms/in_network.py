@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.spread import LevelSpread
-from meshcast.network.steps import Problem, Work, plan, protocol_of, work
+from meshcast.network.steps import Problem, StageWork, plan, protocol_of, work
 
 _KINDS = ("all_reduce", "reduce_scatter", "all_gather")
 
 
-def adding(problem: Problem, at: LevelSpread, *, share: float = 1.0) -> Work | None:
+def adding(problem: Problem, at: LevelSpread, *, share: float = 1.0) -> StageWork | None:
     """The stage in which a level's switches add, or None where they cannot.
 
     Each of the `below` members of a part has a port of its own and S / below to care for. Chunks are handed over between

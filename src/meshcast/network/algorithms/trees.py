@@ -13,7 +13,7 @@ import math
 from meshcast.network.algorithms.in_network import adding
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.spread import LevelSpread
-from meshcast.network.steps import Problem, Work, plan, work
+from meshcast.network.steps import Problem, StageWork, plan, work
 
 # What NCCL reckons that trees reach of a ring's rate (tuning.cc).
 TREE_SHARE = 0.92
@@ -37,7 +37,7 @@ def in_network_tree(problem: Problem) -> CollectivePlan | None:
     return plan(problem, "in-network + double-binary-tree", [inside, *outside])
 
 
-def _tree(problem: Problem, at: LevelSpread) -> Work:
+def _tree(problem: Problem, at: LevelSpread) -> StageWork:
     if at.level.link.between_hosts or at.below > 1:
         sent = (problem.size if at.parts == 2 else 2 * problem.size) / at.below
         # Never less than the bound: a host's members together send what the others lack.

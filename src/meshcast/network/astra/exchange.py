@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from meshcast.network.astra.events import Action
-from meshcast.network.astra.phases import Phase
+from meshcast.network.astra.phases import AstraPhase
 
 
 class Ports(Protocol):
@@ -54,7 +54,7 @@ class Packet:
     size: int
 
 
-class Exchange:
+class PacketExchange:
     """Ring, direct and halving-doubling: packets that make room for one another."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Exchange:
         "_seen", "_size", "_tag", "_to_send", "_together", "_turn",
     )  # fmt: skip
 
-    def __init__(self, phase: Phase, ports: Ports, tag: int, done: Callable[[], None]) -> None:
+    def __init__(self, phase: AstraPhase, ports: Ports, tag: int, done: Callable[[], None]) -> None:
         npus, kind, pattern = phase.npus, phase.kind, phase.implementation.pattern
         self._phase, self._ports, self._tag, self._done = phase, ports, tag, done
         self._packets: deque[Packet] = deque()

@@ -16,7 +16,7 @@ from meshcast.network.astra.config import AstraKind, AstraSystem, Implementation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class AstraPhase:
     """One chunk's collective in one dimension.
 
     Attributes:
@@ -68,7 +68,9 @@ def chunk_sizes(kind: AstraKind, size: int, splits: int, npus: int) -> tuple[int
     return (chunk,) * -(-size // chunk)
 
 
-def chunk_phases(network: AstraNetwork, system: AstraSystem, kind: AstraKind, size: int) -> list[tuple[Phase, ...]]:
+def chunk_phases(
+    network: AstraNetwork, system: AstraSystem, kind: AstraKind, size: int
+) -> list[tuple[AstraPhase, ...]]:
     """The phases of every chunk of a collective over all NPUs.
 
     Raises:
@@ -89,7 +91,7 @@ def chunk_phases(network: AstraNetwork, system: AstraSystem, kind: AstraKind, si
 def _phases(
     network: AstraNetwork, chosen: tuple[Implementation, ...], kind: AstraKind, chunk: int, calls: list[int], *,
     scatter_first: bool,
-) -> Iterator[Phase]:  # fmt: skip
+) -> Iterator[AstraPhase]:  # fmt: skip
     order = list(range(len(chosen)))
     steps: list[tuple[AstraKind, int]]
     if kind == "all_reduce" and scatter_first:
@@ -104,7 +106,7 @@ def _phases(
         stride = 1
         for dimension in network.dimensions[:at]:
             stride *= dimension.npus
-        phase = Phase(
+        phase = AstraPhase(
             dimension=at, npus=network.npus if whole else network.dimensions[at].npus, stride=stride, kind=step,
             implementation=chosen[at], size=chunk, call=calls[at],
         )  # fmt: skip
@@ -114,7 +116,7 @@ def _phases(
         chunk = phase.final_size
 
 
-def _check_messages(phase: Phase) -> None:
+def _check_messages(phase: AstraPhase) -> None:
     if phase.kind != "all_gather" and phase.implementation.pattern != "doubleBinaryTree" and phase.size < phase.npus:
         raise InfeasibleError(
             f"{phase.size} bytes are left to be divided among {phase.npus} NPUs in dimension {phase.dimension}: ASTRA-sim "

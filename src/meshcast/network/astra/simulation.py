@@ -15,12 +15,12 @@ from meshcast.base import InfeasibleError, UnsupportedError
 from meshcast.hardware import AstraNetwork
 from meshcast.network.astra.config import AstraBackend, AstraSystem
 from meshcast.network.astra.events import Action, EventQueue
-from meshcast.network.astra.exchange import Exchange
-from meshcast.network.astra.phases import Phase
+from meshcast.network.astra.exchange import PacketExchange
+from meshcast.network.astra.phases import AstraPhase
 from meshcast.network.astra.tree import Tree
 from meshcast.network.astra.wires import PlacedWires, Wires, wires_of
 
-Chunks = Sequence[tuple[Phase, ...]]
+Chunks = Sequence[tuple[AstraPhase, ...]]
 
 
 def foldable(network: AstraNetwork, chunks: Chunks, backend: AstraBackend) -> bool:
@@ -107,10 +107,10 @@ class _Chunk:
 
     __slots__ = ("phase", "tag", "to_go")
 
-    def __init__(self, tag: int, phases: tuple[Phase, ...]) -> None:
+    def __init__(self, tag: int, phases: tuple[AstraPhase, ...]) -> None:
         self.tag = tag
         self.to_go = deque(phases)
-        self.phase: Phase | None = None
+        self.phase: AstraPhase | None = None
 
 
 class _Npu:
@@ -163,7 +163,7 @@ class _Npu:
             self._running[dimension] += 1
             if chunk.phase is None:
                 raise ValueError("a chunk without a phase waits in a queue")
-            pattern = Tree if chunk.phase.implementation.pattern == "doubleBinaryTree" else Exchange
+            pattern = Tree if chunk.phase.implementation.pattern == "doubleBinaryTree" else PacketExchange
             pattern(chunk.phase, self, chunk.tag, functools.partial(self._proceed, chunk)).start()
 
     # What a phase asks of its NPU. An NPU's own actions of one time run together, where the first of them was made.

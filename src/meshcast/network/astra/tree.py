@@ -11,18 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshcast.network.astra.exchange import Ports
-from meshcast.network.astra.phases import Phase
+from meshcast.network.astra.phases import AstraPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TreePlace:
     """Where a node hangs: positions of its parent (None for the root) and its children, the left one first."""
 
     parent: int | None
     children: tuple[int, ...]
 
 
-def place(position: int, nodes: int, *, root_last: bool) -> Place:
+def place(position: int, nodes: int, *, root_last: bool) -> TreePlace:
     """The place of a position in a tree of a power of two of nodes whose positions are in order.
 
     Without the root, positions 1 to n-1 form a complete tree: the height of a position is the number of zeros that its
@@ -31,12 +31,12 @@ def place(position: int, nodes: int, *, root_last: bool) -> Place:
     shift = 1 if root_last else 0  # positions 0..n-2 hang below n-1, or 1..n-1 below 0
     root, top = (nodes - 1 if root_last else 0), nodes // 2 - shift
     if position == root:
-        return Place(parent=None, children=(top,))
+        return TreePlace(parent=None, children=(top,))
     number = position + shift
     height = number & -number
     parent = root if position == top else ((number | (height << 1)) & ~height) - shift
     children = (number - height // 2 - shift, number + height // 2 - shift) if height > 1 else ()
-    return Place(parent=parent, children=children)
+    return TreePlace(parent=parent, children=children)
 
 
 class Tree:
@@ -44,7 +44,7 @@ class Tree:
 
     __slots__ = ("_children", "_done", "_parent", "_ports", "_reduced", "_size", "_tag")
 
-    def __init__(self, phase: Phase, ports: Ports, tag: int, done: Callable[[], None]) -> None:
+    def __init__(self, phase: AstraPhase, ports: Ports, tag: int, done: Callable[[], None]) -> None:
         self._ports, self._tag, self._done, self._size = ports, tag, done, phase.size
         at = ports.id // phase.stride % phase.npus
         here = place(at, phase.npus, root_last=phase.call % 2 == 0)

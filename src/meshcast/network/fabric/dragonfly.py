@@ -14,7 +14,7 @@ import numpy as np
 
 from meshcast.base import UnsupportedError
 from meshcast.network.fabric.links import NONE, Ints, Parts, Paths
-from meshcast.network.fabric.wiring import Place, Routing, hashed
+from meshcast.network.fabric.wiring import LevelPlace, Routing, hashed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,7 +114,7 @@ def _owner(offset: Ints, number: Ints, shape: Dragonfly) -> Ints:
     return slot * shape.routers // max(1, shape.pairs * (shape.groups - 1))
 
 
-def dragonfly(parts: Parts, place: Place) -> Dragonfly:
+def dragonfly(parts: Parts, place: LevelPlace) -> Dragonfly:
     """All routers of the groups that the devices reach into, and their links."""
     level = place.level
     per_router, routers, _ = level.dims

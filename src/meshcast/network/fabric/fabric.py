@@ -17,9 +17,9 @@ from meshcast.network.fabric.shortest import Unreachable, shortest_paths
 from meshcast.network.fabric.state import capacities
 from meshcast.network.fabric.switched import all_pairs, star
 from meshcast.network.fabric.torus import Torus, torus
-from meshcast.network.fabric.wiring import Place, Routing, Wiring
+from meshcast.network.fabric.wiring import LevelPlace, Routing, Wiring
 
-WIRINGS: dict[str, Callable[[Parts, Place], Wiring]] = {
+WIRINGS: dict[str, Callable[[Parts, LevelPlace], Wiring]] = {
     "switch": star, "full": all_pairs, "ring": torus, "torus": torus,
     "fat-tree": fat_tree, "dragonfly": dragonfly, "pcie": pcie,
 }  # fmt: skip
@@ -144,7 +144,7 @@ def fabric_of(
     wirings: list[Wiring | None] = []
     for index, level in enumerate(levels):
         inner = levels[index - 1].size if index else 1
-        place = Place(level=level, index=index, devices=devices, inner=inner, routing=routing)
+        place = LevelPlace(level=level, index=index, devices=devices, inner=inner, routing=routing)
         wirings.append(WIRINGS[level.topology](parts, place))
     links = parts.finished()
     return Fabric(

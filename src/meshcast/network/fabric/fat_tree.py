@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshcast.network.fabric.links import NONE, Ints, Parts, Paths
-from meshcast.network.fabric.wiring import Place, hashed
+from meshcast.network.fabric.wiring import LevelPlace, hashed
 from meshcast.network.leaves import leaf_keys
 
 
@@ -68,7 +68,7 @@ class FatTree:
         return np.concatenate(up), np.concatenate(down)
 
 
-def fat_tree(parts: Parts, place: Place) -> FatTree:
+def fat_tree(parts: Parts, place: LevelPlace) -> FatTree:
     """The leaves that the devices need, and tiers above them until one switch joins all of a domain."""
     level = place.level
     devices = np.arange(place.devices)

@@ -13,7 +13,7 @@ import numpy as np
 
 from meshcast.base import UnsupportedError
 from meshcast.network.fabric.links import NONE, Ints, Parts, Paths
-from meshcast.network.fabric.wiring import Place
+from meshcast.network.fabric.wiring import LevelPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,7 +58,7 @@ class PcieHosts:
         raise UnsupportedError("PCIe switches do not add", fix="choose another algorithm for this level")
 
 
-def pcie(parts: Parts, place: Place) -> PcieHosts:
+def pcie(parts: Parts, place: LevelPlace) -> PcieHosts:
     """A host for each domain of the level: its devices dealt out evenly over sockets, in blocks of `radix` a switch."""
     level, index, half = place.level, place.index, place.level.latency_s / 2
     sockets = level.sockets

@@ -8,7 +8,7 @@ import numpy as np
 
 from meshcast.base import UnsupportedError
 from meshcast.network.fabric.links import Ints, Parts, Paths
-from meshcast.network.fabric.wiring import Place
+from meshcast.network.fabric.wiring import LevelPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,7 +27,7 @@ class Star:
         return self.up[member], self.down[member]
 
 
-def star(parts: Parts, place: Place) -> Star:
+def star(parts: Parts, place: LevelPlace) -> Star:
     """A switch for each domain, with a port for each device that holds all of its links at this level."""
     switches = parts.nodes(f"{place.level.name} switch", place.domains)
     devices = np.arange(place.devices)
@@ -59,7 +59,7 @@ class AllPairs:
         raise UnsupportedError("in-network reduction needs switches, and here every pair has a link of its own")
 
 
-def all_pairs(parts: Parts, place: Place) -> AllPairs:
+def all_pairs(parts: Parts, place: LevelPlace) -> AllPairs:
     """Links between all pairs: a device's links, shared out over the others of a whole domain."""
     size, level = place.size, place.level
     source = np.repeat(np.arange(place.devices), size)

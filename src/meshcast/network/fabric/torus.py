@@ -13,8 +13,8 @@ import numpy as np
 
 from meshcast.base import UnsupportedError
 from meshcast.network.fabric.links import NONE, Flags, Ints, Parts, Paths
-from meshcast.network.fabric.wiring import Place, ones
-from meshcast.network.slices import Line, Shape, closed_sides, slice_shape, worst_lines
+from meshcast.network.fabric.wiring import LevelPlace, ones
+from meshcast.network.slices import Shape, SliceLine, closed_sides, slice_shape, worst_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +45,7 @@ class Torus:
         position = device // self.inner % math.prod(self.shape)
         return np.stack(np.unravel_index(position, self.shape)).astype(np.int64)
 
-    def lines(self, sets: Ints) -> tuple[Line, ...]:
+    def lines(self, sets: Ints) -> tuple[SliceLine, ...]:
         """How rows of devices lie along the sides."""
         places = sets // self.inner % math.prod(self.shape)
         return worst_lines([np.unique(row) for row in places], self.shape, self.closed)
@@ -99,7 +99,7 @@ class Torus:
         raise UnsupportedError("in-network reduction needs switches; devices of a ring or torus have none")
 
 
-def torus(parts: Parts, place: Place) -> Torus:
+def torus(parts: Parts, place: LevelPlace) -> Torus:
     """The links of a ring or torus. Positions of a slice that no device of the job has are chips that only pass on."""
     level, inner = place.level, place.inner
     shape = slice_shape(level, -(-place.size // inner), level.size // inner)

@@ -34,7 +34,7 @@ class Routing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LevelPlace:
     """Where a level's wiring goes.
 
     Attributes:

@@ -16,7 +16,7 @@ import numpy as np
 from meshcast.network.fabric.links import Floats, Ints
 from meshcast.network.flow.traffic import Groups
 from meshcast.network.plan import Stage
-from meshcast.network.slices import Line
+from meshcast.network.slices import SliceLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,7 +118,7 @@ def _tree_edges(size: int) -> tuple[Ints, Ints]:
     return child, np.where(parent < size, parent, child ^ bit)
 
 
-def along_lines(sets: Groups, lines: Sequence[Line], coordinates: Callable[[Ints], Ints]) -> Iterator[Pattern]:
+def along_lines(sets: Groups, lines: Sequence[SliceLine], coordinates: Callable[[Ints], Ints]) -> Iterator[Pattern]:
     """Rings along each side that members lie along, both ways around; sides get bytes as they have links for them.
 
     Around a closed side a link carries what one member sends to the next. On a line the way back to its start takes the
@@ -135,7 +135,7 @@ def along_lines(sets: Groups, lines: Sequence[Line], coordinates: Callable[[Ints
 
 
 def spanning_tree(
-    sets: Groups, stage: Stage, lines: Sequence[Line], coordinates: Callable[[Ints], Ints]
+    sets: Groups, stage: Stage, lines: Sequence[SliceLine], coordinates: Callable[[Ints], Ints]
 ) -> Iterator[Pattern]:
     """From the first member along one side after the other, to both sides of a ring; of a reduction the other way.
 

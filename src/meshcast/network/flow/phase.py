@@ -1,4 +1,4 @@
-"""`Phase`: what a collective asks of the links of a fabric until its next step of another kind.
+"""`FlowPhase`: what a collective asks of the links of a fabric until its next step of another kind.
 
 The equal steps of a stage are one phase. With V = steps * step_bytes sent by each device, links l that carry b_l bytes
 of it and the rate c_l, and nothing else on the links, it takes
@@ -20,11 +20,11 @@ import numpy as np
 from meshcast.network.fabric.fabric import Fabric
 from meshcast.network.fabric.links import Floats, Ints
 from meshcast.network.flow.stage_loads import Loads, stage_loads
-from meshcast.network.flow.traffic import Traffic
+from meshcast.network.flow.traffic import FlowTraffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Phase:
+class FlowPhase:
     """Flows that progress together: each link's bytes and flows, and the time that it takes alone.
 
     Attributes:
@@ -55,7 +55,7 @@ class Phase:
         return self.latency_s + self.wire_s
 
 
-def _phase(fabric: Fabric, latency_s: float, planned_s: float, loads: Sequence[Loads]) -> Phase:
+def _phase(fabric: Fabric, latency_s: float, planned_s: float, loads: Sequence[Loads]) -> FlowPhase:
     sent, flows = np.zeros(len(fabric.links)), np.zeros(len(fabric.links))
     for load in loads:
         sent += load.sent
@@ -65,10 +65,12 @@ def _phase(fabric: Fabric, latency_s: float, planned_s: float, loads: Sequence[L
     # Software gets the same part of a slower link: a tired link takes longer by what it would at the plan's own rate.
     reached = max(1.0, planned_s / healthy.max()) if links.size and healthy.max() > 0 else 1.0
     bound = float(np.where(now > healthy, now * reached, now).max(initial=0.0))
-    return Phase(latency_s=latency_s, wire_s=max(planned_s, bound), links=links, flows=flows[links], sent=sent[links])
+    return FlowPhase(
+        latency_s=latency_s, wire_s=max(planned_s, bound), links=links, flows=flows[links], sent=sent[links]
+    )
 
 
-def phases_of(fabric: Fabric, traffic: Traffic) -> tuple[Phase, ...]:
+def phases_of(fabric: Fabric, traffic: FlowTraffic) -> tuple[FlowPhase, ...]:
     """The phases of a collective, one after the other.
 
     Raises:
@@ -78,7 +80,7 @@ def phases_of(fabric: Fabric, traffic: Traffic) -> tuple[Phase, ...]:
     return tuple(phase for phase in _phases(fabric, traffic) if phase.seconds > 0)
 
 
-def _phases(fabric: Fabric, traffic: Traffic) -> Iterator[Phase]:
+def _phases(fabric: Fabric, traffic: FlowTraffic) -> Iterator[FlowPhase]:
     plan = traffic.plan
     yield _phase(fabric, plan.start_s, 0.0, ())
     staged = [(stage, tuple(stage_loads(fabric, stage, traffic))) for stage in plan.stages]
@@ -91,7 +93,7 @@ def _phases(fabric: Fabric, traffic: Traffic) -> Iterator[Phase]:
             yield _phase(fabric, load.share * stage.latency_s, load.share * stage.bandwidth_s, (load,))
 
 
-def merged(phases: Sequence[Phase]) -> Phase:
+def merged(phases: Sequence[FlowPhase]) -> FlowPhase:
     """A collective's phases as one: what it asks of the links on average over its time."""
     links = np.unique(np.concatenate([phase.links for phase in phases]))
     flows, sent = np.zeros(len(links)), np.zeros(len(links))
@@ -100,7 +102,7 @@ def merged(phases: Sequence[Phase]) -> Phase:
         # Flows of phases that follow each other are not there at once.
         flows[where] = np.maximum(flows[where], phase.flows)
         sent[where] += phase.sent
-    return Phase(
+    return FlowPhase(
         latency_s=sum(phase.latency_s for phase in phases),
         wire_s=sum(phase.wire_s for phase in phases),
         links=links,

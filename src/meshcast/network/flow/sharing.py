@@ -22,12 +22,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshcast.network.fabric.links import Flags, Floats, Ints
-from meshcast.network.flow.phase import Phase
+from meshcast.network.flow.phase import FlowPhase
 
 _CLOSE = 1 + 1e-12
 
 
-def shared_paces(phases: Sequence[Phase], capacity: Floats) -> Floats:
+def shared_paces(phases: Sequence[FlowPhase], capacity: Floats) -> Floats:
     """Phases per second of each of these, when all of them are under way at once."""
     seconds = np.array([phase.seconds for phase in phases])
     wire = np.array([phase.wire_s for phase in phases])

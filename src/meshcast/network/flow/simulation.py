@@ -15,9 +15,9 @@ import numpy as np
 from meshcast.base import UsageError
 from meshcast.network.fabric.fabric import Fabric
 from meshcast.network.fabric.links import Floats
-from meshcast.network.flow.phase import Phase, merged, phases_of
+from meshcast.network.flow.phase import FlowPhase, merged, phases_of
 from meshcast.network.flow.sharing import shared_paces
-from meshcast.network.flow.traffic import Traffic
+from meshcast.network.flow.traffic import FlowTraffic
 
 _KEPT = 4096  # sets of phases whose paces are remembered
 
@@ -27,7 +27,7 @@ class Job:
     """A collective that starts at a time, or when other jobs have ended; perhaps several times in a row."""
 
     name: str
-    traffic: Traffic
+    traffic: FlowTraffic
     start_s: float = 0.0
     after: tuple[str, ...] = ()
     repeats: int = 1
@@ -80,11 +80,11 @@ class SharedFabric:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
-        self._phases: dict[tuple[object, ...], tuple[Phase, ...]] = {}
-        self._merged: dict[tuple[object, ...], Phase] = {}
+        self._phases: dict[tuple[object, ...], tuple[FlowPhase, ...]] = {}
+        self._merged: dict[tuple[object, ...], FlowPhase] = {}
         self._paces: dict[tuple[bytes, ...], Floats] = {}
 
-    def phases(self, traffic: Traffic) -> tuple[Phase, ...]:
+    def phases(self, traffic: FlowTraffic) -> tuple[FlowPhase, ...]:
         """The phases of a collective."""
         key = _key(traffic)
         if key not in self._phases:
@@ -98,11 +98,11 @@ class SharedFabric:
             self._phases[key] = phases_of(self.fabric, traffic)
         return self._phases[key]
 
-    def alone(self, traffic: Traffic) -> float:
+    def alone(self, traffic: FlowTraffic) -> float:
         """Seconds of a collective that has the fabric to itself."""
         return math.fsum(phase.seconds for phase in self.phases(traffic))
 
-    def paces(self, phases: Sequence[Phase]) -> Floats:
+    def paces(self, phases: Sequence[FlowPhase]) -> Floats:
         """Phases per second of each of these while all are under way; equal sets are worked out once."""
         order = sorted(range(len(phases)), key=lambda index: phases[index].key)
         key = tuple(phases[index].key for index in order)
@@ -114,7 +114,7 @@ class SharedFabric:
         result[order] = self._paces[key]
         return result
 
-    def rates(self, active: Sequence[Traffic]) -> tuple[float, ...]:
+    def rates(self, active: Sequence[FlowTraffic]) -> tuple[float, ...]:
         """Collectives per second of each of these while all are under way; 1 / `alone` for one by itself.
 
         Each counts with what it asks of the links on average over its time, whichever of its stages it is in, so that a
@@ -128,7 +128,7 @@ class SharedFabric:
             rates[index] = float(pace)
         return tuple(rates)
 
-    def _whole(self, traffic: Traffic) -> Phase | None:
+    def _whole(self, traffic: FlowTraffic) -> FlowPhase | None:
         phases = self.phases(traffic)
         if not phases:
             return None
@@ -186,7 +186,7 @@ class SharedFabric:
         jobs: Sequence[Job],
         start: dict[str, float],
         end: dict[str, float],
-        phases: dict[str, tuple[Phase, ...]],
+        phases: dict[str, tuple[FlowPhase, ...]],
         events: int,
     ) -> FlowResult:
         sent = np.zeros(len(self.fabric.links))
@@ -206,7 +206,7 @@ class SharedFabric:
         )
 
 
-def _key(traffic: Traffic) -> tuple[object, ...]:
+def _key(traffic: FlowTraffic) -> tuple[object, ...]:
     return traffic.plan, traffic.key
 
 

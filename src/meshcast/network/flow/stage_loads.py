@@ -14,7 +14,7 @@ from meshcast.network.fabric.switched import AllPairs, Star
 from meshcast.network.fabric.torus import Torus
 from meshcast.network.flow.patterns import PATTERNS, Pattern, along_lines, from_one, spanning_tree
 from meshcast.network.flow.peers import outside_pairs, parts_of, peer_sets
-from meshcast.network.flow.traffic import Groups, Traffic
+from meshcast.network.flow.traffic import FlowTraffic, Groups
 from meshcast.network.plan import Stage
 from meshcast.network.slices import regular
 
@@ -30,7 +30,7 @@ class Loads:
     flows: Floats
 
 
-def stage_loads(fabric: Fabric, stage: Stage, traffic: Traffic) -> Iterator[Loads]:
+def stage_loads(fabric: Fabric, stage: Stage, traffic: FlowTraffic) -> Iterator[Loads]:
     """The loads of a stage's patterns, one after the other."""
     level = fabric.level_index(stage.level.name)
     if level is None:
@@ -103,7 +103,7 @@ def _uses_all_pairs(fabric: Fabric, level: int, stage: Stage) -> bool:
     return pairwise and stage.rate > each_way * (1 + 1e-9)
 
 
-def _permutation(traffic: Traffic) -> tuple[Ints, Ints]:
+def _permutation(traffic: FlowTraffic) -> tuple[Ints, Ints]:
     if traffic.pairs:
         pairs = np.asarray(traffic.pairs, np.int64)
         return pairs[:, 0], pairs[:, 1]

@@ -1,4 +1,4 @@
-"""`Traffic`: one collective with the devices of all its groups."""
+"""`FlowTraffic`: one collective with the devices of all its groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Traffic:
+class FlowTraffic:
     """A collective that all of its groups carry out at the same time.
 
     Attributes:
@@ -42,7 +42,7 @@ class Traffic:
         object.__setattr__(self, "key", digest.digest())
 
     @classmethod
-    def of(cls, plan: CollectivePlan, group: Group, placement: Sequence[int] | None = None) -> Traffic:
+    def of(cls, plan: CollectivePlan, group: Group, placement: Sequence[int] | None = None) -> FlowTraffic:
         """Traffic of all groups that a collective forms; `placement[rank]` is the device of a rank."""
         ranks = group.starts()[:, None] + group.offsets()
         return cls(plan=plan, groups=ranks if placement is None else np.asarray(placement, np.int64)[ranks])

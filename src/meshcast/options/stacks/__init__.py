@@ -1,6 +1,6 @@
 """Software stacks: what runs a program, as far as a prediction depends on it; one small TOML file each (docs/stacks.md)."""
 
-from meshcast.options.stacks.choices import Choice as Choice
+from meshcast.options.stacks.choices import StackChoice as StackChoice
 from meshcast.options.stacks.choices import UsedBy as UsedBy
 from meshcast.options.stacks.choices import choices_of as choices_of
 from meshcast.options.stacks.loader import load_stack as load_stack

@@ -42,7 +42,7 @@ _FIELDS = {"rewrites": "overlap"}  # attributes of `Stack` that have another nam
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class StackChoice:
     """One choice of a stack.
 
     Attributes:
@@ -95,7 +95,7 @@ class ChoiceReader(Reader):
         return {section: self.facts.pop(f"{section}.source") for section in CHOICES}
 
 
-def choices_of(stack: Stack) -> Iterator[Choice]:
+def choices_of(stack: Stack) -> Iterator[StackChoice]:
     """Everything that a stack's file may say, in its order."""
     for section, names in CHOICES.items():
         for name in names:
@@ -104,14 +104,16 @@ def choices_of(stack: Stack) -> Iterator[Choice]:
             fact = stack.facts.get(dotted, stack.sections.get(section) if dotted in stack.said else None)
             source, note = (fact.source, fact.note) if fact is not None else ("default", None)
             key = _IN_PLANS.get(dotted, "")
-            yield Choice(name=dotted, value=value, source=source, note=note or "", plan_key=key)
+            yield StackChoice(name=dotted, value=value, source=source, note=note or "", plan_key=key)
     launch = stack.facts.get("host.launch")
     told = launch.source if launch is not None else "default"
-    yield Choice(name="host.graphs", value=stack.host.graphs, source=told, note="whether launches share CUDA graphs")
+    yield StackChoice(
+        name="host.graphs", value=stack.host.graphs, source=told, note="whether launches share CUDA graphs"
+    )
     for name in HOST:
         fact = stack.facts.get(f"host.{name}")
         value = f"{getattr(stack.host, name) * 1e6:g} us"
-        yield Choice(
+        yield StackChoice(
             name=f"host.{name}",
             value=value,
             source=fact.source if fact else "default",

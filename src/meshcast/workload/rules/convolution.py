@@ -46,7 +46,7 @@ def valid_positions(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class ConvolutionDims:
     """Where the batch, channel and spatial dimensions of the three tensors are, and how the window moves.
 
     Each side lists its dimensions as (batch, feature, spatial...); the kernel's as (input, output, spatial...).
@@ -67,7 +67,7 @@ class Placement:
 
 
 def convolution_geometry(
-    place: Placement, lhs: Tensor, kernel: Tensor, out: Tensor, precision: str = "DEFAULT"
+    place: ConvolutionDims, lhs: Tensor, kernel: Tensor, out: Tensor, precision: str = "DEFAULT"
 ) -> Convolution:
     """The geometry of convolving `lhs` with `kernel` into `out`, all local.
 
@@ -144,12 +144,12 @@ def _dynamic_conv(reading: OpReading) -> Cost:
     return convolution_cost(reading, convolution_geometry(replace(place, padding=padding), lhs, kernel, out, precision))
 
 
-def _placement(op: Any) -> Placement:
+def _placement(op: Any) -> ConvolutionDims:
     """What the op's attributes say; `dynamic_conv` has no padding among them."""
     dims = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     rank = len(dims.input_spatial_dimensions)
     ones = (1,) * rank
-    return Placement(
+    return ConvolutionDims(
         lhs=(dims.input_batch_dimension, dims.input_feature_dimension, *dims.input_spatial_dimensions),
         kernel=(
             dims.kernel_input_feature_dimension,
@@ -164,7 +164,7 @@ def _placement(op: Any) -> Placement:
     )
 
 
-def _implied_padding(place: Placement, lhs: Tensor, kernel: Tensor, out: Tensor) -> tuple[tuple[int, int], ...]:
+def _implied_padding(place: ConvolutionDims, lhs: Tensor, kernel: Tensor, out: Tensor) -> tuple[tuple[int, int], ...]:
     """The total padding that gives the output's size, the odd one on the high side as in SAME convolutions."""
     pairs = []
     for d, stride in enumerate(place.strides):

@@ -16,15 +16,15 @@ from meshcast.workload.rules.costs import is_complex, view
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class ElementWork:
     """Work per result element."""
 
     flops: float = 0.0
     transcendentals: float = 0.0
 
 
-_FLOP = Weight(flops=1)
-_TRANSCENDENTAL = Weight(transcendentals=1)
+_FLOP = ElementWork(flops=1)
+_TRANSCENDENTAL = ElementWork(transcendentals=1)
 
 _ARITHMETIC = (
     "abs add and ceil clamp complex compare convert count_leading_zeros divide floor imag is_finite maximum minimum "
@@ -41,29 +41,29 @@ _BROADCAST_ARITHMETIC = (
 
 # CHLO functions have no unit of their own: XLA sees what they decompose into, and these are its counts of that
 # decomposition for f32 (jaxlib 0.12; 16-bit types add two conversions). erf and tan stay whole in HLO.
-_CHLO: dict[str, Weight] = {
+_CHLO: dict[str, ElementWork] = {
     **{name: _FLOP for name in ("conj", "is_neg_inf", "is_pos_inf", "mulhi", "square")},
     **{name: _TRANSCENDENTAL for name in ("atan", "erf", "tan")},
-    "is_inf": Weight(2),
-    "acos": Weight(3, 2),
-    "acosh": Weight(7, 4),
-    "_asin_acos_kernel": Weight(60, 6),  # the complex asin/acos kernel, met only inside CHLO's own decomposition
-    "asin": Weight(3, 2),
-    "asinh": Weight(11, 3),
-    "atanh": Weight(6, 2),
-    "bessel_i1e": Weight(83, 1),
-    "cosh": Weight(3, 2),
-    "digamma": Weight(75, 3),
-    "erf_inv": Weight(37, 2),
-    "erfc": Weight(62, 1),
-    "lgamma": Weight(53, 4),
-    "next_after": Weight(24),
-    "polygamma": Weight(262, 19),
-    "sinh": Weight(10, 3),
-    "zeta": Weight(121, 11),
+    "is_inf": ElementWork(2),
+    "acos": ElementWork(3, 2),
+    "acosh": ElementWork(7, 4),
+    "_asin_acos_kernel": ElementWork(60, 6),  # the complex asin/acos kernel, met only inside CHLO's own decomposition
+    "asin": ElementWork(3, 2),
+    "asinh": ElementWork(11, 3),
+    "atanh": ElementWork(6, 2),
+    "bessel_i1e": ElementWork(83, 1),
+    "cosh": ElementWork(3, 2),
+    "digamma": ElementWork(75, 3),
+    "erf_inv": ElementWork(37, 2),
+    "erfc": ElementWork(62, 1),
+    "lgamma": ElementWork(53, 4),
+    "next_after": ElementWork(24),
+    "polygamma": ElementWork(262, 19),
+    "sinh": ElementWork(10, 3),
+    "zeta": ElementWork(121, 11),
 }
 
-WEIGHTS: Mapping[str, Weight] = {
+WEIGHTS: Mapping[str, ElementWork] = {
     **{f"stablehlo.{name}": _FLOP for name in _ARITHMETIC.split()},
     **{f"stablehlo.{name}": _TRANSCENDENTAL for name in _FUNCTIONS.split()},
     **{f"chlo.{name}": weight for name, weight in _CHLO.items()},
@@ -73,16 +73,16 @@ WEIGHTS: Mapping[str, Weight] = {
 }
 
 # What one complex element costs in real arithmetic, by the op's name without dialect and broadcast_.
-_COMPLEX: dict[str, Weight] = {
-    **{name: Weight(2) for name in ("add", "subtract", "negate", "compare", "select", "convert")},
+_COMPLEX: dict[str, ElementWork] = {
+    **{name: ElementWork(2) for name in ("add", "subtract", "negate", "compare", "select", "convert")},
     **{name: _FLOP for name in ("real", "imag", "complex", "conj")},
-    "multiply": Weight(6),
-    "square": Weight(6),
-    "divide": Weight(11),
-    "abs": Weight(3, 1),
+    "multiply": ElementWork(6),
+    "square": ElementWork(6),
+    "divide": ElementWork(11),
+    "abs": ElementWork(3, 1),
 }
 # Any other function of a complex argument: XLA expands exp into 15 FLOPs and 4 transcendentals; take that for all.
-_COMPLEX_FUNCTION = Weight(15, 4)
+_COMPLEX_FUNCTION = ElementWork(15, 4)
 
 # Predicates: the work is done at the operand's type, the result is a boolean.
 _PREDICATES = frozenset(
@@ -91,7 +91,7 @@ _PREDICATES = frozenset(
 )
 
 
-def weight_of(name: str, dtype: str) -> Weight:
+def weight_of(name: str, dtype: str) -> ElementWork:
     """Work per element of elementwise op `name` done at `dtype`."""
     if is_complex(dtype):
         return _COMPLEX.get(name.rpartition(".")[2].removeprefix("broadcast_"), _COMPLEX_FUNCTION)

@@ -13,14 +13,14 @@ from meshcast.workload.graph import Tensor
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import elementwise, gemm, movement
 from meshcast.workload.rules.costs import is_complex
-from meshcast.workload.rules.elementwise import Weight
+from meshcast.workload.rules.elementwise import ElementWork
 
 _BODY_RULES: Mapping[str, Rule] = {**movement.RULES, **elementwise.RULES, **gemm.RULES}
 _TERMINATORS = ("stablehlo.return", "func.return")
-_NO_WORK = Weight()
+_NO_WORK = ElementWork()
 
 
-def region_work(reading: OpReading, index: int = 0) -> Weight:
+def region_work(reading: OpReading, index: int = 0) -> ElementWork:
     """FLOPs and transcendentals of running region `index` once, on the types its block is written with."""
     block = reading.op.regions[index].blocks[0]
     body = [op.operation for op in block]
@@ -38,7 +38,7 @@ def block_elements(reading: OpReading, index: int = 0) -> int:
     return _tensor(reading.op.regions[index].blocks[0].arguments[0].type).elements
 
 
-def _plain(op: Any) -> Weight | None:
+def _plain(op: Any) -> ElementWork | None:
     """The weight of a body of one real elementwise op on scalars (add, max, ...), the common case."""
     weight = elementwise.WEIGHTS.get(op.name)
     if weight is None:
@@ -49,7 +49,7 @@ def _plain(op: Any) -> Weight | None:
     return weight
 
 
-def _block_work(body: list[Any], reading: OpReading) -> Weight:
+def _block_work(body: list[Any], reading: OpReading) -> ElementWork:
     """The sum over a block's ops, following calls."""
     flops = transcendentals = 0.0
     for op in body:
@@ -78,7 +78,7 @@ def _block_work(body: list[Any], reading: OpReading) -> Weight:
         )
         flops += cost.vector_flops + cost.matrix_flops
         transcendentals += cost.transcendentals
-    return Weight(flops, transcendentals)
+    return ElementWork(flops, transcendentals)
 
 
 def _callee(call: Any) -> Any:

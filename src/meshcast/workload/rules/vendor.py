@@ -10,7 +10,7 @@ from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import backend_config, dimensions
-from meshcast.workload.rules.convolution import Placement, convolution_cost, convolution_geometry
+from meshcast.workload.rules.convolution import ConvolutionDims, convolution_cost, convolution_geometry
 from meshcast.workload.rules.gemm import contraction, gemm_cost, minor_dims
 from meshcast.workload.rules.sorting import sort_along
 
@@ -66,7 +66,7 @@ def cudnn_convolution(reading: OpReading) -> Cost:
     return convolution_cost(_trimmed(reading), convolution_geometry(place, lhs, kernel, out))
 
 
-def _placement(labels: str, window: str) -> Placement:
+def _placement(labels: str, window: str) -> ConvolutionDims:
     """HLO's own spelling: labels `b01f_o01i->b01f`, window `{size=3x3 stride=2x2 pad=1_1x1_1 rhs_dilate=2x2}`."""
     inputs, _, out = labels.partition("->")
     lhs, _, kernel = inputs.partition("_")
@@ -77,7 +77,7 @@ def _placement(labels: str, window: str) -> Placement:
         return tuple(map(int, fields[name].split("x"))) if name in fields else (1,) * rank
 
     pads = fields.get("pad", "x".join(["0_0"] * rank)).split("x")
-    return Placement(
+    return ConvolutionDims(
         lhs=_positions(lhs, "bf"),
         kernel=_positions(kernel, "io"),
         out=_positions(out, "bf"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from meshcast.base import InputError, UnsupportedError
 from meshcast.zoo.huggingface.fields import Fields
-from meshcast.zoo.shapes.decoder import ACTIVATIONS, Config
+from meshcast.zoo.shapes.decoder import ACTIVATIONS, DecoderConfig
 
 
 def sizes(fields: Fields, *, tied: bool = False, theta: float = 1e4, activation: str | None = "silu") -> dict[str, Any]:
@@ -55,29 +55,29 @@ def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, A
     return {"window": window, "global_every": every if window else 0}
 
 
-def llama(fields: Fields) -> Config:
+def llama(fields: Fields) -> DecoderConfig:
     """Llama 1 to 3.3, and what is built like it."""
     attention = fields.flag("attention_bias", False)
     biases: dict[str, Any] = {"qkv_bias": attention, "out_bias": attention, "ffn_bias": fields.flag("mlp_bias", False)}
-    return Config(**sizes(fields), **biases)
+    return DecoderConfig(**sizes(fields), **biases)
 
 
-def mistral(fields: Fields) -> Config:
+def mistral(fields: Fields) -> DecoderConfig:
     """Mistral and Phi-3: Llama with a window, where there is one."""
-    return Config(**sizes(fields), window=fields.integer("sliding_window", 0))
+    return DecoderConfig(**sizes(fields), window=fields.integer("sliding_window", 0))
 
 
-def qwen2(fields: Fields) -> Config:
+def qwen2(fields: Fields) -> DecoderConfig:
     """Qwen 2 and 2.5: biases on queries, keys and values."""
     fields.require("use_sliding_window", False, False)
-    return Config(**sizes(fields), qkv_bias=True)
+    return DecoderConfig(**sizes(fields), qkv_bias=True)
 
 
-def qwen3(fields: Fields) -> Config:
+def qwen3(fields: Fields) -> DecoderConfig:
     """Qwen 3: normalised queries and keys."""
     fields.require("use_sliding_window", False, False)
     fields.require("attention_bias", False, False)
-    return Config(**sizes(fields), qk_norm=True)
+    return DecoderConfig(**sizes(fields), qk_norm=True)
 
 
 def _routed(fields: Fields, *, experts: str, loss: float) -> dict[str, Any]:
@@ -90,10 +90,10 @@ def _routed(fields: Fields, *, experts: str, loss: float) -> dict[str, Any]:
     }
 
 
-def qwen2_moe(fields: Fields) -> Config:
+def qwen2_moe(fields: Fields) -> DecoderConfig:
     """Qwen 1.5 and 2 with experts, and one gated expert that every token passes."""
     fields.require("use_sliding_window", False, False)
-    return Config(
+    return DecoderConfig(
         **sizes(fields),
         **_routed(fields, experts="num_experts", loss=0.001),
         qkv_bias=fields.flag("qkv_bias", True),
@@ -104,11 +104,11 @@ def qwen2_moe(fields: Fields) -> Config:
     )
 
 
-def qwen3_moe(fields: Fields) -> Config:
+def qwen3_moe(fields: Fields) -> DecoderConfig:
     """Qwen 3 with experts."""
     fields.require("use_sliding_window", False, False)
     fields.require("attention_bias", False, False)
-    return Config(
+    return DecoderConfig(
         **sizes(fields),
         **_routed(fields, experts="num_experts", loss=0.001),
         qk_norm=True,
@@ -117,9 +117,9 @@ def qwen3_moe(fields: Fields) -> Config:
     )
 
 
-def mixtral(fields: Fields) -> Config:
+def mixtral(fields: Fields) -> DecoderConfig:
     """Mixtral."""
-    return Config(
+    return DecoderConfig(
         **sizes(fields, theta=1e6),
         **_routed(fields, experts="num_local_experts", loss=0.001),
         window=fields.integer("sliding_window", 0),
@@ -137,14 +137,14 @@ def _gemma_sizes(fields: Fields) -> dict[str, Any]:
     return found | {"activation": activation, "scaled_embedding": True}
 
 
-def gemma(fields: Fields) -> Config:
+def gemma(fields: Fields) -> DecoderConfig:
     """Gemma: GELU gates, wide heads, tied embeddings."""
-    return Config(**_gemma_sizes(fields))
+    return DecoderConfig(**_gemma_sizes(fields))
 
 
-def gemma2(fields: Fields) -> Config:
+def gemma2(fields: Fields) -> DecoderConfig:
     """Gemma 2: every other layer is local, scores and logits are capped."""
-    return Config(
+    return DecoderConfig(
         **_gemma_sizes(fields),
         post_norms=True,
         attention_cap=fields.number("attn_logit_softcapping", 0.0),
@@ -153,7 +153,7 @@ def gemma2(fields: Fields) -> Config:
     )
 
 
-def gemma3_text(fields: Fields) -> Config:
+def gemma3_text(fields: Fields) -> DecoderConfig:
     """Gemma 3: of six layers five are local, with a rotary base of their own.
 
     The published files from 4B up leave out what is as in `transformers`' class.
@@ -162,7 +162,7 @@ def gemma3_text(fields: Fields) -> Config:
         vocab_size=262208, num_attention_heads=8, num_key_value_heads=4, head_dim=256, rope_theta=1e6
     )
     window, every = fields.integer("sliding_window", 4096), fields.integer("sliding_window_pattern", 6)
-    return Config(
+    return DecoderConfig(
         **_gemma_sizes(fields),
         **layer_pattern(fields, window=window, every=every),
         post_norms=True,
@@ -171,16 +171,16 @@ def gemma3_text(fields: Fields) -> Config:
     )
 
 
-def gemma3(fields: Fields) -> Config:
+def gemma3(fields: Fields) -> DecoderConfig:
     """The language model of a multimodal Gemma 3."""
     return gemma3_text(fields.inside("text_config"))
 
 
-def _deepseek(fields: Fields, *, biased: bool) -> Config:
+def _deepseek(fields: Fields, *, biased: bool) -> DecoderConfig:
     fields.require("attention_bias", False, False)
     fields.require("moe_layer_freq", 1, 1)
     expert_ffn = fields.integer("moe_intermediate_size")
-    return Config(
+    return DecoderConfig(
         **sizes(fields) | {"head_dim": fields.integer("qk_nope_head_dim")},
         latent_rank=fields.integer("kv_lora_rank"),
         query_rank=fields.integer("q_lora_rank", 0),
@@ -197,12 +197,12 @@ def _deepseek(fields: Fields, *, biased: bool) -> Config:
     )
 
 
-def deepseek_v2(fields: Fields) -> Config:
+def deepseek_v2(fields: Fields) -> DecoderConfig:
     """DeepSeek-V2: latent attention, shared experts."""
     return _deepseek(fields, biased=False)
 
 
-def deepseek_v3(fields: Fields) -> Config:
+def deepseek_v3(fields: Fields) -> DecoderConfig:
     """DeepSeek-V3 and R1, without the layer that predicts a further token."""
     fields.require("topk_method", "noaux_tc", "noaux_tc")
     return _deepseek(fields, biased=True)

@@ -11,9 +11,9 @@ from meshcast.zoo.huggingface.fields import Fields
 from meshcast.zoo.shapes import bert, gpt, mamba, resnet, t5, vit
 
 
-def _gpt2(fields: Fields) -> gpt.Config:
+def _gpt2(fields: Fields) -> gpt.GptConfig:
     fields.require("tie_word_embeddings", True, True)
-    return gpt.Config(
+    return gpt.GptConfig(
         layers=fields.integer("n_layer"),
         dim=fields.integer("n_embd"),
         heads=fields.integer("n_head"),
@@ -24,12 +24,12 @@ def _gpt2(fields: Fields) -> gpt.Config:
     )
 
 
-def _opt(fields: Fields) -> gpt.Config:
+def _opt(fields: Fields) -> gpt.GptConfig:
     fields.require("tie_word_embeddings", True, True)
     fields.require("enable_bias", True, True)
     dim = fields.integer("hidden_size")
     narrow = fields.integer("word_embed_proj_dim", dim)
-    return gpt.Config(
+    return gpt.GptConfig(
         layers=fields.integer("num_hidden_layers"),
         dim=dim,
         heads=fields.integer("num_attention_heads"),
@@ -43,11 +43,11 @@ def _opt(fields: Fields) -> gpt.Config:
     )
 
 
-def _bert(fields: Fields) -> bert.Config:
+def _bert(fields: Fields) -> bert.BertConfig:
     fields.activation("hidden_act", "gelu", ("exact_gelu",))
     fields.require("position_embedding_type", "absolute", "absolute")
     fields.require("is_decoder", False, False)
-    return bert.Config(
+    return bert.BertConfig(
         layers=fields.integer("num_hidden_layers"),
         dim=fields.integer("hidden_size"),
         heads=fields.integer("num_attention_heads"),
@@ -58,9 +58,9 @@ def _bert(fields: Fields) -> bert.Config:
     )
 
 
-def _t5(fields: Fields) -> t5.Config:
+def _t5(fields: Fields) -> t5.T5Config:
     gated = fields.word("feed_forward_proj", "relu", {"relu": "", "gated-gelu": "gated"})
-    return t5.Config(
+    return t5.T5Config(
         layers=fields.integer("num_layers"),
         dim=fields.integer("d_model"),
         heads=fields.integer("num_heads"),
@@ -80,11 +80,11 @@ def _classes(fields: Fields) -> int:
     return len(labels) if isinstance(labels, dict) and labels else fields.integer("num_labels", 2)
 
 
-def _vit(fields: Fields) -> vit.Config:
+def _vit(fields: Fields) -> vit.VitConfig:
     fields.activation("hidden_act", "gelu", ("exact_gelu",))
     fields.require("num_channels", 3, 3)
     fields.require("qkv_bias", True, True)
-    return vit.Config(
+    return vit.VitConfig(
         layers=fields.integer("num_hidden_layers"),
         dim=fields.integer("hidden_size"),
         heads=fields.integer("num_attention_heads"),
@@ -95,7 +95,7 @@ def _vit(fields: Fields) -> vit.Config:
     )
 
 
-def _resnet(fields: Fields) -> resnet.Config:
+def _resnet(fields: Fields) -> resnet.ResnetConfig:
     fields.require("num_channels", 3, 3)
     fields.require("downsample_in_first_stage", False, False)
     fields.require("downsample_in_bottleneck", False, False)
@@ -106,7 +106,7 @@ def _resnet(fields: Fields) -> resnet.Config:
         raise UnsupportedError(
             f"hidden_sizes={list(widths)} of resnet is not modelled", where=fields.where, fix=f"only {list(wanted)} is"
         )
-    return resnet.Config(
+    return resnet.ResnetConfig(
         blocks=blocks,
         bottleneck=bool(bottleneck),
         width=width,
@@ -115,12 +115,12 @@ def _resnet(fields: Fields) -> resnet.Config:
     )
 
 
-def _mamba(fields: Fields) -> mamba.Config:
+def _mamba(fields: Fields) -> mamba.MambaConfig:
     fields.require("use_bias", False, False)
     fields.require("use_conv_bias", True, True)
     fields.require("tie_word_embeddings", True, True)
     rank = fields.values.get("time_step_rank")
-    return mamba.Config(
+    return mamba.MambaConfig(
         layers=fields.integer("num_hidden_layers"),
         dim=fields.integer("hidden_size"),
         vocab=fields.integer("vocab_size"),

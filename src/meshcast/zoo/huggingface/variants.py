@@ -9,7 +9,7 @@ from typing import Any
 
 from meshcast.zoo.huggingface.decoders import layer_pattern, sizes
 from meshcast.zoo.huggingface.fields import Fields
-from meshcast.zoo.shapes.decoder import ACTIVATIONS, Config
+from meshcast.zoo.shapes.decoder import ACTIVATIONS, DecoderConfig
 
 
 def _plain(found: dict[str, Any], fields: Fields, key: str, default: str) -> dict[str, Any]:
@@ -21,11 +21,11 @@ def _biases(present: bool) -> dict[str, Any]:
     return dict.fromkeys(("qkv_bias", "out_bias", "ffn_bias"), present)
 
 
-def gpt_neox(fields: Fields) -> Config:
+def gpt_neox(fields: Fields) -> DecoderConfig:
     """GPT-NeoX and Pythia: both halves of a layer in parallel, a part of every head rotated, biases."""
     found = sizes(fields.renamed(rope_theta="rotary_emb_base"), activation=None)
     attention = fields.flag("attention_bias", True)
-    return Config(
+    return DecoderConfig(
         **_plain(found, fields, "hidden_act", "gelu"),
         **_biases(True) | {"qkv_bias": attention, "out_bias": attention},
         parallel_norms=2 if fields.flag("use_parallel_residual", True) else 0,
@@ -33,7 +33,7 @@ def gpt_neox(fields: Fields) -> Config:
     )
 
 
-def falcon(fields: Fields) -> Config:
+def falcon(fields: Fields) -> DecoderConfig:
     """Falcon: one key head or few, both halves in parallel behind one norm (7B) or two (40B); older ones with ALiBi."""
     fields = fields.renamed(num_hidden_layers="n_layer", num_attention_heads="n_head", num_kv_heads="n_head_kv")
     dim, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
@@ -45,7 +45,7 @@ def falcon(fields: Fields) -> Config:
     found = sizes(
         fields.defaulted(intermediate_size=fields.integer("ffn_hidden_size", 4 * dim)), tied=True, activation=None
     )
-    return Config(
+    return DecoderConfig(
         **_plain(found, fields, "activation", "gelu") | {"kv_heads": keys},
         **_biases(fields.flag("bias", False)),
         parallel_norms=norms if parallel else 0,
@@ -53,12 +53,12 @@ def falcon(fields: Fields) -> Config:
     )
 
 
-def bloom(fields: Fields) -> Config:
+def bloom(fields: Fields) -> DecoderConfig:
     """BLOOM: ALiBi, biases, a norm behind the embedding."""
     fields = fields.renamed(num_hidden_layers="n_layer", num_attention_heads="n_head", hidden_size="n_embed")
     found = sizes(fields.defaulted(intermediate_size=4 * fields.integer("hidden_size")), tied=True, activation=None)
     fields.require("apply_residual_connection_post_layernorm", False, False)
-    return Config(
+    return DecoderConfig(
         **found | {"gated": False, "norm": "layer", "activation": "gelu"},
         **_biases(True),
         embedding_norm=True,
@@ -66,42 +66,42 @@ def bloom(fields: Fields) -> Config:
     )
 
 
-def starcoder2(fields: Fields) -> Config:
+def starcoder2(fields: Fields) -> DecoderConfig:
     """StarCoder 2: layer norms, biases, no gate, a window where there is one."""
     fields.require("norm_type", "layer_norm", "layer_norm")
     found = sizes(fields, tied=True, activation=None)
-    return Config(
+    return DecoderConfig(
         **_plain(found, fields, "hidden_act", "gelu_pytorch_tanh"),
         **_biases(fields.flag("use_bias", True)),
         **layer_pattern(fields, window=fields.integer("sliding_window", 0)),
     )
 
 
-def olmo(fields: Fields) -> Config:
+def olmo(fields: Fields) -> DecoderConfig:
     """OLMo: norms without weights."""
     fields.require("attention_bias", False, False)
     fields.require("clip_qkv", None, None)
-    return Config(**sizes(fields), norm="bare")
+    return DecoderConfig(**sizes(fields), norm="bare")
 
 
-def olmo2(fields: Fields) -> Config:
+def olmo2(fields: Fields) -> DecoderConfig:
     """OLMo 2: norms behind each half and on all queries and keys, none before."""
     fields.require("attention_bias", False, False)
-    return Config(**sizes(fields), pre_norms=False, post_norms=True, wide_qk_norm=True)
+    return DecoderConfig(**sizes(fields), pre_norms=False, post_norms=True, wide_qk_norm=True)
 
 
-def cohere(fields: Fields) -> Config:
+def cohere(fields: Fields) -> DecoderConfig:
     """Command R and Aya: one norm for both halves in parallel, tied embeddings."""
     fields.require("attention_bias", False, False)
     fields.require("use_qk_norm", False, False)
-    return Config(**sizes(fields, tied=True), norm="scaled", parallel_norms=1)
+    return DecoderConfig(**sizes(fields, tied=True), norm="scaled", parallel_norms=1)
 
 
-def gpt_oss(fields: Fields) -> Config:
+def gpt_oss(fields: Fields) -> DecoderConfig:
     """gpt-oss: experts with biases, attention sinks, every other layer local."""
     fields = fields.renamed(num_experts_per_tok="experts_per_token").defaulted(head_dim=64)
     attention = fields.flag("attention_bias", True)
-    return Config(
+    return DecoderConfig(
         **sizes(fields, theta=150000.0) | {"activation": "clipped_swiglu"},
         **layer_pattern(fields, window=fields.integer("sliding_window", 128), every=2),
         qkv_bias=attention,

@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class BertConfig:
     """The sizes of a model; a feed-forward width of zero is four times the model's."""
 
     layers: int
@@ -36,8 +36,8 @@ class Config:
 
 SHAPES = {
     "bert-tiny": Shape(
-        config=Config(layers=2, dim=64, heads=4, vocab=512, positions=64), summary="BERT with two small layers"
+        config=BertConfig(layers=2, dim=64, heads=4, vocab=512, positions=64), summary="BERT with two small layers"
     ),
-    "bert-base": Shape(config=Config(layers=12, dim=768, heads=12), summary="BERT base, uncased"),
-    "bert-large": Shape(config=Config(layers=24, dim=1024, heads=16), summary="BERT large, uncased"),
+    "bert-base": Shape(config=BertConfig(layers=12, dim=768, heads=12), summary="BERT base, uncased"),
+    "bert-large": Shape(config=BertConfig(layers=24, dim=1024, heads=16), summary="BERT large, uncased"),
 }

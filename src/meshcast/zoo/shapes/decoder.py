@@ -18,7 +18,7 @@ DISPATCHES = ("einsum", "gather")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class LayerStack:
     """Equal groups of layers that one scan walks: `count` times one layer per entry of `windows`.
 
     A window of zero is attention to every earlier position.
@@ -31,7 +31,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class DecoderConfig:
     """The sizes of a decoder, and which of its optional parts it has.
 
     Attributes:
@@ -167,7 +167,7 @@ class Config:
         """The rotary base of a layer with that window."""
         return self.local_theta if window and self.local_theta else self.rope_theta
 
-    def part(self, first: int, layers: int) -> Config:
+    def part(self, first: int, layers: int) -> DecoderConfig:
         """The configuration of some layers in a row, as a model of its own.
 
         Raises:
@@ -185,7 +185,7 @@ class Config:
             )
         return replace(self, layers=layers, dense_layers=dense)
 
-    def stacks(self) -> list[Stack]:
+    def stacks(self) -> list[LayerStack]:
         """The layers in order, as scans walk them."""
         pattern: tuple[int, ...] = (self.window,)
         if self.global_every:
@@ -198,9 +198,9 @@ class Config:
         ):
             count, rest = divmod(layers, len(pattern))
             if count:
-                found.append(Stack(name=name, count=count, windows=pattern, routed=routed))
+                found.append(LayerStack(name=name, count=count, windows=pattern, routed=routed))
             if rest:
-                found.append(Stack(name=f"last_{name}", count=1, windows=pattern[:rest], routed=routed))
+                found.append(LayerStack(name=f"last_{name}", count=1, windows=pattern[:rest], routed=routed))
         if self.scan:
             return found
         return [

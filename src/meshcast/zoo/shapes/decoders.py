@@ -5,7 +5,7 @@ Sizes after the models' papers and the `config.json` published with their weight
 
 from __future__ import annotations
 
-from meshcast.zoo.shapes.decoder import Config
+from meshcast.zoo.shapes.decoder import DecoderConfig
 from meshcast.zoo.shapes.shape import Shape
 
 _LLAMA2 = {"vocab": 32000, "rope_theta": 1e4}
@@ -23,11 +23,11 @@ _GEMMA3 = _GEMMA | {
 _LATENT = {"latent_rank": 512, "rope_dim": 64, "value_dim": 128, "rope_theta": 1e4, "dispatch": "gather"}
 
 
-def _decoder(layers: int, dim: int, heads: int, kv_heads: int, ffn: int, **rest: object) -> Config:
-    return Config(layers=layers, dim=dim, heads=heads, kv_heads=kv_heads, ffn=ffn, **rest)  # type: ignore[arg-type]
+def _decoder(layers: int, dim: int, heads: int, kv_heads: int, ffn: int, **rest: object) -> DecoderConfig:
+    return DecoderConfig(layers=layers, dim=dim, heads=heads, kv_heads=kv_heads, ffn=ffn, **rest)  # type: ignore[arg-type]
 
 
-_CONFIGS: dict[str, tuple[str, Config]] = {
+_CONFIGS: dict[str, tuple[str, DecoderConfig]] = {
     "llama3-tiny": (
         "Llama 3 with two small layers", _decoder(2, 64, 8, 4, 128, vocab=512, head_dim=16)),
     "llama2-7b": ("Llama 2 7B", _decoder(32, 4096, 32, 32, 11008, **_LLAMA2)),

@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class DitConfig:
     """The sizes of a model over latents of `image` by `image` by `channels`; it predicts noise and variance."""
 
     layers: int
@@ -40,12 +40,12 @@ _SIZES = {"s": (12, 384, 6), "b": (12, 768, 12), "l": (24, 1024, 16), "xl": (28,
 
 SHAPES = {
     "dit-tiny": Shape(
-        config=Config(layers=2, dim=64, heads=4, image=8, classes=16, frequencies=32),
+        config=DitConfig(layers=2, dim=64, heads=4, image=8, classes=16, frequencies=32),
         summary="Diffusion Transformer with two small layers",
     ),
     **{
         f"dit-{name}{patch}": Shape(
-            config=Config(layers=layers, dim=dim, heads=heads, patch=patch),
+            config=DitConfig(layers=layers, dim=dim, heads=heads, patch=patch),
             summary=f"DiT-{name.upper()}/{patch} on latents of 32x32",
         )
         for name, (layers, dim, heads) in _SIZES.items()

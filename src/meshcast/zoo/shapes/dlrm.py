@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class DlrmConfig:
     """Equal tables of `rows` by `dim`, `hots` indices pooled per table, and the widths of the dense layers."""
 
     tables: int
@@ -30,19 +30,19 @@ class Config:
 
 SHAPES = {
     "dlrm-tiny": Shape(
-        config=Config(tables=8, rows=512, dim=16, hots=4, bottom=(32, 16), top=(32, 1)),
+        config=DlrmConfig(tables=8, rows=512, dim=16, hots=4, bottom=(32, 16), top=(32, 1)),
         summary="DLRM with eight small tables",
     ),
     # The random-data benchmark published with the model (dlrm_s_benchmark.sh).
     "dlrm-small": Shape(
-        config=Config(
+        config=DlrmConfig(
             tables=8, rows=1_000_000, dim=64, hots=100, bottom=(512, 512, 64), top=(1024, 1024, 1024, 1), dense=512
         ),
         summary="DLRM's published benchmark: 8 tables of 1M rows, 100 lookups each",
     ),
     # MLPerf's Criteo model, its 204 M rows (at most 40 M a table) spread evenly over the 26 tables.
     "dlrm-criteo": Shape(
-        config=Config(
+        config=DlrmConfig(
             tables=26, rows=7_853_056, dim=128, hots=1, bottom=(512, 256, 128), top=(1024, 1024, 512, 256, 1), dense=13
         ),
         summary="DLRM of MLPerf's size: 26 tables, 204M rows",

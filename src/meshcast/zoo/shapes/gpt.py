@@ -15,7 +15,7 @@ ACTIVATIONS = ("gelu", "exact_gelu", "relu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class GptConfig:
     """The sizes of a model; a feed-forward width of zero is four times the model's.
 
     Attributes:
@@ -42,7 +42,7 @@ class Config:
         """Widths of the heads that attend: of queries and keys, and of values where they are others."""
         return (self.dim // self.heads,)
 
-    def part(self, first: int, layers: int) -> Config:
+    def part(self, first: int, layers: int) -> GptConfig:
         """The configuration of some layers in a row, as a model of its own; all are alike."""
         return replace(self, layers=layers)
 
@@ -52,8 +52,8 @@ class Config:
         return self.ffn or 4 * self.dim
 
 
-def _gpt(layers: int, dim: int, heads: int, *, vocab: int = 50257, positions: int = 1024) -> Config:
-    return Config(layers=layers, dim=dim, heads=heads, vocab=vocab, positions=positions)
+def _gpt(layers: int, dim: int, heads: int, *, vocab: int = 50257, positions: int = 1024) -> GptConfig:
+    return GptConfig(layers=layers, dim=dim, heads=heads, vocab=vocab, positions=positions)
 
 
 _GPT3 = {"125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 16), "1.3b": (24, 2048, 16),

@@ -8,7 +8,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class LstmConfig:
     """The sizes of a stack of LSTM layers, all of one width, between an embedding and a projection to words."""
 
     layers: int
@@ -17,7 +17,7 @@ class Config:
 
 
 SHAPES = {
-    "lstm-tiny": Shape(config=Config(layers=2, dim=32, vocab=256), summary="LSTM with two small layers"),
-    "lstm-medium": Shape(config=Config(layers=2, dim=650), summary="Zaremba's medium LSTM, 20M"),
-    "lstm-large": Shape(config=Config(layers=2, dim=1500), summary="Zaremba's large LSTM, 66M"),
+    "lstm-tiny": Shape(config=LstmConfig(layers=2, dim=32, vocab=256), summary="LSTM with two small layers"),
+    "lstm-medium": Shape(config=LstmConfig(layers=2, dim=650), summary="Zaremba's medium LSTM, 20M"),
+    "lstm-large": Shape(config=LstmConfig(layers=2, dim=1500), summary="Zaremba's large LSTM, 66M"),
 }

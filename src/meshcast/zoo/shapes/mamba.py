@@ -8,7 +8,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class MambaConfig:
     """The sizes of a selective state-space model.
 
     Attributes:
@@ -43,10 +43,10 @@ _SIZES = {"130m": (24, 768), "370m": (48, 1024), "790m": (48, 1536), "1.4b": (48
 
 SHAPES = {
     "mamba-tiny": Shape(
-        config=Config(layers=2, dim=32, vocab=256, state=4, chunk=8), summary="Mamba with two small layers"
+        config=MambaConfig(layers=2, dim=32, vocab=256, state=4, chunk=8), summary="Mamba with two small layers"
     ),
     **{
-        f"mamba-{name}": Shape(config=Config(layers=layers, dim=dim), summary=f"Mamba {name.upper()}")
+        f"mamba-{name}": Shape(config=MambaConfig(layers=layers, dim=dim), summary=f"Mamba {name.upper()}")
         for name, (layers, dim) in _SIZES.items()
     },
 }

@@ -8,7 +8,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class MlpConfig:
     """The sizes of a stack of two-product blocks."""
 
     layers: int
@@ -18,10 +18,10 @@ class Config:
 
 SHAPES = {
     "mlp-tiny": Shape(
-        config=Config(layers=2, dim=32, ffn=64), summary="MLP with hand-written tensor parallelism, small"
+        config=MlpConfig(layers=2, dim=32, ffn=64), summary="MLP with hand-written tensor parallelism, small"
     ),
     "mlp-large": Shape(
-        config=Config(layers=8, dim=8192, ffn=28672),
+        config=MlpConfig(layers=8, dim=8192, ffn=28672),
         summary="MLP with hand-written tensor parallelism, the width of Llama 70B",
     ),
 }

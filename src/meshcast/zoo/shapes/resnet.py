@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class ResnetConfig:
     """Blocks per stage, and whether a block is a bottleneck (1x1, 3x3, 1x1) or basic (3x3, 3x3)."""
 
     blocks: tuple[int, ...]
@@ -30,13 +30,13 @@ _DEEP = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 
 
 SHAPES = {
     "resnet-tiny": Shape(
-        config=Config(blocks=(1, 1), bottleneck=True, width=8, image=32, classes=16),
+        config=ResnetConfig(blocks=(1, 1), bottleneck=True, width=8, image=32, classes=16),
         summary="ResNet with two small bottlenecks",
     ),
-    "resnet18": Shape(config=Config(blocks=(2, 2, 2, 2), bottleneck=False), summary="ResNet-18"),
-    "resnet34": Shape(config=Config(blocks=(3, 4, 6, 3), bottleneck=False), summary="ResNet-34"),
+    "resnet18": Shape(config=ResnetConfig(blocks=(2, 2, 2, 2), bottleneck=False), summary="ResNet-18"),
+    "resnet34": Shape(config=ResnetConfig(blocks=(3, 4, 6, 3), bottleneck=False), summary="ResNet-34"),
     **{
-        f"resnet{depth}": Shape(config=Config(blocks=blocks, bottleneck=True), summary=f"ResNet-{depth} v1.5")
+        f"resnet{depth}": Shape(config=ResnetConfig(blocks=blocks, bottleneck=True), summary=f"ResNet-{depth} v1.5")
         for depth, blocks in _DEEP.items()
     },
 }

@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class T5Config:
     """The sizes of an encoder-decoder.
 
     Attributes:
@@ -33,13 +33,13 @@ class Config:
         require(self.buckets >= 4 and self.buckets % 4 == 0, f"buckets={self.buckets} is no multiple of four")
 
 
-def _t5(layers: int, dim: int, heads: int, ffn: int, head_dim: int = 64) -> Config:
-    return Config(layers=layers, dim=dim, heads=heads, ffn=ffn, head_dim=head_dim)
+def _t5(layers: int, dim: int, heads: int, ffn: int, head_dim: int = 64) -> T5Config:
+    return T5Config(layers=layers, dim=dim, heads=heads, ffn=ffn, head_dim=head_dim)
 
 
 SHAPES = {
     "t5-tiny": Shape(
-        config=Config(layers=2, dim=64, heads=4, ffn=128, head_dim=16, vocab=512), summary="T5 with two small layers"
+        config=T5Config(layers=2, dim=64, heads=4, ffn=128, head_dim=16, vocab=512), summary="T5 with two small layers"
     ),
     "t5-small": Shape(config=_t5(6, 512, 8, 2048), summary="T5 small"),
     "t5-base": Shape(config=_t5(12, 768, 12, 3072), summary="T5 base"),

@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class UnetConfig:
     """The sizes of a denoiser.
 
     Attributes:
@@ -56,12 +56,12 @@ class Config:
 
 SHAPES = {
     "unet-tiny": Shape(
-        config=Config(
+        config=UnetConfig(
             widths=(16, 32), attended="10", blocks=1, heads=2, context=24, words=5, groups=4, image=8, channels=4
         ),
         summary="U-Net of diffusion with two small resolutions",
     ),
     "unet-sd15": Shape(
-        config=Config(widths=(320, 640, 1280, 1280)), summary="Stable Diffusion 1.5's U-Net on latents of 64x64"
+        config=UnetConfig(widths=(320, 640, 1280, 1280)), summary="Stable Diffusion 1.5's U-Net on latents of 64x64"
     ),
 }

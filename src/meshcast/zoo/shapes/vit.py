@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class VitConfig:
     """The sizes of a model; a feed-forward width of zero is four times the model's."""
 
     layers: int
@@ -37,10 +37,10 @@ class Config:
 
 SHAPES = {
     "vit-tiny": Shape(
-        config=Config(layers=2, dim=64, heads=4, patch=8, image=32, classes=16),
+        config=VitConfig(layers=2, dim=64, heads=4, patch=8, image=32, classes=16),
         summary="Vision Transformer with two small layers",
     ),
-    "vit-b16": Shape(config=Config(layers=12, dim=768, heads=12), summary="ViT-B/16"),
-    "vit-l16": Shape(config=Config(layers=24, dim=1024, heads=16), summary="ViT-L/16"),
-    "vit-h14": Shape(config=Config(layers=32, dim=1280, heads=16, patch=14), summary="ViT-H/14"),
+    "vit-b16": Shape(config=VitConfig(layers=12, dim=768, heads=12), summary="ViT-B/16"),
+    "vit-l16": Shape(config=VitConfig(layers=24, dim=1024, heads=16), summary="ViT-L/16"),
+    "vit-h14": Shape(config=VitConfig(layers=32, dim=1280, heads=16, patch=14), summary="ViT-H/14"),
 }

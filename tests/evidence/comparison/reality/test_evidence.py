@@ -12,7 +12,7 @@ from meshcast.base.errors import InputError
 from meshcast.evidence.comparison.reality.asking import compare_measured, predicted_side, refuse_strangers
 from meshcast.evidence.comparison.reality.evidence import Evidence, evidence_of
 from meshcast.evidence.comparison.reality.matching import matched
-from meshcast.evidence.comparison.reality.predicted import Launch
+from meshcast.evidence.comparison.reality.predicted import PredictedLaunch
 from meshcast.evidence.profiler import MeasuredKernel
 from meshcast.options.options import Options
 
@@ -21,15 +21,15 @@ WHOLE = Evidence(covered=1.0, products=1.0, launches=1.0, ratio=1.0, names=None)
 
 
 @pytest.fixture(scope="module")
-def tiny() -> tuple[Launch, ...]:
+def tiny() -> tuple[PredictedLaunch, ...]:
     return predicted_side("gpt2-tiny-forward", Options(on="h200")).launches
 
 
-def found(predicted: Sequence[Launch], kernels: Sequence[MeasuredKernel]) -> Evidence:
+def found(predicted: Sequence[PredictedLaunch], kernels: Sequence[MeasuredKernel]) -> Evidence:
     return evidence_of(matched(predicted, kernels).matches, predicted, kernels, covered=1.0)
 
 
-def run_of(predicted: Sequence[Launch], factor: float = 1.0) -> list[MeasuredKernel]:
+def run_of(predicted: Sequence[PredictedLaunch], factor: float = 1.0) -> list[MeasuredKernel]:
     """The launches as they were predicted, so many times as long, with names of kernels alone."""
     names = {
         "matmul": "nvjet_gemm",
@@ -43,7 +43,7 @@ def run_of(predicted: Sequence[Launch], factor: float = 1.0) -> list[MeasuredKer
     ]
 
 
-def test_the_same_launches_are_the_same_program_on_a_slower_device_too(tiny: tuple[Launch, ...]) -> None:
+def test_the_same_launches_are_the_same_program_on_a_slower_device_too(tiny: tuple[PredictedLaunch, ...]) -> None:
     for factor in (1.0, 1.7):
         evidence = found(tiny, run_of(tiny, factor))
         assert evidence.products == pytest.approx(1.0)
@@ -53,7 +53,7 @@ def test_the_same_launches_are_the_same_program_on_a_slower_device_too(tiny: tup
     assert found(tiny, run_of(tiny, 4.0)).verdict == "doubtful"
 
 
-def test_fewer_and_other_products_are_another_program(tiny: tuple[Launch, ...]) -> None:
+def test_fewer_and_other_products_are_another_program(tiny: tuple[PredictedLaunch, ...]) -> None:
     products = [launch for launch in tiny if launch.kind == "matmul"]
     few = [*run_of(products[: len(products) // 8], 1.0), *run_of([x for x in tiny if x.kind != "matmul"])]
     assert found(tiny, few).verdict == "other"
@@ -63,7 +63,7 @@ def test_fewer_and_other_products_are_another_program(tiny: tuple[Launch, ...]) 
     assert found(tiny, strange).agreement < 0.75
 
 
-def test_names_of_fusions_decide_where_both_sides_have_them(tiny: tuple[Launch, ...]) -> None:
+def test_names_of_fusions_decide_where_both_sides_have_them(tiny: tuple[PredictedLaunch, ...]) -> None:
     named = [replace(launch, kernel=replace(launch.kernel, name=f"loop_fusion.{i}")) for i, launch in enumerate(tiny)]
     kernels = [replace(kernel, op=f"loop_fusion.{i}") for i, kernel in enumerate(run_of(tiny))]
     assert found(named, kernels).names == 1.0

@@ -11,7 +11,7 @@ import pytest
 from meshcast.base.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.evidence.comparison.reality import Reality, compare_measured
 from meshcast.evidence.comparison.reality.matching import matched
-from meshcast.evidence.comparison.reality.predicted import Launch, launches
+from meshcast.evidence.comparison.reality.predicted import PredictedLaunch, launches
 from meshcast.evidence.comparison.reality.sources import hlo_places
 from meshcast.evidence.profiler import MeasuredKernel
 from meshcast.jobs.asking import prepare
@@ -33,12 +33,14 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def tiny() -> list[Launch]:
+def tiny() -> list[PredictedLaunch]:
     """The launches of a small model's step."""
     return launches(prepare("mlp-tiny", OPTIONS))
 
 
-def as_trace(folder: Path, predicted: list[Launch], *, slower: float = 1.0, steps: int = 4, pause: float = 0.0) -> Path:
+def as_trace(
+    folder: Path, predicted: list[PredictedLaunch], *, slower: float = 1.0, steps: int = 4, pause: float = 0.0
+) -> Path:
     """A PyTorch trace of a run that went as predicted, with a pause after every step; the first step is slow."""
     events, now = [], 0.0
     for step in range(steps):
@@ -56,7 +58,7 @@ def difference(reality: Reality, kind: str) -> float:
     return next(part.difference_s for part in reality.waterfall if part.kind == kind)
 
 
-def test_a_run_as_predicted_parts_only_in_what_was_added(tmp_path: Path, tiny: list[Launch]) -> None:
+def test_a_run_as_predicted_parts_only_in_what_was_added(tmp_path: Path, tiny: list[PredictedLaunch]) -> None:
     reality = compare_measured("mlp-tiny", [as_trace(tmp_path, tiny, slower=1.5, pause=1e-3)], OPTIONS, steps=4)
     busy = {launch.kind: 0.0 for launch in tiny}
     for launch in tiny:
@@ -74,7 +76,7 @@ def test_a_run_as_predicted_parts_only_in_what_was_added(tmp_path: Path, tiny: l
     assert not reality.of("extra")
 
 
-def test_the_waterfall_adds_up(tmp_path: Path, tiny: list[Launch]) -> None:
+def test_the_waterfall_adds_up(tmp_path: Path, tiny: list[PredictedLaunch]) -> None:
     reality = compare_measured("mlp-tiny", [as_trace(tmp_path, tiny[::2], pause=1e-4)], OPTIONS)
     assert sum(part.difference_s for part in reality.waterfall) == pytest.approx(reality.difference_s, rel=1e-9)
     assert reality.measured_s == pytest.approx(reality.shown.search.step.seconds)
@@ -82,7 +84,7 @@ def test_the_waterfall_adds_up(tmp_path: Path, tiny: list[Launch]) -> None:
     assert reality.of("missing")
 
 
-def test_names_come_first_and_take_all_launches_of_an_instruction(tiny: list[Launch]) -> None:
+def test_names_come_first_and_take_all_launches_of_an_instruction(tiny: list[PredictedLaunch]) -> None:
     first = replace(tiny[0], kernel=replace(tiny[0].kernel, name="fusion.1"))
     called = replace(tiny[0], kernel=replace(tiny[0].kernel, name="custom-call.1"))
     kernels = [
@@ -96,7 +98,7 @@ def test_names_come_first_and_take_all_launches_of_an_instruction(tiny: list[Lau
     assert [match.how for match in matched([first], shared).matches] == ["name", "extra"]
 
 
-def test_names_of_another_compilation_count_only_where_durations_agree(tiny: list[Launch]) -> None:
+def test_names_of_another_compilation_count_only_where_durations_agree(tiny: list[PredictedLaunch]) -> None:
     own = [replace(launch, kernel=replace(launch.kernel, name=f"fusion.{i}")) for i, launch in enumerate(tiny[:5])]
     times = [launch.seconds * factor for launch, factor in zip(own, (1, 50, 2, 5, 50), strict=True)]
     kernels = [MeasuredKernel(name="k", op=f"fusion.{i}", start=float(i), duration=t) for i, t in enumerate(times)]
@@ -109,7 +111,7 @@ def test_names_of_another_compilation_count_only_where_durations_agree(tiny: lis
     assert matched(calls, [replace(kernel, op=f"cudnn-conv.{i}") for i, kernel in enumerate(kernels)]).one_compilation
 
 
-def test_every_launch_is_in_one_match(tiny: list[Launch]) -> None:
+def test_every_launch_is_in_one_match(tiny: list[PredictedLaunch]) -> None:
     kernels = [MeasuredKernel(name="reduce_kernel", start=float(i), duration=1e-5) for i in range(7)]
     found = matched(tiny, kernels).matches
     assert sorted(i for match in found for i in match.predicted) == list(range(len(tiny)))
@@ -188,7 +190,7 @@ def test_a_summary_compares_kernels_alone(tmp_path: Path) -> None:
     assert "idle and host gaps" not in {part.kind for part in reality.waterfall}
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path, tiny: list[Launch]) -> None:
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, tiny: list[PredictedLaunch]) -> None:
     path = as_trace(tmp_path, tiny)
     with pytest.raises(UsageError, match="no trace"):
         compare_measured("mlp-tiny", [], OPTIONS)

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.evidence.calibrate.probe import LIBRARY, Body, Draw, Settings
+from meshcast.evidence.calibrate.probe import LIBRARY, ProbeBody, ProbeChoices, Settings
 from meshcast.zoo import attention, causal_mask
 
 COUNT = 160
@@ -17,7 +17,7 @@ MOST_SCORES = 6e8
 
 def build(
     impl: str, b: int, s: int, h: int, d: int, kv: int, keys: int, causal: int, grad: int, dtype: str = "bfloat16"
-) -> Body:
+) -> ProbeBody:
     """`b` sequences, `s` queries and `keys` keys, `h` heads of `d` over `kv` heads of keys."""
     query = jax.ShapeDtypeStruct((b, s, h, d), jnp.dtype(dtype))
     key = jax.ShapeDtypeStruct((b, keys, kv, d), jnp.dtype(dtype))
@@ -29,17 +29,17 @@ def build(
 
     flops = 4.0 * b * h * s * keys * d * (3.5 if grad else 1)
     if not grad:
-        return Body(function=forward, args=(query, key, key), flops=flops)
+        return ProbeBody(function=forward, args=(query, key, key), flops=flops)
 
     def gradient(q: Any, k: Any, v: Any, cotangent: Any) -> Any:
         return jax.vjp(forward, q, k, v)[1](cotangent)
 
-    return Body(function=gradient, args=(query, key, key, query), flops=flops)
+    return ProbeBody(function=gradient, args=(query, key, key, query), flops=flops)
 
 
 def probes() -> Iterator[Settings]:
     """The family's list."""
-    draw = Draw("attention/1")
+    draw = ProbeChoices("attention/1")
     made = 0
     while made < COUNT:
         impl = draw.pick(("xla", "xla", "cudnn"))

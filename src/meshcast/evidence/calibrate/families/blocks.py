@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.evidence.calibrate.probe import LIBRARY, Body, Draw, Indices, Settings
+from meshcast.evidence.calibrate.probe import LIBRARY, Indices, ProbeBody, ProbeChoices, Settings
 from meshcast.zoo import attention, causal_mask, layer_norm, rms_norm, rotary
 
 COUNT = 90
@@ -91,7 +91,7 @@ def _weights(op: str, d: int, kv: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _lstm(b: int, s: int, d: int, dtype: Any, grad: int) -> Body:
+def _lstm(b: int, s: int, d: int, dtype: Any, grad: int) -> ProbeBody:
     """A recurrence of `s` steps."""
 
     def run(weights: Any, inputs: Any) -> Any:
@@ -108,15 +108,15 @@ def _lstm(b: int, s: int, d: int, dtype: Any, grad: int) -> Body:
 
     args = (Spec((2 * d, 4 * d), dtype), Spec((s, b, d), dtype))
     if not grad:
-        return Body(function=run, args=args, flops=16.0 * s * b * d * d)
-    return Body(
+        return ProbeBody(function=run, args=args, flops=16.0 * s * b * d * d)
+    return ProbeBody(
         function=lambda w, x, g: jax.vjp(run, w, x)[1](g),
         args=(*args, Spec((s, b, d), dtype)),
         flops=48.0 * s * b * d * d,
     )
 
 
-def _interaction(b: int, s: int, d: int, dtype: Any, grad: int) -> Body:
+def _interaction(b: int, s: int, d: int, dtype: Any, grad: int) -> ProbeBody:
     """Bags of `s` tables of embeddings, pairwise products of the features."""
     rows, pool, features = 100_000, 4, min(s, 26)
 
@@ -131,18 +131,20 @@ def _interaction(b: int, s: int, d: int, dtype: Any, grad: int) -> Body:
     args = (tables, Spec((b, d), dtype), Spec((b, features, pool), jnp.int32))
     drawn = {features + 1: Indices(below=rows)}
     if not grad:
-        return Body(function=run, args=args, indices=drawn, flops=2.0 * b * features**2 * d)
+        return ProbeBody(function=run, args=args, indices=drawn, flops=2.0 * b * features**2 * d)
     width = d + features * (features + 1) // 2
 
     def gradient(tables: Any, dense: Any, indices: Any, cotangent: Any) -> Any:
         return jax.vjp(lambda t, x: run(t, x, indices), tables, dense)[1](cotangent)
 
-    return Body(
+    return ProbeBody(
         function=gradient, args=(*args, Spec((b, width), dtype)), indices=drawn, flops=6.0 * b * features**2 * d
     )
 
 
-def build(op: str, b: int, s: int, d: int, grad: int, head: int = 64, shared: int = 1, dtype: str = "bfloat16") -> Body:
+def build(
+    op: str, b: int, s: int, d: int, grad: int, head: int = 64, shared: int = 1, dtype: str = "bfloat16"
+) -> ProbeBody:
     """A layer of width `d` on `b` sequences of `s`; `grad` for its gradient, `adam` steps for the MLP."""
     kind = jnp.dtype(dtype)
     if op == "lstm":
@@ -155,13 +157,13 @@ def build(op: str, b: int, s: int, d: int, grad: int, head: int = 64, shared: in
     layer = _LAYERS[op]
     flops = 2.0 * b * s * sum(w.size / (4 if op == "moe" else 1) for w in weights.values()) * (3 if grad else 1)
     if not grad:
-        return Body(function=lambda x, w: layer(x, w, head), args=(x, weights), flops=flops)
+        return ProbeBody(function=lambda x, w: layer(x, w, head), args=(x, weights), flops=flops)
 
     def gradient(x: Any, w: Any, cotangent: Any) -> Any:
         return jax.vjp(lambda x, w: layer(x, w, head), x, w)[1](cotangent)
 
     if op != "mlp":
-        return Body(function=gradient, args=(x, weights, x), flops=flops)
+        return ProbeBody(function=gradient, args=(x, weights, x), flops=flops)
 
     def step(weights: Any, first: Any, second: Any, x: Any, cotangent: Any) -> Any:
         slopes = jax.tree.map(lambda g: g.astype(jnp.float32), gradient(x, weights, cotangent)[1])
@@ -173,12 +175,12 @@ def build(op: str, b: int, s: int, d: int, grad: int, head: int = 64, shared: in
         return moved, first, second
 
     moments = {name: Spec(w.shape, jnp.float32) for name, w in weights.items()}
-    return Body(function=step, args=(weights, moments, moments, x, x), donate=(0, 1, 2), flops=flops)
+    return ProbeBody(function=step, args=(weights, moments, moments, x, x), donate=(0, 1, 2), flops=flops)
 
 
 def probes() -> Iterator[Settings]:
     """The family's list."""
-    draw = Draw("blocks/1")
+    draw = ProbeChoices("blocks/1")
     made = 0
     while made < COUNT:
         op = draw.pick(("gpt",) * 5 + ("llama",) * 5 + ("moe", "mlp", "mlp", "lstm", "interaction"))

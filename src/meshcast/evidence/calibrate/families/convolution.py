@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.evidence.calibrate.probe import LIBRARY, Body, Draw, Settings
+from meshcast.evidence.calibrate.probe import LIBRARY, ProbeBody, ProbeChoices, Settings
 
 COUNT = 350
 MOST_FLOPS = 2e12
@@ -39,7 +39,7 @@ def build(
     dilation: int = 1,
     dims: int = 2,
     epilogue: str = "none",
-) -> Body:
+) -> ProbeBody:
     """A convolution of `n` images of side `h`, or its gradient by the image (`dgrad`) or the filter (`wgrad`)."""
     names = _LAYOUTS[layout, dims]
     spatial, window = (h,) * dims, (k,) * dims
@@ -62,20 +62,20 @@ def build(
     result = jax.eval_shape(forward, image, kernel)
     flops = 2.0 * math.prod(result.shape) * (cin // groups) * k**dims
     if what == "fwd" and epilogue == "none":
-        return Body(function=forward, args=(image, kernel), flops=flops)
+        return ProbeBody(function=forward, args=(image, kernel), flops=flops)
     if what == "fwd":
         bias = jax.ShapeDtypeStruct((cout,) if channels_last else (cout, *(1,) * dims), jnp.dtype(dtype))
 
         def with_bias(image: Any, kernel: Any, bias: Any) -> Any:
             return jax.nn.relu(forward(image, kernel) + bias)
 
-        return Body(function=with_bias, args=(image, kernel, bias), flops=flops)
+        return ProbeBody(function=with_bias, args=(image, kernel, bias), flops=flops)
     position = 0 if what == "dgrad" else 1
 
     def gradient(image: Any, kernel: Any, cotangent: Any) -> Any:
         return jax.vjp(forward, image, kernel)[1](cotangent)[position]
 
-    return Body(
+    return ProbeBody(
         function=gradient,
         args=(image, kernel, jax.ShapeDtypeStruct(result.shape, result.dtype)),
         flops=flops,
@@ -84,7 +84,7 @@ def build(
 
 def probes() -> Iterator[Settings]:
     """The family's list."""
-    draw = Draw("conv/1")
+    draw = ProbeChoices("conv/1")
     made = 0
     while made < COUNT:
         settings: Settings = {
@@ -108,7 +108,7 @@ def probes() -> Iterator[Settings]:
         yield settings
 
 
-def _specialise(draw: Draw, settings: Settings) -> None:
+def _specialise(draw: ProbeChoices, settings: Settings) -> None:
     """Turns some into stems, patches, depthwise, dilated, 1D and 3D ones, or adds a bias and a rectifier."""
     special = draw.pick(("none",) * 12 + ("stem", "patch", "depthwise", "depthwise", "dilated", "line", "volume"))
     if special == "stem":

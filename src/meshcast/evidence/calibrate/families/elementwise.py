@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.evidence.calibrate.probe import Body, Draw, Settings
+from meshcast.evidence.calibrate.probe import ProbeBody, ProbeChoices, Settings
 
 COUNT = 320
 MOST_BYTES = 4e9
@@ -62,7 +62,7 @@ def _adam(weight: Any, first: Any, second: Any, gradient: Any, decay: float) -> 
     return (weight.astype(jnp.float32) - 1e-4 * step).astype(weight.dtype), first, second
 
 
-def _optimizer(op: str, shapes: list[tuple[int, ...]], dtype: Any) -> Body:
+def _optimizer(op: str, shapes: list[tuple[int, ...]], dtype: Any) -> ProbeBody:
     """An update of every tensor in place."""
     weights = [Spec(shape, dtype) for shape in shapes]
     moments = [Spec(shape, jnp.float32) for shape in shapes]
@@ -73,14 +73,14 @@ def _optimizer(op: str, shapes: list[tuple[int, ...]], dtype: Any) -> Body:
             parts = [_adam(*each, decay) for each in zip(weights, firsts, seconds, gradients, strict=True)]
             return tuple([part[i] for part in parts] for i in range(3))
 
-        return Body(function=adam, args=(weights, moments, moments, weights), donate=(0, 1, 2))
+        return ProbeBody(function=adam, args=(weights, moments, moments, weights), donate=(0, 1, 2))
     if op == "momentum":
 
         def momentum(weights: Any, speeds: Any, gradients: Any) -> Any:
             speeds = [0.9 * s + g.astype(jnp.float32) for s, g in zip(speeds, gradients, strict=True)]
             return [(w - 0.1 * s).astype(w.dtype) for w, s in zip(weights, speeds, strict=True)], speeds
 
-        return Body(function=momentum, args=(weights, moments, weights), donate=(0, 1))
+        return ProbeBody(function=momentum, args=(weights, moments, weights), donate=(0, 1))
 
     def sgd(weights: Any, gradients: Any) -> Any:
         return ([w - g * jnp.asarray(0.1, w.dtype) for w, g in zip(weights, gradients, strict=True)],)
@@ -89,37 +89,37 @@ def _optimizer(op: str, shapes: list[tuple[int, ...]], dtype: Any) -> Body:
         return ([t + g.astype(jnp.float32) for t, g in zip(totals, gradients, strict=True)],)
 
     if op == "sgd":
-        return Body(function=sgd, args=(weights, weights), donate=(0,))
-    return Body(function=accumulate, args=(moments, weights), donate=(0,))
+        return ProbeBody(function=sgd, args=(weights, weights), donate=(0,))
+    return ProbeBody(function=accumulate, args=(moments, weights), donate=(0,))
 
 
-def build(op: str, rows: int, cols: int, dtype: str, tensors: int = 1) -> Body:
+def build(op: str, rows: int, cols: int, dtype: str, tensors: int = 1) -> ProbeBody:
     """An op on (rows, cols); optimizer updates take `tensors` of them, every other one a vector of `cols`."""
     kind = jnp.dtype(dtype)
     x = Spec((rows, cols), kind)
     if op in PLAIN:
         operands, function = PLAIN[op]
-        return Body(function=function, args=(x,) * operands)
+        return ProbeBody(function=function, args=(x,) * operands)
     if op == "mask":
-        return Body(function=lambda m, a, b: jnp.where(m, a, b), args=(Spec(x.shape, jnp.bool_), x, x))
+        return ProbeBody(function=lambda m, a, b: jnp.where(m, a, b), args=(Spec(x.shape, jnp.bool_), x, x))
     if op == "bias":
-        return Body(function=lambda a, b: jax.nn.gelu(a + b), args=(x, Spec((cols,), kind)))
+        return ProbeBody(function=lambda a, b: jax.nn.gelu(a + b), args=(x, Spec((cols,), kind)))
     if op == "scale_rows":
-        return Body(function=lambda a, s, b: a * s[:, None] + b, args=(x, Spec((rows,), kind), x))
+        return ProbeBody(function=lambda a, s, b: a * s[:, None] + b, args=(x, Spec((rows,), kind), x))
     if op == "outer":
-        return Body(function=lambda a, b: a[:, None] * b[None, :], args=(Spec((rows,), kind), Spec((cols,), kind)))
+        return ProbeBody(function=lambda a, b: a[:, None] * b[None, :], args=(Spec((rows,), kind), Spec((cols,), kind)))
     if op == "rope":
         half = Spec((rows, cols // 2), kind)
-        return Body(function=_rope, args=(x, half, half))
+        return ProbeBody(function=_rope, args=(x, half, half))
     if op == "dropout":
-        return Body(function=_dropout, args=(x, Spec((2,), jnp.uint32)))
+        return ProbeBody(function=_dropout, args=(x, Spec((2,), jnp.uint32)))
     shapes: list[tuple[int, ...]] = [(rows, cols) if i % 2 == 0 else (cols,) for i in range(tensors)]
     return _optimizer(op, shapes, kind)
 
 
 def probes() -> Iterator[Settings]:
     """The family's list: sizes from a thousand to half a thousand million elements."""
-    draw = Draw("elementwise/1")
+    draw = ProbeChoices("elementwise/1")
     names = [*PLAIN, *OTHERS]
     made = 0
     while made < COUNT:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.evidence.calibrate.probe import LIBRARY, Body, Draw, Settings
+from meshcast.evidence.calibrate.probe import LIBRARY, ProbeBody, ProbeChoices, Settings
 
 COUNT = 960
 MOST_FLOPS = 1.5e13
@@ -40,7 +40,7 @@ def build(
     epilogue: str = "none",
     out: str = "",
     precision: str = "default",
-) -> Body:
+) -> ProbeBody:
     """`out[b,m,n] = sum_k lhs[b,m,k] rhs[b,k,n]`; `lhs` and `rhs` name each operand's innermost dimension."""
     offset = 1 if batch > 1 else 0
     lead = (batch,) * offset
@@ -56,19 +56,19 @@ def build(
 
     flops = 2.0 * batch * m * n * k
     if epilogue == "none":
-        return Body(function=product, args=(left, right), flops=flops)
+        return ProbeBody(function=product, args=(left, right), flops=flops)
     shape = (n,) if epilogue.startswith("bias") else (*lead, m, n)
     after = _EPILOGUES[epilogue]
 
     def fused(a: Any, b: Any, extra: Any) -> Any:
         return after(product(a, b), extra)
 
-    return Body(function=fused, args=(left, right, jax.ShapeDtypeStruct(shape, result)), flops=flops)
+    return ProbeBody(function=fused, args=(left, right, jax.ShapeDtypeStruct(shape, result)), flops=flops)
 
 
 def probes() -> Iterator[Settings]:
     """The family's list."""
-    draw = Draw("gemm/1")
+    draw = ProbeChoices("gemm/1")
     made = 0
     while made < COUNT:
         dtype = draw.pick(_DTYPES)
@@ -93,7 +93,7 @@ def probes() -> Iterator[Settings]:
         yield settings
 
 
-def _model(draw: Draw) -> Settings:
+def _model(draw: ProbeChoices) -> Settings:
     """A layer's product: tokens by one of a decoder's weights, either way round, or by the vocabulary."""
     d = draw.pick(_WIDTHS)
     f = draw.pick((4 * d, *_FEED_FORWARD.get(d, ())))
@@ -102,14 +102,14 @@ def _model(draw: Draw) -> Settings:
     return {"m": draw.pick(_TOKENS), "n": n, "k": k, "lhs": "k", "rhs": rhs}
 
 
-def _gradient(draw: Draw) -> Settings:
+def _gradient(draw: ProbeChoices) -> Settings:
     """A weight's gradient: activations transposed by cotangents."""
     d = draw.pick(_WIDTHS)
     m, n = draw.pick(((d, 3 * d), (d, d), (d, 4 * d), (4 * d, d)))
     return {"m": m, "n": n, "k": draw.pick(_TOKENS[8:]), "lhs": "m", "rhs": draw.pick(("n", "n", "k"))}
 
 
-def _plain(draw: Draw) -> Settings:
+def _plain(draw: ProbeChoices) -> Settings:
     """Any sizes: multiples of 128, 64 or 8, sometimes of nothing."""
     step = draw.pick((128, 64, 64, 8, 1))
     m, n, k = (draw.log_uniform(64, 32768, step) for _ in range(3))
@@ -120,7 +120,7 @@ def _plain(draw: Draw) -> Settings:
     return {"m": m, "n": n, "k": k, "lhs": draw.pick(("k", "k", "m")), "rhs": draw.pick(("n", "n", "k"))}
 
 
-def _batched(draw: Draw) -> Settings:
+def _batched(draw: ProbeChoices) -> Settings:
     """Scores and weighted values of attention, their gradients, and experts' products."""
     batch = draw.pick((2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512))
     head = draw.pick((32, 48, 64, 64, 64, 80, 96, 128, 128, 128, 192, 256))
@@ -145,7 +145,7 @@ def _batched(draw: Draw) -> Settings:
     }
 
 
-_DRAWN: dict[str, Callable[[Draw], Settings]] = {
+_DRAWN: dict[str, Callable[[ProbeChoices], Settings]] = {
     "model": _model,
     "plain": _plain,
     "batched": _batched,

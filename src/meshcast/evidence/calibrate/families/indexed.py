@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshcast.evidence.calibrate.probe import Body, Draw, Indices, Settings
+from meshcast.evidence.calibrate.probe import Indices, ProbeBody, ProbeChoices, Settings
 
 COUNT = 150
 MOST_BYTES = 4e9
@@ -19,7 +19,7 @@ _SORTS = ("sort", "sort_pairs", "argsort", "top_k", "sort_first")
 OPS = (*_TABLES, *_TABLES, "one_hot", *_SORTS)
 
 
-def _table(op: str, rows: int, dim: int, count: int, pool: int, skew: float, dtype: Any) -> Body:
+def _table(op: str, rows: int, dim: int, count: int, pool: int, skew: float, dtype: Any) -> ProbeBody:
     table = Spec((rows, dim), dtype)
     shape = (count, pool) if pool > 1 else (count,)
     picked = Spec(shape, jnp.int32)
@@ -32,7 +32,7 @@ def _table(op: str, rows: int, dim: int, count: int, pool: int, skew: float, dty
 
     if op in ("take", "take_sum"):
         function = bag if op == "take_sum" else lambda t, i: jnp.take(t, i, axis=0)
-        return Body(function=function, args=(table, picked), indices={1: drawn})
+        return ProbeBody(function=function, args=(table, picked), indices={1: drawn})
     if op in ("take_grad", "take_sum_grad"):
 
         def gradient(cotangent: Any, indices: Any) -> Any:
@@ -41,15 +41,15 @@ def _table(op: str, rows: int, dim: int, count: int, pool: int, skew: float, dty
             return zeros.at[indices].add(jnp.broadcast_to(spread, update.shape))
 
         given = Spec((count, dim), dtype) if op == "take_sum_grad" else update
-        return Body(function=gradient, args=(given, picked), indices={1: drawn})
+        return ProbeBody(function=gradient, args=(given, picked), indices={1: drawn})
     if op == "take_along":
-        return Body(
+        return ProbeBody(
             function=lambda t, i: jnp.take_along_axis(t, i[:, None], axis=-1)[:, 0],
             args=(Spec((count, dim), dtype), Spec((count,), jnp.int32)),
             indices={1: Indices(below=dim)},
         )
     add = op == "scatter_add"
-    return Body(
+    return ProbeBody(
         function=lambda t, i, u: (t.at[i].add(u) if add else t.at[i].set(u),),
         args=(table, picked, update),
         donate=(0,),
@@ -57,24 +57,24 @@ def _table(op: str, rows: int, dim: int, count: int, pool: int, skew: float, dty
     )
 
 
-def _sorted(op: str, rows: int, length: int, dtype: Any) -> Body:
+def _sorted(op: str, rows: int, length: int, dtype: Any) -> ProbeBody:
     x = Spec((rows, length), dtype)
     if op == "sort_pairs":
-        return Body(function=lambda a, b: jax.lax.sort((a, b), num_keys=1), args=(x, Spec(x.shape, jnp.int32)))
+        return ProbeBody(function=lambda a, b: jax.lax.sort((a, b), num_keys=1), args=(x, Spec(x.shape, jnp.int32)))
     if op == "argsort":
-        return Body(function=lambda a: jnp.argsort(a, axis=-1), args=(x,))
+        return ProbeBody(function=lambda a: jnp.argsort(a, axis=-1), args=(x,))
     if op == "top_k":
-        return Body(function=lambda a: jax.lax.top_k(a, min(8, length)), args=(x,))
-    return Body(function=lambda a: jnp.sort(a, axis=0 if op == "sort_first" else -1), args=(x,))
+        return ProbeBody(function=lambda a: jax.lax.top_k(a, min(8, length)), args=(x,))
+    return ProbeBody(function=lambda a: jnp.sort(a, axis=0 if op == "sort_first" else -1), args=(x,))
 
 
-def build(op: str, rows: int, dim: int, dtype: str, count: int = 1, pool: int = 1, skew: float = 0.0) -> Body:
+def build(op: str, rows: int, dim: int, dtype: str, count: int = 1, pool: int = 1, skew: float = 0.0) -> ProbeBody:
     """A table of `rows` by `dim` and `count` x `pool` indices, or sorts of `rows` lines of `dim`."""
     kind = jnp.dtype(dtype)
     if op in _SORTS:
         return _sorted(op, rows, dim, kind)
     if op == "one_hot":
-        return Body(
+        return ProbeBody(
             function=lambda i: jax.nn.one_hot(i, dim, dtype=kind),
             args=(Spec((rows,), jnp.int32),),
             indices={0: Indices(below=dim)},
@@ -84,7 +84,7 @@ def build(op: str, rows: int, dim: int, dtype: str, count: int = 1, pool: int = 
 
 def probes() -> Iterator[Settings]:
     """The family's list."""
-    draw = Draw("indexed/1")
+    draw = ProbeChoices("indexed/1")
     made = 0
     while made < COUNT:
         op = OPS[made % len(OPS)]

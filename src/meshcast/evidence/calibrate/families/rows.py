@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.evidence.calibrate.families.norms import batch_norm
-from meshcast.evidence.calibrate.probe import Body, Draw, Indices, Settings
+from meshcast.evidence.calibrate.probe import Indices, ProbeBody, ProbeChoices, Settings
 from meshcast.zoo import layer_norm, rms_norm
 
 COUNT = 320
@@ -22,48 +22,50 @@ def _cross_entropy(logits: Any, labels: Any) -> Any:
     return -jnp.take_along_axis(logs, labels[:, None], axis=-1).mean()
 
 
-def _simple(function: Callable[[Any], Any]) -> Callable[[int, int, Any], Body]:
-    return lambda rows, cols, dtype: Body(function=function, args=(Spec((rows, cols), dtype),))
+def _simple(function: Callable[[Any], Any]) -> Callable[[int, int, Any], ProbeBody]:
+    return lambda rows, cols, dtype: ProbeBody(function=function, args=(Spec((rows, cols), dtype),))
 
 
-def _pulled(function: Callable[..., Any], *args: Any) -> Body:
+def _pulled(function: Callable[..., Any], *args: Any) -> ProbeBody:
     """The gradient of a function by all of its arguments, from a cotangent."""
     result = jax.eval_shape(function, *args)
 
     def gradient(cotangent: Any, *args: Any) -> Any:
         return jax.vjp(function, *args)[1](cotangent)
 
-    return Body(function=gradient, args=(Spec(result.shape, result.dtype), *args))
+    return ProbeBody(function=gradient, args=(Spec(result.shape, result.dtype), *args))
 
 
-def _normed(function: Callable[..., Any], parameters: int, grad: bool) -> Callable[[int, int, Any], Body]:
-    def make(rows: int, cols: int, dtype: Any) -> Body:
+def _normed(function: Callable[..., Any], parameters: int, grad: bool) -> Callable[[int, int, Any], ProbeBody]:
+    def make(rows: int, cols: int, dtype: Any) -> ProbeBody:
         args = (Spec((rows, cols), dtype), *(Spec((cols,), dtype),) * parameters)
-        return _pulled(function, *args) if grad else Body(function=function, args=args)
+        return _pulled(function, *args) if grad else ProbeBody(function=function, args=args)
 
     return make
 
 
-def _loss(grad: bool) -> Callable[[int, int, Any], Body]:
-    def make(rows: int, cols: int, dtype: Any) -> Body:
+def _loss(grad: bool) -> Callable[[int, int, Any], ProbeBody]:
+    def make(rows: int, cols: int, dtype: Any) -> ProbeBody:
         args = (Spec((rows, cols), dtype), Spec((rows,), jnp.int32))
         function = jax.grad(_cross_entropy) if grad else _cross_entropy
-        return Body(function=function, args=args, indices={1: Indices(below=cols)})
+        return ProbeBody(function=function, args=args, indices={1: Indices(below=cols)})
 
     return make
 
 
-def _middle(function: Callable[..., Any]) -> Callable[[int, int, Any], Body]:
+def _middle(function: Callable[..., Any]) -> Callable[[int, int, Any], ProbeBody]:
     """A reduction over the middle axis of (outer, rows, cols), the outer one about a square root of the rows."""
 
-    def make(rows: int, cols: int, dtype: Any) -> Body:
+    def make(rows: int, cols: int, dtype: Any) -> ProbeBody:
         outer = max(1, 2 ** (rows.bit_length() // 2))
-        return Body(function=lambda x: function(x, axis=1), args=(Spec((outer, max(1, rows // outer), cols), dtype),))
+        return ProbeBody(
+            function=lambda x: function(x, axis=1), args=(Spec((outer, max(1, rows // outer), cols), dtype),)
+        )
 
     return make
 
 
-OPS: dict[str, Callable[[int, int, Any], Body]] = {
+OPS: dict[str, Callable[[int, int, Any], ProbeBody]] = {
     "softmax": _simple(lambda x: jax.nn.softmax(x, axis=-1)),
     "softmax_column": _simple(lambda x: jax.nn.softmax(x, axis=0)),
     "softmax_grad": lambda rows, cols, dtype: _pulled(lambda x: jax.nn.softmax(x, axis=-1), Spec((rows, cols), dtype)),
@@ -87,20 +89,20 @@ OPS: dict[str, Callable[[int, int, Any], Body]] = {
     "argmax": _simple(lambda x: jnp.argmax(x, axis=-1)),
     "variance": _simple(lambda x: x.astype(jnp.float32).var(-1)),
     "square_norm": _simple(lambda x: (x.astype(jnp.float32) ** 2).sum()),
-    "dot_rows": lambda rows, cols, dtype: Body(
+    "dot_rows": lambda rows, cols, dtype: ProbeBody(
         function=lambda x, y: (x * y).sum(-1), args=(Spec((rows, cols), dtype),) * 2
     ),
 }
 
 
-def build(op: str, rows: int, cols: int, dtype: str) -> Body:
+def build(op: str, rows: int, cols: int, dtype: str) -> ProbeBody:
     """An op of the table above on a matrix."""
     return OPS[op](rows, cols, jnp.dtype(dtype))
 
 
 def probes() -> Iterator[Settings]:
     """The family's list: every op about as often, shapes log-uniform."""
-    draw = Draw("rows/1")
+    draw = ProbeChoices("rows/1")
     names = list(OPS)
     made = 0
     while made < COUNT:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from meshcast.evidence.calibrate.families.movement import build, draw_heads, draw_image
-from meshcast.evidence.calibrate.probe import Draw, Settings
+from meshcast.evidence.calibrate.probe import ProbeChoices, Settings
 
 __all__ = ["build", "probes"]
 
@@ -16,7 +16,7 @@ MOST_ELEMENTS = 4e8
 
 def probes() -> Iterator[Settings]:
     """The family's list."""
-    draw = Draw("transpose/1")
+    draw = ProbeChoices("transpose/1")
     made = 0
     while made < COUNT:
         kind = draw.pick(("matrix", "heads", "heads", "image", "batch", "patches"))

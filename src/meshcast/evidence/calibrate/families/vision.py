@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.evidence.calibrate.families.norms import batch_norm, group_norm
-from meshcast.evidence.calibrate.probe import LIBRARY, Body, Draw, Settings
+from meshcast.evidence.calibrate.probe import LIBRARY, ProbeBody, ProbeChoices, Settings
 
 COUNT = 40
 MOST_FLOPS = 2e12
@@ -70,7 +70,7 @@ OPS: dict[str, tuple[Callable[[Any, dict[str, Any]], Any], Callable[[int], dict[
 }
 
 
-def build(op: str, n: int, h: int, c: int, grad: int, dtype: str = "bfloat16") -> Body:
+def build(op: str, n: int, h: int, c: int, grad: int, dtype: str = "bfloat16") -> ProbeBody:
     """A block on `n` images of side `h` with `c` channels."""
     kind = jnp.dtype(dtype)
     function, shapes = OPS[op]
@@ -81,17 +81,17 @@ def build(op: str, n: int, h: int, c: int, grad: int, dtype: str = "bfloat16") -
     x = Spec((n, h, h, c), kind)
     flops = 2.0 * n * h * h * sum(w.size for w in weights.values() if len(w.shape) == 4) * (3 if grad else 1)
     if not grad:
-        return Body(function=function, args=(x, weights), flops=flops)
+        return ProbeBody(function=function, args=(x, weights), flops=flops)
 
     def gradient(x: Any, w: Any, cotangent: Any) -> Any:
         return jax.vjp(function, x, w)[1](cotangent)
 
-    return Body(function=gradient, args=(x, weights, x), flops=flops)
+    return ProbeBody(function=gradient, args=(x, weights, x), flops=flops)
 
 
 def probes() -> Iterator[Settings]:
     """The family's list."""
-    draw = Draw("vision/1")
+    draw = ProbeChoices("vision/1")
     made = 0
     while made < COUNT:
         op = draw.pick(tuple(OPS))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meshcast.base import InfeasibleError, InputError, UnsupportedError, UsageError, expect, format_bytes, format_time
 from meshcast.capture import Program
-from meshcast.evidence.comparison.reality.predicted import Launch, launches
+from meshcast.evidence.comparison.reality.predicted import PredictedLaunch, launches
 from meshcast.evidence.comparison.reality.reality import MeasuredRank, Reality, side_by_side
 from meshcast.evidence.comparison.reality.sources import Sources, sources_of
 from meshcast.evidence.comparison.reality.waiting import waiting_of
@@ -78,7 +78,7 @@ class PredictedSide:
     """What a comparison knows of a prediction: the step, its launches, and where they come from."""
 
     prediction: Prediction
-    launches: tuple[Launch, ...] = field(repr=False)
+    launches: tuple[PredictedLaunch, ...] = field(repr=False)
     step_s: float
     device: str
     sources: Sources = field(repr=False)

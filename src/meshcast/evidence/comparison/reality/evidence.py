@@ -22,7 +22,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from meshcast.evidence.comparison.reality.matching import Match, plain_name
-from meshcast.evidence.comparison.reality.predicted import Launch
+from meshcast.evidence.comparison.reality.predicted import PredictedLaunch
 from meshcast.evidence.profiler.classes import ATTENTION, CONVOLUTION, MATMUL, class_of
 from meshcast.evidence.profiler.trace import MeasuredKernel
 
@@ -98,7 +98,7 @@ class Evidence:
 
 
 def evidence_of(
-    matches: Sequence[Match], predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], covered: float
+    matches: Sequence[Match], predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], covered: float
 ) -> Evidence:
     """What speaks for two steps being of one program, of how they were matched."""
     kinds = [class_of(kernel) for kernel in measured]
@@ -136,7 +136,7 @@ def _agreeing(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float
     return math.exp(ratio), sum(p for p, _ in near), sum(m for _, m in near)
 
 
-def _shared_names(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> float | None:
+def _shared_names(predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel]) -> float | None:
     """Of fusions' names, the share that both sides launch equally often; None unless both sides name instructions.
 
     A trace with CUDA graphs names only what runs outside of them: it says nothing.

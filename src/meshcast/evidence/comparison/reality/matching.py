@@ -23,7 +23,7 @@ import numpy as np
 
 from meshcast.base import UnsupportedError
 from meshcast.evidence.comparison.reality.alignment import Agreement, aligned
-from meshcast.evidence.comparison.reality.predicted import Launch
+from meshcast.evidence.comparison.reality.predicted import PredictedLaunch
 from meshcast.evidence.profiler.classes import (
     CONVOLUTION,
     COPY,
@@ -73,7 +73,9 @@ class Matching:
     one_compilation: bool
 
 
-def matched(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], *, ordered: bool = True) -> Matching:
+def matched(
+    predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], *, ordered: bool = True
+) -> Matching:
     """Which launches of both sides are the same; by duration alone where nobody knows the measured order."""
     named = _by_instruction(predicted, measured)
     one_compilation = _one_compilation(predicted, measured, named)
@@ -109,7 +111,7 @@ def plain_name(name: str) -> str:
     return _MARKS.sub("_", name)
 
 
-def _by_kernel(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
+def _by_kernel(predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel]) -> list[Match]:
     """Launches in order, where a trace has kernels' names alone: inside CUDA graphs."""
     expected = _places((plain_name(launch.kernel.name), i) for i, launch in enumerate(predicted))
     by_kernel = _places((plain_name(kernel.name), j) for j, kernel in enumerate(measured) if not kernel.op)
@@ -120,7 +122,7 @@ def _by_kernel(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) 
     ]
 
 
-def _by_instruction(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> list[Match]:
+def _by_instruction(predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel]) -> list[Match]:
     expected = _places((plain_name(launch.kernel.name), i) for i, launch in enumerate(predicted))
     by_op = _places((plain_name(kernel.op), j) for j, kernel in enumerate(measured) if kernel.op)
     return [
@@ -130,7 +132,9 @@ def _by_instruction(predicted: Sequence[Launch], measured: Sequence[MeasuredKern
     ]
 
 
-def _one_compilation(predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], found: Sequence[Match]) -> bool:
+def _one_compilation(
+    predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], found: Sequence[Match]
+) -> bool:
     """Whether instructions of one name are one instruction on both sides.
 
     XLA numbers its fusions, and another release or setting numbers them otherwise: then some of one name run differently often
@@ -141,11 +145,11 @@ def _one_compilation(predicted: Sequence[Launch], measured: Sequence[MeasuredKer
     return strange <= max(1.0, STRANGE_SHARE * len(fusions))
 
 
-def _is_fusion(match: Match, predicted: Sequence[Launch]) -> bool:
+def _is_fusion(match: Match, predicted: Sequence[PredictedLaunch]) -> bool:
     return "fusion" in predicted[match.predicted[0]].kernel.name
 
 
-def _misfit(match: Match, predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> float:
+def _misfit(match: Match, predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel]) -> float:
     """By which factor durations differ; infinite where a fusion, which is one kernel, runs more or less often."""
     own, others = sum(predicted[i].seconds for i in match.predicted), sum(measured[j].duration for j in match.measured)
     if (_is_fusion(match, predicted) and len(match.predicted) != len(match.measured)) or not own or not others:
@@ -161,7 +165,7 @@ def _places(named: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def _in_order(
-    predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], own: Sequence[int], others: Sequence[int]
+    predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], own: Sequence[int], others: Sequence[int]
 ) -> list[tuple[int, int]]:
     if not own or not others:
         return []

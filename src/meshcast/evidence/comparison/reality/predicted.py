@@ -47,7 +47,7 @@ _AROUND = frozenset({"constant", "reshape", "iota", "bitcast_convert"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class PredictedLaunch:
     """One predicted launch, from `start` to `end` in the step.
 
     `seconds` is what it takes itself: a copy beside compute is under way for longer, as it waits for its turn. The gap behind a
@@ -73,7 +73,7 @@ def class_of_kernel(kernel: Kernel) -> str:
     return _CLASSES[kernel.kind]
 
 
-def launches(run: Run) -> list[Launch]:
+def launches(run: Run) -> list[PredictedLaunch]:
     """Every launch of a run's step, by start.
 
     Raises:
@@ -89,7 +89,7 @@ def launches(run: Run) -> list[Launch]:
     return sorted(_unrolled(run, run.timeline, 0.0), key=lambda launch: launch.start)
 
 
-def _unrolled(run: Run, timeline: Timeline, start: float) -> Iterator[Launch]:
+def _unrolled(run: Run, timeline: Timeline, start: float) -> Iterator[PredictedLaunch]:
     for span in timeline.spans:
         if isinstance(span, Repeat):
             turn = (span.end - span.start) / span.trips if span.trips else 0.0
@@ -101,7 +101,7 @@ def _unrolled(run: Run, timeline: Timeline, start: float) -> Iterator[Launch]:
         if tier == COMPUTING and seconds:
             seconds = max(0.0, seconds - run.kernels.gap)
         if seconds:
-            yield Launch(
+            yield PredictedLaunch(
                 kernel=span.kernel,
                 kind=class_of_kernel(span.kernel),
                 start=start + span.start,

@@ -10,7 +10,7 @@ from meshcast.base import VERSION
 from meshcast.evidence.comparison.reality.evidence import Evidence, evidence_of
 from meshcast.evidence.comparison.reality.exposure import COMPUTING, COPYING, SENDING, Interval, shared_out
 from meshcast.evidence.comparison.reality.matching import How, matched
-from meshcast.evidence.comparison.reality.predicted import Launch
+from meshcast.evidence.comparison.reality.predicted import PredictedLaunch
 from meshcast.evidence.comparison.reality.rows import KernelRow, kernel_rows, match_class
 from meshcast.evidence.comparison.reality.sources import Sources
 from meshcast.evidence.profiler.classes import IDLE, class_of, is_collective, is_memory_operation
@@ -28,7 +28,7 @@ OTHER_COMPILATION = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class WaterfallPart:
     """A class of kernels in the waterfall: seconds of the step that it is charged with on both sides."""
 
     kind: str
@@ -87,7 +87,7 @@ class Reality:
     ranks: tuple[MeasuredRank, ...] = field(repr=False)
     predicted_s: float
     measured_s: float
-    waterfall: tuple[Part, ...] = field(repr=False)
+    waterfall: tuple[WaterfallPart, ...] = field(repr=False)
     rows: tuple[KernelRow, ...] = field(repr=False)
     coverage: Coverage
     evidence: Evidence
@@ -193,8 +193,8 @@ def _rank_json(rank: MeasuredRank, *, shown: bool) -> dict[str, Any]:
 
 
 def side_by_side(
-    prediction: Prediction, launches: Sequence[Launch], step_s: float, shown: MeasuredRank, ranks: Sequence[MeasuredRank],
-    *, notes: Sequence[str] = (), sources: Sources | None = None,
+    prediction: Prediction, launches: Sequence[PredictedLaunch], step_s: float, shown: MeasuredRank,
+    ranks: Sequence[MeasuredRank], *, notes: Sequence[str] = (), sources: Sources | None = None,
 ) -> Reality:  # fmt: skip
     """The predicted launches of a step that takes `step_s` beside the median step of a measured device."""
     step = shown.search.step
@@ -224,7 +224,7 @@ def side_by_side(
         for kernel, kind in zip(measured, kinds_m, strict=True):
             measured_parts[kind] = measured_parts.get(kind, 0.0) + kernel.duration
     parts = [
-        Part(
+        WaterfallPart(
             kind=kind,
             predicted_s=predicted_parts.get(kind, 0.0),
             measured_s=measured_parts.get(kind, 0.0),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshcast.evidence.comparison.reality.matching import How, Match
-from meshcast.evidence.comparison.reality.predicted import Launch
+from meshcast.evidence.comparison.reality.predicted import PredictedLaunch
 from meshcast.evidence.comparison.reality.sources import Sources
 from meshcast.evidence.profiler.classes import class_of
 from meshcast.evidence.profiler.trace import MeasuredKernel
@@ -67,7 +67,7 @@ class KernelRow:
         }
 
 
-def match_class(match: Match, predicted: Sequence[Launch], measured: Sequence[MeasuredKernel]) -> str:
+def match_class(match: Match, predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel]) -> str:
     """The class that both sides of a match count as: that of its longest predicted launch, else of the measured one."""
     if match.predicted:
         return max((predicted[i] for i in match.predicted), key=lambda launch: launch.seconds).kind
@@ -75,7 +75,7 @@ def match_class(match: Match, predicted: Sequence[Launch], measured: Sequence[Me
 
 
 def kernel_rows(
-    matches: Sequence[Match], predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], sources: Sources
+    matches: Sequence[Match], predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], sources: Sources
 ) -> tuple[KernelRow, ...]:
     """Rows by the size of their difference, the largest first."""
     groups: dict[tuple[object, ...], list[Match]] = {}
@@ -93,7 +93,7 @@ def kernel_rows(
 
 
 def _row(
-    group: Sequence[Match], predicted: Sequence[Launch], measured: Sequence[MeasuredKernel], sources: Sources
+    group: Sequence[Match], predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], sources: Sources
 ) -> KernelRow:
     own = [predicted[i] for match in group for i in match.predicted]
     others = [measured[j] for match in group for j in match.measured]

@@ -10,7 +10,7 @@ from meshcast.base import InputError, UnsupportedError, nearest
 from meshcast.evidence.validate.collectives.rows import CollectiveRow
 from meshcast.evidence.validate.collectives.system import System
 from meshcast.evidence.validate.collectives.systems import system_of
-from meshcast.evidence.validate.programs import Row, why_failed
+from meshcast.evidence.validate.programs import ProgramRow, why_failed
 from meshcast.network import KINDS, CollectivePlan, bus_factor, collective_of, plan_collective
 
 BORDER = 2**20
@@ -23,7 +23,7 @@ class CollectiveResult:
     """One row predicted, or why not; `skipped` where it is no collective at all."""
 
     measured: CollectiveRow = field(repr=False)
-    row: Row
+    row: ProgramRow
     system: System | None = None
     plan: CollectivePlan | None = None
     skipped: bool = False
@@ -78,7 +78,7 @@ def validate_collectives(rows: Sequence[CollectiveRow]) -> Iterator[CollectiveRe
 
 def _result(measured: CollectiveRow) -> CollectiveResult:
     if measured.no_collective:
-        row = Row(id=measured.id, group="skipped", measured=None, predicted=None, why="no collective")
+        row = ProgramRow(id=measured.id, group="skipped", measured=None, predicted=None, why="no collective")
         return CollectiveResult(measured=measured, row=row, skipped=True)
     system: System | None = None
     try:
@@ -128,6 +128,6 @@ def measured_us(measured: CollectiveRow, kind: str, devices: int) -> float | Non
 
 def _row(
     measured: CollectiveRow, time: float | None, plan: CollectivePlan | None, *, group: str = "", why: str | None = None
-) -> Row:
+) -> ProgramRow:
     predicted = plan.seconds * 1e6 if plan else None
-    return Row(id=measured.id, group=group, measured=time, predicted=predicted, why=why)
+    return ProgramRow(id=measured.id, group=group, measured=time, predicted=predicted, why=why)

@@ -10,10 +10,10 @@ from typing import Any
 
 from meshcast.evidence.validate.collectives.comparison import MISTUNED, CollectiveResult
 from meshcast.evidence.validate.markdown import MEASURES, made_by
-from meshcast.evidence.validate.programs import Row
-from meshcast.evidence.validate.summary import SCHEMA, Comparison, compare, farthest
+from meshcast.evidence.validate.programs import ProgramRow
+from meshcast.evidence.validate.summary import SCHEMA, FigureMeasures, compare, farthest
 from meshcast.evidence.validate.tables import (
-    Grid,
+    TextTable,
     extra_grid,
     failed_grid,
     markdown_table,
@@ -56,17 +56,17 @@ class CollectivesSummary:
         return [result.row.id for result in self.results if result.skipped]
 
     @property
-    def time(self) -> Comparison:
+    def time(self) -> FigureMeasures:
         """By class of hardware and size."""
         return compare((result.row for result in self.judged), lambda row: row.time)
 
-    def by(self, group: Callable[[CollectiveResult], str]) -> Comparison:
+    def by(self, group: Callable[[CollectiveResult], str]) -> FigureMeasures:
         """Well-tuned rows in groups of one's own."""
         rows = (replace(r.row, group=group(r)) for r in self.judged if r.row.group != MISTUNED)
         return compare(rows, lambda row: row.time)
 
     @property
-    def breakdowns(self) -> dict[str, Comparison]:
+    def breakdowns(self) -> dict[str, FigureMeasures]:
         """By size, collective, and the algorithm that was chosen."""
         return {
             "size": self.by(lambda r: r.size_class),
@@ -75,19 +75,19 @@ class CollectivesSummary:
         }
 
     @property
-    def with_mistuned(self) -> Comparison | None:
+    def with_mistuned(self) -> FigureMeasures | None:
         """The classes of rows that are called mis-tuned, with these; None where there are none."""
         groups = {result.group for result in self.judged if result.measured.mistuned}
         rows = [replace(result.row, group=result.group) for result in self.judged if result.group in groups]
         return compare(rows, lambda row: row.time) if groups else None
 
     @property
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[ProgramRow]:
         """Rows without a prediction."""
         return [result.row for result in self.judged if result.row.time is None]
 
     @property
-    def worst(self) -> list[Row]:
+    def worst(self) -> list[ProgramRow]:
         """The rows farthest off."""
         return farthest(result.row for result in self.judged)
 
@@ -118,7 +118,7 @@ _TITLES = {"size": "Sizes", "collective": "Collectives", "algorithm": "Algorithm
 _WITH_MISTUNED = "With the rows that are called mis-tuned"
 
 
-def collectives_grids(summary: CollectivesSummary) -> list[Grid]:
+def collectives_grids(summary: CollectivesSummary) -> list[TextTable]:
     """Everything the validation prints, in order."""
     found = [extra_grid("time by hardware and size", summary.time)]
     if summary.with_mistuned:

@@ -14,7 +14,7 @@ from meshcast.estimate import FALLBACK, published_model
 from meshcast.evidence.validate.ops import elementwise
 from meshcast.evidence.validate.ops.programs import OpProgram, family, op_program
 from meshcast.evidence.validate.ops.rows import OpRow
-from meshcast.evidence.validate.programs import Row, in_processes, why_failed, why_untimed
+from meshcast.evidence.validate.programs import ProgramRow, in_processes, why_failed, why_untimed
 from meshcast.hardware import resolve
 from meshcast.jobs import Run, prepare
 from meshcast.lower import LoopStep
@@ -28,7 +28,7 @@ class OpResult:
     """One row predicted, or why not; what peers say, in microseconds."""
 
     op: OpRow = field(repr=False)
-    row: Row
+    row: ProgramRow
     device: str | None = None
     steps: int = 1
     peers: Mapping[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class OpResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Timed:
+class _TimedProgram:
     """A program's step in microseconds with its interval, or why there is none."""
 
     predicted: float | None = None
@@ -85,11 +85,11 @@ def validate_ops(rows: Sequence[OpRow], options: Options, *, jobs: int = 1) -> I
     for device in {device for device, _ in different}:
         chosen_estimators(options, resolve(device).device)  # a misspelt one is the caller's mistake, not every row's
     answers = in_processes(partial(_timed, options=options), list(different.values()), jobs)
-    known: dict[tuple[str, str], _Timed] = {}
+    known: dict[tuple[str, str], _TimedProgram] = {}
     for row in rows:
         program = made[row.id]
         if isinstance(program, str):
-            yield _result(row, None, _Timed(why=program))
+            yield _result(row, None, _TimedProgram(why=program))
             continue
         key = (program.device, program.text)
         if key not in known:  # answers come in the order in which different programs first appear
@@ -104,20 +104,20 @@ def _program(row: OpRow) -> OpProgram | str:
         return why_failed(error)
 
 
-def _timed(program: OpProgram, options: Options) -> _Timed:
+def _timed(program: OpProgram, options: Options) -> _TimedProgram:
     try:
         captured = from_bytes(program.text.encode(), name=program.name, where=program.name)
         run = prepare(captured, replace(options, on=program.device, clocks="burst"))  # short runs
         prediction = run.predict()
     except Exception as error:  # named in the row like any other failure
-        return _Timed(why=why_failed(error))
+        return _TimedProgram(why=why_failed(error))
     reason = why_untimed(prediction)
     if reason or not prediction.step_time_s:
-        return _Timed(why=reason)
+        return _TimedProgram(why=reason)
     seconds = prediction.step_time_s
     low, high = prediction.interval_s or (seconds, seconds)
     scale = 1e6 / program.steps * (_looped(run) / seconds if program.slope else 1.0)
-    return _Timed(predicted=seconds * scale, low=low * scale, high=high * scale, kernels=prediction.kernels)
+    return _TimedProgram(predicted=seconds * scale, low=low * scale, high=high * scale, kernels=prediction.kernels)
 
 
 def _looped(run: Run) -> float:
@@ -133,11 +133,11 @@ def _looped(run: Run) -> float:
     return longer.timeline.duration - run.timeline.duration or run.timeline.duration
 
 
-def _result(row: OpRow, program: OpProgram | None, timed: _Timed) -> OpResult:
+def _result(row: OpRow, program: OpProgram | None, timed: _TimedProgram) -> OpResult:
     peer = scalesim_us(row)
     return OpResult(
         op=row,
-        row=Row(
+        row=ProgramRow(
             id=row.id,
             group=f"{row.chip}/{row.op}/{row.grade}",
             measured=row.time_us,

@@ -11,10 +11,10 @@ from typing import Any
 from meshcast.evidence.validate.markdown import MEASURES, made_by
 from meshcast.evidence.validate.ops.comparison import SCALESIM, OpResult
 from meshcast.evidence.validate.ops.rows import ASSUMED_TYPE, UNSTATED
-from meshcast.evidence.validate.programs import Pair, Row
-from meshcast.evidence.validate.summary import SCHEMA, Comparison, compare, farthest
+from meshcast.evidence.validate.programs import Pair, ProgramRow
+from meshcast.evidence.validate.summary import SCHEMA, FigureMeasures, compare, farthest
 from meshcast.evidence.validate.tables import (
-    Grid,
+    TextTable,
     extra_grid,
     failed_grid,
     markdown_table,
@@ -55,17 +55,17 @@ class OpsSummary:
     results: tuple[OpResult, ...] = field(repr=False)
     not_run: int = 0
 
-    def by(self, group: Callable[[OpResult], str]) -> Comparison:
+    def by(self, group: Callable[[OpResult], str]) -> FigureMeasures:
         """Times in groups of one's own."""
         return compare((replace(r.row, group=group(r)) for r in self.results), lambda row: row.time)
 
     @property
-    def time(self) -> Comparison:
+    def time(self) -> FigureMeasures:
         """By chip, op and grade."""
         return compare((result.row for result in self.results), lambda row: row.time)
 
     @property
-    def breakdowns(self) -> dict[str, Comparison]:
+    def breakdowns(self) -> dict[str, FigureMeasures]:
         """By chip, op, grade, family of ops with chip and grade, and by how it was measured."""
         return {
             "family": self.by(lambda r: f"{r.op.chip}/{r.family}/{r.op.grade}"),
@@ -76,7 +76,7 @@ class OpsSummary:
         }
 
     @property
-    def peers(self) -> dict[str, tuple[Comparison, Comparison]]:
+    def peers(self) -> dict[str, tuple[FigureMeasures, FigureMeasures]]:
         """Ours and a peer's errors on the rows that the peer answers for and we are not excused from."""
         found = {}
         for name in dict.fromkeys(name for result in self.results for name in result.peers):
@@ -87,16 +87,16 @@ class OpsSummary:
         return found
 
     @property
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[ProgramRow]:
         """Rows without a prediction."""
         return [result.row for result in self.results if result.row.time is None]
 
     @property
-    def worst(self) -> list[Row]:
+    def worst(self) -> list[ProgramRow]:
         """The rows farthest off."""
         return farthest(result.row for result in self.results)
 
-    def worst_of(self, chip: str) -> list[Row]:
+    def worst_of(self, chip: str) -> list[ProgramRow]:
         """The rows of a chip farthest off."""
         return farthest(result.row for result in self.results if result.op.chip == chip)
 
@@ -135,18 +135,18 @@ class OpsSummary:
         }
 
 
-def _peer_pair(figures: dict[str, float]) -> Callable[[Row], Pair | None]:
-    def pair(row: Row) -> Pair | None:
+def _peer_pair(figures: dict[str, float]) -> Callable[[ProgramRow], Pair | None]:
+    def pair(row: ProgramRow) -> Pair | None:
         assert row.measured is not None
         return Pair(predicted=figures[row.id], measured=row.measured)
 
     return pair
 
 
-def peer_rows_grid(name: str, ours: Comparison, theirs: Comparison) -> Grid:
+def peer_rows_grid(name: str, ours: FigureMeasures, theirs: FigureMeasures) -> TextTable:
     """Our geomean error and bias beside a peer's on the same rows."""
 
-    def cells(comparison: Comparison, group: str | None) -> tuple[str, str]:
+    def cells(comparison: FigureMeasures, group: str | None) -> tuple[str, str]:
         measures = comparison.all if group is None else comparison.groups[group]
         error, bias = measures.geomean_error, measures.bias
         return ("-" if error is None else f"{error:.1%}", "-" if bias is None else f"{bias:+.1%}")
@@ -157,10 +157,10 @@ def peer_rows_grid(name: str, ours: Comparison, theirs: Comparison) -> Grid:
     for group in groups:
         counted = theirs.all if group is None else theirs.groups[group]
         rows.append((group or "all", str(counted.rows), *cells(ours, group), *cells(theirs, group)))
-    return Grid(title=f"geomean error beside {name}", header=header, rows=tuple(rows))
+    return TextTable(title=f"geomean error beside {name}", header=header, rows=tuple(rows))
 
 
-def failures_grid(rows: list[Row]) -> Grid:
+def failures_grid(rows: list[ProgramRow]) -> TextTable:
     """Rows without a prediction by their reason: how many, and which come first."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -170,7 +170,7 @@ def failures_grid(rows: list[Row]) -> Grid:
         (group, str(len(ids)), ", ".join(ids[:3]) + (", ..." if len(ids) > 3 else ""), why)
         for (group, why), ids in reasons.items()
     )
-    return Grid(title="failed", header=("group", "rows", "ids", "why"), rows=cells)
+    return TextTable(title="failed", header=("group", "rows", "ids", "why"), rows=cells)
 
 
 _TITLES = {
@@ -178,7 +178,7 @@ _TITLES = {
 }  # fmt: skip
 
 
-def ops_grids(summary: OpsSummary) -> list[Grid]:
+def ops_grids(summary: OpsSummary) -> list[TextTable]:
     """Everything the validation prints, in order."""
     found = [extra_grid("time by chip, op and grade", summary.time)]
     found += [extra_grid(_TITLES[name], comparison) for name, comparison in summary.breakdowns.items()]

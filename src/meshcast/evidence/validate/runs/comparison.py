@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from meshcast.base import UsageError
-from meshcast.evidence.validate.programs import Row, in_processes, why_failed, why_untimed
+from meshcast.evidence.validate.programs import ProgramRow, in_processes, why_failed, why_untimed
 from meshcast.evidence.validate.runs.metrics import Metric, metric_of
 from meshcast.evidence.validate.runs.recomputation import predict_fitting
 from meshcast.evidence.validate.runs.rows import RunRow
@@ -31,20 +31,20 @@ class RunResult:
 
     measured: RunRow = field(repr=False)
     target: RunTarget = field(repr=False)
-    row: Row
+    row: ProgramRow
     metric: Metric | None = None
     memory: int | None = None
     over_memory: bool = False
 
     @property
-    def step(self) -> Row:
+    def step(self) -> ProgramRow:
         """The same as step times in seconds, which all metrics mean: groups may mix metrics."""
         if self.metric is None or self.row.predicted is None or self.row.measured is None:
             return self.row
         seconds = self.metric.seconds
         ends = (self.row.low, self.row.high)
         low, high = sorted(seconds(end) for end in ends if end is not None) if None not in ends else ends
-        return Row(
+        return ProgramRow(
             id=self.row.id, group=self.row.group, measured=seconds(self.row.measured),
             predicted=seconds(self.row.predicted), low=low, high=high,
         )  # fmt: skip
@@ -97,7 +97,7 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = Fals
     """One row's result; whatever goes wrong with it is the row's `why`, so that the others are still judged."""
     target = run_target(measured)
     group = source_name(measured)
-    failed = partial(Row, id=measured.id, group=group, measured=measured.value, predicted=None)
+    failed = partial(ProgramRow, id=measured.id, group=group, measured=measured.value, predicted=None)
     result = partial(RunResult, measured=measured, target=target)
     if target.missing:
         return result(row=failed(why=f"lacks {'; '.join(target.missing)}"))
@@ -116,7 +116,7 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = Fals
     assert target.on is not None
     ends = prediction.interval_s or (prediction.step_time_s, prediction.step_time_s)
     low, high = sorted(map(metric.of, ends))  # of rates the longer time is the lower end
-    row = Row(
+    row = ProgramRow(
         id=measured.id, group=group, measured=measured.value, predicted=metric.of(prediction.step_time_s), low=low,
         high=high,
     )  # fmt: skip

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.evidence.validate.markdown import MEASURES, made_by
-from meshcast.evidence.validate.programs import Row
+from meshcast.evidence.validate.programs import ProgramRow
 from meshcast.evidence.validate.runs.comparison import RunResult
-from meshcast.evidence.validate.summary import SCHEMA, Comparison, compare, farthest
-from meshcast.evidence.validate.tables import Grid, extra_grid, markdown_table, print_grid, wide_console
+from meshcast.evidence.validate.summary import SCHEMA, FigureMeasures, compare, farthest
+from meshcast.evidence.validate.tables import TextTable, extra_grid, markdown_table, print_grid, wide_console
 
 _ABOUT = """\
 Training runs that others measured and published, each written as a model of the zoo, a plan, a cluster and a software
@@ -33,17 +33,17 @@ class RunsSummary:
     not_run: int = 0
 
     @property
-    def sources(self) -> Comparison:
+    def sources(self) -> FigureMeasures:
         """By source, in the rows' own metrics."""
         return compare((result.row for result in self.results), lambda row: row.time)
 
-    def by(self, group: Callable[[RunResult], str]) -> Comparison:
+    def by(self, group: Callable[[RunResult], str]) -> FigureMeasures:
         """Step times in groups of one's own."""
         rows = (replace(result.step, group=group(result)) for result in self.results)
         return compare(rows, lambda row: row.time)
 
     @property
-    def breakdowns(self) -> dict[str, Comparison]:
+    def breakdowns(self) -> dict[str, FigureMeasures]:
         """Step times by hardware, stack and metric."""
         return {
             "hardware": self.by(lambda r: r.target.hardware_class),
@@ -52,7 +52,7 @@ class RunsSummary:
         }
 
     @property
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[ProgramRow]:
         """Rows without a prediction."""
         return [result.row for result in self.results if result.row.time is None]
 
@@ -81,7 +81,7 @@ class RunsSummary:
 _TITLES = {"hardware": "step time by hardware", "stack": "step time by stack", "metric": "step time by metric"}
 
 
-def runs_grids(summary: RunsSummary) -> list[Grid]:
+def runs_grids(summary: RunsSummary) -> list[TextTable]:
     """Everything the validation prints, in order."""
     found = [rows_grid(summary), extra_grid("by source, in its own metric", summary.sources)]
     found += [extra_grid(_TITLES[name], comparison) for name, comparison in summary.breakdowns.items()]
@@ -92,12 +92,12 @@ def runs_grids(summary: RunsSummary) -> list[Grid]:
     return [*found, assumptions_grid(summary)]
 
 
-def rows_grid(summary: RunsSummary) -> Grid:
+def rows_grid(summary: RunsSummary) -> TextTable:
     """Every row that was predicted."""
     return _named("runs", [result for result in summary.results if result.row.time])
 
 
-def _named(title: str, results: list[RunResult]) -> Grid:
+def _named(title: str, results: list[RunResult]) -> TextTable:
     cells = tuple(
         (
             result.row.id,
@@ -111,19 +111,19 @@ def _named(title: str, results: list[RunResult]) -> Grid:
         for result in results
         if (time := result.row.time)
     )
-    return Grid(title=title, header=("run", "model", "on", "metric", "measured", "predicted", "error"), rows=cells)
+    return TextTable(title=title, header=("run", "model", "on", "metric", "measured", "predicted", "error"), rows=cells)
 
 
-def failures_grid(summary: RunsSummary) -> Grid:
+def failures_grid(summary: RunsSummary) -> TextTable:
     """Rows without a prediction, those that fail alike together."""
     alike: dict[tuple[str, str], list[str]] = {}
     for row in summary.failed:
         alike.setdefault((row.group, row.why or ""), []).append(row.id)
     cells = tuple((_listed(ids), group, why) for (group, why), ids in alike.items())
-    return Grid(title="failed", header=("run", "group", "why"), rows=cells)
+    return TextTable(title="failed", header=("run", "group", "why"), rows=cells)
 
 
-def assumptions_grid(summary: RunsSummary) -> Grid:
+def assumptions_grid(summary: RunsSummary) -> TextTable:
     """What was taken for granted, and for which rows."""
     holders: dict[str, list[str]] = {}
     for result in summary.results:
@@ -131,7 +131,7 @@ def assumptions_grid(summary: RunsSummary) -> Grid:
             for assumption in result.target.assumptions:
                 holders.setdefault(assumption, []).append(result.row.id)
     cells = tuple((_listed(ids), assumption) for assumption, ids in holders.items())
-    return Grid(title="assumptions", header=("run", "why"), rows=cells)
+    return TextTable(title="assumptions", header=("run", "why"), rows=cells)
 
 
 def _listed(ids: list[str]) -> str:

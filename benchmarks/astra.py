@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 from meshcast.evidence.validate.astra import AstraSetting, read_astra_rows
-from meshcast.network.astra import AstraNetwork, AstraSystem, Dimension, astra_available, finish_ns, run_collective
+from meshcast.network.astra import AstraDimension, AstraNetwork, AstraSystem, astra_available, finish_ns, run_collective
 
 ROWS = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "astra_sim.csv"
 ELSEWHERE_S = 20.0
 LEAST_RATIO = 20
 REPEATS = 5
-NETWORK = AstraNetwork(dimensions=(Dimension(shape="Ring", npus=1024, bandwidth=50.0, latency_ns=500.0),))
+NETWORK = AstraNetwork(dimensions=(AstraDimension(shape="Ring", npus=1024, bandwidth=50.0, latency_ns=500.0),))
 SYSTEM = AstraSystem(all_reduce=("ring",), splits=4, optimisation="localBWAware", local_memory_bandwidth=1600.0)
 
 

@@ -81,9 +81,9 @@ def astra_seconds() -> tuple[float, str]:
     """(seconds of ASTRA-sim, where they were measured)."""
     if shutil.which(PROGRAM) is None:
         return ELSEWHERE_S, "elsewhere"
-    from meshcast.network.astra import AstraNetwork, AstraSystem, Dimension, run_collective
+    from meshcast.network.astra import AstraDimension, AstraNetwork, AstraSystem, run_collective
 
-    network = AstraNetwork(dimensions=(Dimension(shape="Ring", npus=DEVICES, bandwidth=50.0, latency_ns=500.0),))
+    network = AstraNetwork(dimensions=(AstraDimension(shape="Ring", npus=DEVICES, bandwidth=50.0, latency_ns=500.0),))
     system = AstraSystem(all_reduce=("ring",), splits=4, optimisation="localBWAware", local_memory_bandwidth=1600.0)
     print(f"{DEVICES} devices on a ring: running ASTRA-sim, half a minute ...", file=sys.stderr, flush=True)
     start = time.perf_counter()

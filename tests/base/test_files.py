@@ -140,8 +140,9 @@ def test_devices_are_written_to_and_folders_refused(tmp_path: Path) -> None:
 
 # Where files are written to a temporary folder, or to the place that `whole_files` gave.
 STAGED_OR_TEMPORARY = {
-    "files.py", "cache.py", "export/chakra.py", "export/writers.py", "comparison/folder.py", "network/astra/files.py",
-    "network/astra/outside.py", "simulators/runs.py", "simulators/_zigzag_process.py", "partition/xla_spmd.py",
+    "base/files.py", "base/cache.py", "traces/chakra.py", "traces/writers.py", "evidence/comparison/folder.py",
+    "network/astra/files.py", "network/astra/outside.py", "estimate/outside/runs.py", "estimate/outside/_zigzag_process.py",
+    "partition/xla_spmd.py",
 }  # fmt: skip
 
 

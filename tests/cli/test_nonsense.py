@@ -9,8 +9,8 @@ import pytest
 
 from meshcast.estimate.systolic.files import config_text
 from tests.cli.conftest import Meshcast
-from tests.network.test_graph_file import TEXT as FABRIC
 from tests.estimate.systolic.test_files import ARRAY
+from tests.network.test_graph_file import TEXT as FABRIC
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 DATA = Path(__file__).parents[2] / "src" / "meshcast"
@@ -51,7 +51,7 @@ func.func private @"f\FE"(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %a : tensor<4xf32>
 }
 """
-STACK = (DATA / "stacks" / "data" / "pytorch-ddp.toml").read_text().replace('zero = "0"', 'zero = "nan 0"')
+STACK = (DATA / "options" / "stacks" / "data" / "pytorch-ddp.toml").read_text().replace('zero = "0"', 'zero = "nan 0"')
 CLUSTER = (DATA / "hardware" / "catalogue" / "clusters" / "dgx-2.toml").read_text()
 NETWORK = "topology: [ Switch ]\nnpus_count: [ 8 ]\nbandwidth: [ {} ]\nlatency: [ 300 ]\n"
 

@@ -182,7 +182,7 @@ def clusters() -> list[bytes]:
 @cache
 def stacks() -> list[bytes]:
     """Software stacks."""
-    return _texts(list((DATA / "stacks" / "data").glob("*.toml")))
+    return _texts(list((DATA / "options" / "stacks" / "data").glob("*.toml")))
 
 
 @cache

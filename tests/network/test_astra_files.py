@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from meshcast.base.errors import InputError, UsageError
 from meshcast.network.astra import (
+    AstraDimension,
     AstraNetwork,
     AstraSystem,
-    Dimension,
     RemoteMemory,
     groups_text,
     read_groups,
@@ -135,7 +135,7 @@ def test_groups(tmp_path: Path) -> None:
 
 
 def test_inputs_of_a_run(tmp_path: Path) -> None:
-    network = AstraNetwork(dimensions=(Dimension(shape="Ring", npus=4, bandwidth=50.0, latency_ns=500.0),))
+    network = AstraNetwork(dimensions=(AstraDimension(shape="Ring", npus=4, bandwidth=50.0, latency_ns=500.0),))
     system = AstraSystem(all_reduce=("ring",), splits=1)
     paths = write_inputs(tmp_path / "new", network, system, RemoteMemory())
     assert read_network(paths["network-configuration"]) == network

@@ -19,10 +19,10 @@ from meshcast.network.astra import (
     ASTRA_BACKENDS,
     ASTRA_KINDS,
     AstraBackend,
+    AstraDimension,
     AstraKind,
     AstraNetwork,
     AstraSystem,
-    Dimension,
     astra_plan,
     cluster_network,
     finish_ns,
@@ -45,7 +45,7 @@ RATE = 100 * 1e9 / (1 << 30)
 def network(*shapes: tuple[str, int], latency_ns: float = 500.0) -> AstraNetwork:
     return AstraNetwork(
         dimensions=tuple(
-            Dimension(shape=shape, npus=npus, bandwidth=RATE, latency_ns=latency_ns)  # type: ignore[arg-type]
+            AstraDimension(shape=shape, npus=npus, bandwidth=RATE, latency_ns=latency_ns)  # type: ignore[arg-type]
             for shape, npus in shapes
         )
     )
@@ -156,7 +156,7 @@ def collectives(draw: st.DrawFn) -> tuple[AstraNetwork, AstraSystem, AstraKind, 
     kind: AstraKind = draw(st.sampled_from(ASTRA_KINDS))
     patterns = {"ring", "direct", "direct2"} | ({"halvingDoubling"} if kind != "all_to_all" else set())
     dimensions = tuple(
-        Dimension(
+        AstraDimension(
             shape=draw(st.sampled_from(ASTRA_SHAPES)), npus=draw(st.sampled_from((2, 4, 8))),
             bandwidth=draw(st.sampled_from((10.0, 33.3, 200.0))), latency_ns=draw(st.sampled_from((10.0, 250.5, 1000.0))),
         )
@@ -234,9 +234,9 @@ def test_a_deadlock_of_astra_sim_is_named() -> None:
     """Found by comparing with ASTRA-sim, whose run of the same ends without an answer."""
     net = AstraNetwork(
         dimensions=(
-            Dimension(shape="Ring", npus=5, bandwidth=100.0, latency_ns=1000.5),
-            Dimension(shape="FullyConnected", npus=4, bandwidth=12.5, latency_ns=500.0),
-            Dimension(shape="FullyConnected", npus=5, bandwidth=100.0, latency_ns=936.25),
+            AstraDimension(shape="Ring", npus=5, bandwidth=100.0, latency_ns=1000.5),
+            AstraDimension(shape="FullyConnected", npus=4, bandwidth=12.5, latency_ns=500.0),
+            AstraDimension(shape="FullyConnected", npus=5, bandwidth=100.0, latency_ns=936.25),
         )
     )
     chosen = replace(system("direct1", "doubleBinaryTree", "direct3", splits=16, memory=50.0), endpoint_delay_ns=300)

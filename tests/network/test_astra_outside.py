@@ -12,11 +12,11 @@ import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.evidence.validate.astra import AstraSetting, read_astra_rows
-from meshcast.network.astra import AstraNetwork, AstraSystem, Dimension, astra_available, finish_ns, run_collective
+from meshcast.network.astra import AstraDimension, AstraNetwork, AstraSystem, astra_available, finish_ns, run_collective
 from meshcast.network.astra.program_files import ASTRA_SIM_PROGRAMS
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "astra_sim.csv"
-NETWORK = AstraNetwork(dimensions=(Dimension(shape="Switch", npus=3, bandwidth=50.0, latency_ns=500.0),))
+NETWORK = AstraNetwork(dimensions=(AstraDimension(shape="Switch", npus=3, bandwidth=50.0, latency_ns=500.0),))
 SYSTEM = AstraSystem(all_reduce=("ring",), splits=2, local_memory_bandwidth=1600.0)
 # Reads its files the way ASTRA-sim does, and says how large the collective was.
 READS = """

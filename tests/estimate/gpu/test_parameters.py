@@ -8,7 +8,6 @@ import pytest
 
 from meshcast.base.errors import InputError
 from meshcast.estimate.calibration import WIDENING
-from meshcast.estimate.gpu import fit
 from meshcast.estimate.gpu.parameters import (
     GPU_SCHEMA,
     GpuCalibration,
@@ -16,6 +15,7 @@ from meshcast.estimate.gpu.parameters import (
     parse_calibration,
     shipped_gpu_calibration,
 )
+from meshcast.evidence.fits import gpu as fit
 from meshcast.evidence.fits.fitting import search, to_toml
 
 

@@ -17,8 +17,8 @@ from meshcast.evidence.calibrate import collect
 from meshcast.evidence.calibrate.measured import collect_folder
 from meshcast.hardware import load_device
 from meshcast.jobs.asking import Options, predict
-from tests.evidence.calibrate.test_timed import HLO
 from tests.estimate.conformance import gemm, pass_over
+from tests.evidence.calibrate.test_timed import HLO
 
 ADD = """\
 func.func public @main(%a: tensor<{n}xf32>, %b: tensor<{n}xf32>) -> tensor<{n}xf32> {{

@@ -9,8 +9,8 @@ import pytest
 from meshcast.evidence.calibrate.pairing import paired_kernels
 from meshcast.lower import Kernel
 from meshcast.workload.graph import Gemm
-from tests.evidence.calibrate.test_timed import launch
 from tests.estimate.conformance import gemm, pass_over
+from tests.evidence.calibrate.test_timed import launch
 
 # 64 x 256 x 64 in two parts of K, which are added up, and a pass over the sum.
 SPLIT = """HloModule m, is_scheduled=true

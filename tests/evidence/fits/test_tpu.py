@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from meshcast.base.errors import InputError
-from meshcast.estimate.tpu import TpuAnalytical, TpuCalibration, TpuParameters, samples
+from meshcast.estimate.tpu import TpuAnalytical, TpuCalibration, TpuParameters
 from meshcast.estimate.tpu.parameters import parse_calibration, shipped_tpu_calibration
+from meshcast.evidence.fits import tpu_samples as samples
 from meshcast.evidence.fits.fitting import geomean_error
 from meshcast.evidence.fits.tpu import DEVICES, FITTED, fit, loss, main, report, worth_fitting
 from meshcast.evidence.fits.tpu_samples import ProductSample, SampleTable, collect, read_table, write_table

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from meshcast import predict
-from meshcast.chakra import Node, NodeType, ChakraTrace, NodeValues, read_trace, trace_bytes
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
+from meshcast.chakra import ChakraTrace, Node, NodeType, NodeValues, read_trace, trace_bytes
 from meshcast.hardware.conditions import Conditions
 from meshcast.jobs.traced import find_traces, names_traces
 from meshcast.jobs.traced.asking import HEEDED, HEEDED_BY_ESTIMATES, REFUSED

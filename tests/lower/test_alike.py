@@ -15,7 +15,7 @@ from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.kernel import CostKey, Kernel
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.nothing import empty_values, without_nothing
-from meshcast.lower.rewriting import Values
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Cost, Op, OpKind, Tensor
 from meshcast.workload.workload import Workload
@@ -95,5 +95,5 @@ def test_a_key_is_the_same_object_behind_a_copy() -> None:
 def test_passes_that_find_nothing_give_back_what_they_were_given() -> None:
     read = workload(chain(20))
     schedule = lower(read).schedule
-    assert with_both_orders(schedule, Values(read.tensors)) is schedule
+    assert with_both_orders(schedule, ValueTypes(read.tensors)) is schedule
     assert without_nothing(read.body.ops, empty_values(read.tensors)) is read.body.ops

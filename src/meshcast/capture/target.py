@@ -143,13 +143,15 @@ def whole_setting(settings: Mapping[str, Any], name: str) -> int | None:
     """A count among settings, as text or read already; None where it is not set.
 
     Raises:
-        UsageError: It is no positive integer.
+        UsageError: It is no positive integer below 2^63.
     """
     value = settings.get(name)
     value = setting_value(value) if isinstance(value, str) else value
-    if value is not None and (type(value) is not int or value < 1):
+    if value is not None and (type(value) is not int or not 1 <= value < 1 << 63):
         raise UsageError(
-            f"the setting {name} is a positive integer, not {value!r}", where="--set", fix=f"write such as {name}=8"
+            f"the setting {name} is a positive integer below 2^63, not {value!r}",
+            where="--set",
+            fix=f"write such as {name}=8",
         )
     return value
 

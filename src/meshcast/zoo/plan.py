@@ -259,7 +259,7 @@ class Plan:
             raise InfeasibleError(
                 f"a global batch of {batch} is no multiple of {step}, which is {split}",
                 where=PLAN_FLAG,
-                fix=f"use a batch of {math.ceil(batch / step) * step}, or change the plan",
+                fix=f"use a batch of {-(-batch // step) * step}, or change the plan",
             )
         if self.microbatches not in (None, batch // step):
             raise InfeasibleError(

@@ -96,9 +96,10 @@ def test_fused_attention_is_counted_as_such_where_sequences_are_split(attention:
     assert split.model_flops < redundancy("llama3-tiny", Plan.parse("mbs=8"), settings={"batch": "8"}).model_flops
 
 
-def test_a_batch_that_is_no_number_is_refused() -> None:
-    with pytest.raises(UsageError, match="batch is a positive integer, not 'many'"):
-        redundancy("llama3-tiny", Plan(), settings={"batch": "many"})
+@pytest.mark.parametrize("batch", ["many", "9" * 400])
+def test_a_batch_that_is_no_number_of_samples_is_refused(batch: str) -> None:
+    with pytest.raises(UsageError, match=r"batch is a positive integer below 2\^63, not "):
+        redundancy("llama3-tiny", Plan(fsdp=4), settings={"batch": batch})
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,10 @@ def test_microbatches() -> None:
     assert plan.microbatches_of(None) == 1
     with pytest.raises(InfeasibleError, match="no multiple of 32"):
         plan.microbatches_of(48)
+    with pytest.raises(
+        InfeasibleError, match=f"use a batch of {2**62 + 32},"
+    ):  # to the digit, beyond what a float holds
+        plan.microbatches_of(2**62 + 1)
     with pytest.raises(InfeasibleError, match="makes 3 microbatches"):
         Plan.parse("dp=4,microbatches=2").microbatches_of(12)
     with pytest.raises(UsageError, match="needs the global batch"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.base.display import markdown_of
-from meshcast.network.astra import AstraBackend, AstraKind, AstraNetwork, AstraSystem, Dimension, finish_ns
+from meshcast.network.astra import AstraBackend, AstraKind, AstraNetwork, AstraSystem, AstraDimension, finish_ns
 
 GIB = 1 << 30
 # nccl-tests, all-reduce of 8 H100 in one node, out of place; README of aws-samples/awsome-distributed-training,
@@ -18,7 +18,7 @@ MEASURED_US = {131_072: 19.37, 1_048_576: 28.56, 16_777_216: 124.0, 134_217_728:
 
 def network(shape: str, npus: int, bandwidth: float = 50.0, latency_ns: float = 500.0) -> AstraNetwork:
     """One dimension."""
-    only = Dimension(shape=shape, npus=npus, bandwidth=bandwidth, latency_ns=latency_ns)  # type: ignore[arg-type]
+    only = AstraDimension(shape=shape, npus=npus, bandwidth=bandwidth, latency_ns=latency_ns)  # type: ignore[arg-type]
     return AstraNetwork(dimensions=(only,))
 
 

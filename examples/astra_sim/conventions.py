@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.base.display import markdown_of
-from meshcast.network.astra import AstraBackend, AstraKind, AstraNetwork, AstraSystem, AstraDimension, finish_ns
+from meshcast.network.astra import AstraBackend, AstraDimension, AstraKind, AstraNetwork, AstraSystem, finish_ns
 
 GIB = 1 << 30
 # nccl-tests, all-reduce of 8 H100 in one node, out of place; README of aws-samples/awsome-distributed-training,

@@ -14,11 +14,13 @@ from meshcast import predict
 from meshcast.base.errors import InputError
 from meshcast.chakra import read_trace, trace_bytes
 from meshcast.chakra.own_attributes import KERNEL, KERNELS, packed_kernels
+from meshcast.estimate.chain import estimate_each
 from meshcast.hardware.conditions import Conditions
 from meshcast.jobs.traced.bounds import WITH_SHAPES
 from meshcast.options.options import Options
 from meshcast.results import Prediction
 from meshcast.traces.formats import TraceRequest, write_trace
+from tests.jobs.traced.jobs import compute, job
 
 SETTINGS = {"batch": "8", "seq": "64"}
 
@@ -133,3 +135,20 @@ def test_a_slow_device(tmp_path: Path) -> None:
     again = predict(tmp_path / "t", on="dgx-h100", durations="estimated", conditions=slow)
     assert step(again) == pytest.approx(step(native), rel=0.01)
     assert step(again) > 1.2 * step(alike)
+
+
+def test_kernels_are_estimated_in_the_order_of_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set's order differs from run to run, and sums over it in their last bits."""
+    sizes = [10**6 * (1 + i * 7 % 11) for i in range(11)]
+    asked: list[float] = []
+
+    def heard(kernels: Any, *rest: Any, **named: Any) -> Any:
+        found = list(kernels)
+        asked.extend(kernel.matrix_flops for kernel in found)
+        return estimate_each(found, *rest, **named)
+
+    monkeypatch.setattr("meshcast.jobs.traced.timing.estimate_each", heard)
+    predict(
+        job(tmp_path, [[compute(i, 0, num_ops=size) for i, size in enumerate(sizes)]]), on="h200", durations="estimated"
+    )
+    assert asked == sizes

@@ -67,7 +67,9 @@ def time_steps(
         InputError: Ranks wait for each other for ever.
     """
     replayed = uses_recorded(options.durations, job, device)
-    working = {step for steps in job.steps for step in steps if step.does == "compute" and not step.waits}
+    # In the order of the trace: sums over estimates would differ in their last bits from run to run with a set's.
+    found = (step for steps in job.steps for step in steps if step.does == "compute" and not step.waits)
+    working = list(dict.fromkeys(found))
     if not replayed and working and not any(step.says_work for step in working):
         raise UnsupportedError(
             f"none of {len(working)} different compute nodes says what it does (num_ops, tensor_size): there is nothing to "

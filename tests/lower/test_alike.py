@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from meshcast.lower import alike, lower
 from meshcast.lower.alike import FusedKernels
 from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.kernel import CostKey, Kernel
+from meshcast.lower.layouts import with_laid_out_operands
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.nothing import empty_values, without_nothing
 from meshcast.lower.rewriting import ValueTypes
@@ -97,3 +99,10 @@ def test_passes_that_find_nothing_give_back_what_they_were_given() -> None:
     schedule = lower(read).schedule
     assert with_both_orders(schedule, ValueTypes(read.tensors)) is schedule
     assert without_nothing(read.body.ops, empty_values(read.tensors)) is read.body.ops
+
+
+def test_products_that_are_laid_out_as_they_want_stay_as_they_are() -> None:
+    read = workload(chain(20))
+    ordered = [replace(op, cost=replace(op.cost, orders=((0, 1), (0, 1)))) for op in read.body.ops]
+    laid_out = with_laid_out_operands(ordered, frozenset(read.body.inputs), ValueTypes(read.tensors), {}, frozenset())
+    assert all(made is op for made, op in zip(laid_out, ordered, strict=True))

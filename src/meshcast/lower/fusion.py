@@ -163,19 +163,27 @@ class _Sweep:
             return own
         if not self._pinned.isdisjoint(op.results):
             return own
-        users = [user for value in op.results for user in self._readers.get(value, ())]
+        users = self._users(op)
         if not users:
             return own
         owners = self._roots[users[0]]
         if len(users) > 1:
             asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
             owners = owners if len(asking) == 1 else frozenset().union(*asking.values())
-        if self._fuses(index, users, owners) and self._have_room(owners, index):
+        asked: dict[int, tuple[frozenset[int], int]] = {}
+        if self._fuses(index, users, owners, asked) and self._have_room(owners, index):
             self._roots[index] = owners
             for root in owners:
                 self._fusion(root).add(op, self._operands[index])
-                self._places[root, index], self._repeats[root, index] = self._asked(users, root)
+                found = asked.get(root) or self._asked(users, root)
+                self._places[root, index], self._repeats[root, index] = found
         return self._roots[index]
+
+    def _users(self, op: Op) -> Sequence[int]:
+        """The ops that read an op's results, as often as they do."""
+        if len(op.results) == 1:
+            return self._readers.get(op.results[0], ())
+        return [user for value in op.results for user in self._readers.get(value, ())]
 
     def _have_room(self, owners: frozenset[int], index: int) -> bool:
         """Whether fusions that also compute this op read no more tensors of full size than a kernel may."""
@@ -201,7 +209,10 @@ class _Sweep:
         source = self._sources.get(value, tensor.bytes)
         return tensor.elements * source // tensor.bytes if tensor.bytes else 0
 
-    def _fuses(self, index: int, users: Sequence[int], owners: frozenset[int]) -> bool:
+    def _fuses(
+        self, index: int, users: Sequence[int], owners: frozenset[int], asked: dict[int, tuple[frozenset[int], int]]
+    ) -> bool:
+        """Whether an op is computed inside its readers; `asked` is given what was worked out of `_asked` for that."""
         op = self._ops[index]
         kind = op.cost.kind
         if kind is OpKind.REDUCE:
@@ -220,7 +231,9 @@ class _Sweep:
             return False
         if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
             return False
-        times = sum(self._asked(users, root)[1] for root in owners)
+        for root in owners:
+            asked[root] = self._asked(users, root)
+        times = sum([count for _, count in asked.values()])
         return times == 1 or self._worth_repeating(index, times)
 
     def _asked(self, users: Sequence[int], root: int) -> tuple[frozenset[int], int]:
@@ -231,15 +244,16 @@ class _Sweep:
         has the whole row at hand.
         """
         if root in self._reductions:
-            return frozenset((root,)), 1
-        places: set[int] = set()
-        for user in users:
-            if root in self._roots[user]:
-                if self._ops[user].cost.kind is OpKind.ELEMENTWISE:
-                    places |= self._places.get((root, user), frozenset((user,)))
-                else:
-                    places.add(user)
-        return frozenset(places), sum(self._repeats.get((root, place), 1) for place in places)
+            return self._roots[root], 1
+        asking = [self._places_of(user, root) for user in users if root in self._roots[user]]
+        places = asking[0] if len(asking) == 1 else frozenset().union(*asking)
+        return places, sum([self._repeats.get((root, place), 1) for place in places])
+
+    def _places_of(self, user: int, root: int) -> frozenset[int]:
+        """Which ops of a fusion one that has joined it asks for its operands: itself, unless it is arithmetic."""
+        if self._ops[user].cost.kind is OpKind.ELEMENTWISE and (found := self._places.get((root, user))):
+            return found
+        return self._roots[user] if user == root else frozenset((user,))
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""

@@ -118,7 +118,7 @@ class CostKey:
         """The key of a kernel that has this one but for its recency: worked out once for all of that recency."""
         found = self._aged.get(kernel.recency)
         if found is None:
-            found = self._aged[kernel.recency] = kernel.cost_key
+            found = self._aged[kernel.recency] = kernel.own_key()
         return found
 
 
@@ -181,6 +181,10 @@ class Kernel:
     @cached_property
     def cost_key(self) -> CostKey:
         """Everything but its own name, values and places."""
+        return self.own_key()
+
+    def own_key(self) -> CostKey:
+        """`cost_key`, worked out anew."""
         return CostKey.of(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
@@ -192,10 +196,10 @@ class Kernel:
         if recency == self.recency:
             return self
         made = self._copy()
-        key = made.__dict__.pop("cost_key", None)
-        made.__dict__["recency"] = recency
-        if key is not None:
-            made.__dict__["cost_key"] = key.aged(made)
+        fields = made.__dict__
+        fields["recency"] = recency
+        if "cost_key" in fields:
+            fields["cost_key"] = fields["cost_key"].aged(made)
         return made
 
     def elsewhere(
@@ -209,7 +213,9 @@ class Kernel:
     def _copy(self) -> Kernel:
         """One with the same fields and what is known of them, to be changed before anybody sees it."""
         made = object.__new__(Kernel)
-        made.__dict__.update(self.__dict__)
+        object.__setattr__(
+            made, "__dict__", self.__dict__.copy()
+        )  # keys stay shared where they are: a fifth of the memory
         return made
 
     @property

@@ -176,7 +176,7 @@ def with_laid_out_operands(
                     turned[source, wanted] = values.new(tensor.shape, tensor.dtype)
                     made.append(_transpose(op, value, turned[source, wanted], values))
                 operands[position] = turned[source, wanted]
-        made.append(replace(op, operands=tuple(operands)))
+        made.append(op if operands == list(op.operands) else replace(op, operands=tuple(operands)))
     return made
 
 

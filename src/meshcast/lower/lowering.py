@@ -131,12 +131,18 @@ class _Lowering:
             laid_out = with_laid_out_operands(ops, fixed, self._values, self._buffer, kept)
             ops = self._rewritten(laid_out, kept)
         buffer = self._buffer
-        operands = [tuple([buffer.get(value, value) for value in op.operands]) for op in ops]
+        views = buffer.keys()
+        operands = [
+            op.operands if views.isdisjoint(op.operands) else tuple([buffer.get(value, value) for value in op.operands])
+            for op in ops
+        ]
         outputs = tuple(buffer.get(value, value) for value in block.outputs)
         live_out = frozenset(outputs) | {buffer.get(value, value) for value in nested}
-        fusions: Fusions = {index: [index] for index in range(len(ops))}
-        if self._fuse:
-            fusions = plan_fusion(ops, operands, live_out, self._tensors, self._rules)
+        fusions: Fusions = (
+            plan_fusion(ops, operands, live_out, self._tensors, self._rules)
+            if self._fuse
+            else {index: [index] for index in range(len(ops))}
+        )
         kept_copies = self._overwrites(ops, operands, live_out, writable)
         stepped = stepped_slices(ops, self._tensors) if self._looped else set()
         steps: list[Step] = []

@@ -42,10 +42,13 @@ def stored_weights(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: Mapping
     if not any(op.cost.kind is OpKind.GEMM for op in ops):
         return {}
     found: dict[int, Stored] = {}
-    made = {value: op for op in ops for value in op.results}
+    made: dict[int, Op] = {}  # who makes a value; asked for behind the first conversion alone
     for op in ops:
         if op.cost.kind is OpKind.ELEMENTWISE and len(op.results) == 1 and not op.cost.transcendentals:
-            stored = _converted(op, tensors, buffer) or _scaled(op, tensors, buffer, found, made)
+            stored = _converted(op, tensors, buffer)
+            if stored is None and found:
+                made = made or {value: maker for maker in ops for value in maker.results}
+                stored = _scaled(op, tensors, buffer, found, made)
             if stored is not None:
                 found[op.results[0]] = stored
     return found
@@ -88,7 +91,7 @@ def _scaled(
 def with_weights_as_stored(op: Op, stored: Mapping[int, Stored], buffer: Mapping[int, int]) -> Op:
     """A product of few rows that reads its weights as they are stored; any other op as it is."""
     gemm = op.cost.geometry
-    if not isinstance(gemm, Gemm) or len(op.operands) != 2 or len(op.cost.operand_bytes) != 2:
+    if not stored or not isinstance(gemm, Gemm) or len(op.operands) != 2 or len(op.cost.operand_bytes) != 2:
         return op
     for place, rows in ((1, gemm.m), (0, gemm.n)):
         weights = stored.get(buffer.get(op.operands[place], op.operands[place]))

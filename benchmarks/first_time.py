@@ -62,8 +62,8 @@ def measured(path: Path, warming: Path, *, staged: bool) -> dict[str, float]:
     else:
         clock("predict", lambda: mc.predict(str(path), on="h200"))
     text = path.read_text()
-    mlir.parse(text, where="warm")
-    clock("parse", lambda: mlir.parse(text, where="floor"))
+    mlir.parse_module(text, where="warm")
+    clock("parse", lambda: mlir.parse_module(text, where="floor"))
     return clock.seconds
 
 

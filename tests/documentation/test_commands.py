@@ -86,15 +86,13 @@ def test_every_make_target_is_there() -> None:
         for target in re.findall(r"^make ([a-z][a-z-]*)", text)
     }
     assert {"demo", "test"} <= targets
-    done = subprocess.run(
-        ["make", "--dry-run", *sorted(targets)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=child_environment(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    _recipes(*sorted(targets))
+
+
+def test_the_quick_tests_are_where_the_makefile_says() -> None:
+    named = re.findall(r"(?<=\s)tests/[\w/.]+", _recipes("check").rpartition(" -m pytest ")[2])
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_every_page_and_file_that_is_linked_is_there() -> None:
@@ -105,6 +103,20 @@ def test_every_page_and_file_that_is_linked_is_there() -> None:
             r"`(docs/[\w-]+\.md|(?:examples|benchmarks|data)/[\w./-]+)`", page.read_text(encoding="utf-8")
         ):
             assert (ROOT / name).exists(), f"{page.name}: no {name}"
+
+
+def _recipes(*targets: str) -> str:
+    """The commands that `make` would run."""
+    done = subprocess.run(
+        ["make", "--dry-run", *targets],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _reason(command: Command) -> str:

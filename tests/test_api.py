@@ -88,10 +88,10 @@ def test_values_with_one_meaning_are_taken() -> None:
         on=Path("own.toml"),
         beside=["all_reduce:1MiB:0-7"],
     )
-    assert options.settings == {"batch": "64", "layers": "3,4", "bias": "True", "seed": "None"}
-    assert options.mesh == {"data": 8, "model": 4}
+    assert options.program.settings == {"batch": "64", "layers": "3,4", "bias": "True", "seed": "None"}
+    assert options.program.mesh == {"data": 8, "model": 4}
     assert options.on == "own.toml"
-    assert options.beside == ("all_reduce:1MiB:0-7",)
+    assert [each.text for each in options.network.beside] == ["all_reduce:1MiB:0-7"]
 
 
 @pytest.mark.parametrize(

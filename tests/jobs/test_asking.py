@@ -113,4 +113,4 @@ def test_skewed_indices_cost_more_and_are_not_mixed_up_with_uniform_ones(tmp_pat
 @pytest.mark.parametrize("text", ["zipf", "zipf:-1", "zipf:nan", "normal", "uniform:2"])
 def test_an_unknown_spread_of_indices_is_the_users_mistake(text: str) -> None:
     with pytest.raises(UsageError, match="no spread of indices"):
-        _ = Options(indices=text).index_skew
+        Options(indices=text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from meshcast.jobs.asking import predict
 from meshcast.options.options import Options
 from tests.lower.programs import FOUR_LAYERS
@@ -13,11 +11,11 @@ def test_weights_are_rounded_once_a_step() -> None:
     """Products stay as they are, and what rounds weights for every microbatch goes."""
     plan = "pp=2,mbs=1,precision=fp8"
     options = Options(on="dgx-h100", plan=plan, settings=FOUR_LAYERS, layers="separate")
-    every, once = (predict("llama3-tiny", replace(options, overlap=overlap)) for overlap in ("", "cached-weights"))
+    every, once = (predict("llama3-tiny", options.having(overlap=overlap)) for overlap in ("", "cached-weights"))
     assert once.kernels < every.kernels
     assert once.flops == every.flops
     whole = Options(
         on="h100-sxm", plan="mbs=16,precision=fp8", settings=FOUR_LAYERS
     )  # one microbatch, all of it in one program
-    one, same = (predict("llama3-tiny", replace(whole, overlap=overlap)) for overlap in ("", "cached-weights"))
+    one, same = (predict("llama3-tiny", whole.having(overlap=overlap)) for overlap in ("", "cached-weights"))
     assert one.kernels == same.kernels

@@ -34,7 +34,7 @@ def test_a_slow_link_is_what_the_step_takes() -> None:
     assert prediction.breakdown is not None
     assert prediction.step_time_s >= bytes_moved / host_rate(slow.device)
     assert prediction.breakdown.total == pytest.approx(prediction.step_time_s)
-    fast = predict("llama3-tiny", replace(options, on="dgx-h100"))
+    fast = predict("llama3-tiny", options.having(on="dgx-h100"))
     assert fast.step_time_s is not None
     assert fast.step_time_s < prediction.step_time_s
 

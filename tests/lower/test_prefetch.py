@@ -142,7 +142,7 @@ def test_a_model_gains_from_it() -> None:
     settings = {"batch": "16", "seq": "512"}
     options = Options(on="dgx-h100", mesh={"fsdp": 16}, settings=settings, contention="off", host="off")
     plain = prepare("llama3-tiny", options)
-    ahead = prepare("llama3-tiny", replace(options, overlap="prefetch"))
+    ahead = prepare("llama3-tiny", options.having(overlap="prefetch"))
     assert counts_by_kind(ahead.lowered.schedule) == counts_by_kind(plain.lowered.schedule)
     assert ahead.timeline.breakdown.exposed_communication < plain.timeline.breakdown.exposed_communication
     assert ahead.timeline.duration < plain.timeline.duration

@@ -255,8 +255,8 @@ def test_a_straggler_in_a_prediction(tmp_path: Path) -> None:
     path.write_text(all_reduce_text(("multiply", "reduce", "use")))
     options = Options(on="dgx-h100", host="off", levers=False)
     healthy = prepare(path, options).predict()
-    same = prepare(path, replace(options, conditions=Conditions(speed={0: 1.0}))).predict()
-    slow = prepare(path, replace(options, conditions=Conditions(speed={0: 0.5}))).predict()
+    same = prepare(path, options.having(conditions=Conditions(speed={0: 1.0}))).predict()
+    slow = prepare(path, options.having(conditions=Conditions(speed={0: 0.5}))).predict()
     assert same.step_time_s == healthy.step_time_s
     assert not same.ranks
     assert healthy.step_time_s is not None

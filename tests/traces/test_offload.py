@@ -77,7 +77,7 @@ def test_timelines_draw_the_copies(tmp_path: Path, unroll: bool) -> None:
 
 def test_astra_sims_rules_give_the_same_step(tmp_path: Path) -> None:
     """A rank alone: the host's copies beside the device's kernels, each one at a time."""
-    options = replace(offloading(), plan="mbs=4,remat=full,offload=activations", host="off")
+    options = offloading().having(plan="mbs=4,remat=full,offload=activations", host="off")
     request = TraceRequest(target="llama3-tiny", options=options, out=tmp_path / "t", unroll=True)
     written = write_trace("chakra", request).summary
     alone = makespan_ns(str(tmp_path / "t"), 1, {}, _nobody, _nobody, exact=True)

@@ -262,7 +262,7 @@ _FIELDS = {
 
 def lever_count(text: str | None) -> bool | int:
     """What `--levers` says, as options have it."""
-    from meshcast.jobs import ALL_LEVERS
+    from meshcast.options import ALL_LEVERS
 
     return (
         {None: True, "none": False, "all": ALL_LEVERS}[text]
@@ -283,14 +283,12 @@ def options(
     beside: list[str] | None = None, plan: str | None = None, durations: str = "auto",
 ) -> Options:  # fmt: skip
     """The pipeline's options from the flags; a stack gives those that are not `written`."""
-    from dataclasses import fields
-
     from meshcast.base import Mesh
 
     # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
     from meshcast.hardware import parse_conditions
     from meshcast.jobs import with_stack
-    from meshcast.options import Options
+    from meshcast.options import Options, option_places
 
     chosen = Options(
         on=on,
@@ -302,17 +300,17 @@ def options(
         network=network,
         partitioner=partitioner,
         lowering=lowering,
-        clocks=clocks,  # type: ignore[arg-type]  # checked by the pipeline, with a message
-        host=host,  # type: ignore[arg-type]  # likewise
+        clocks=clocks,
+        host=host,
         dims=sizes(dims, "--dim"),
         trip_counts=trip_counts(trips),
         settings=pairs(settings, "--set"),
         indices=indices,
         approximate=approximate,
         levers=levers,
-        scheduler=scheduler,  # type: ignore[arg-type]  # likewise
+        scheduler=scheduler,
         channels=channels,
-        contention=contention,  # type: ignore[arg-type]  # likewise
+        contention=contention,
         overlap=overlap,
         conditions=parse_conditions(slow=slow or (), links=links or (), background=background or ()),
         placement=placement,
@@ -320,7 +318,7 @@ def options(
         beside=tuple(beside or ()),
         plan=plan,
         durations=durations,
-        written=tuple(sorted({_FIELDS.get(name, name) for name in written} & {each.name for each in fields(Options)})),
+        written=tuple(sorted({_FIELDS.get(name, name) for name in written} & option_places().keys())),
     )
     return with_stack(chosen, stack, but=written)
 

@@ -69,7 +69,7 @@ def collective_command(
     from meshcast.cli.app import emit_json
     from meshcast.hardware import parse_conditions
     from meshcast.jobs import CollectiveQuestion, answer_collective
-    from meshcast.network import Arrangement, parse_sizes
+    from meshcast.network import Arrangement, other_job, parse_sizes
 
     question = CollectiveQuestion(
         kind=kind,
@@ -85,7 +85,7 @@ def collective_command(
             conditions=parse_conditions(links=links or (), background=background or ()),
             placement=placement,
             graph=fabric,
-            beside=tuple(beside or ()),
+            beside=tuple(other_job(each) for each in beside or ()),
         ),
         together=tuple(together or ()),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshcast.cli.patience import patience
@@ -20,7 +19,7 @@ def show_measured(
     from meshcast.cli.app import emit_json
     from meshcast.evidence import compare_measured, print_reality, refuse_strangers
 
-    asked = replace(options, on=ask.on, fidelity=ask.fidelity)
+    asked = options.having(on=ask.on, fidelity=ask.fidelity)
     with patience(str(ask)):
         reality = compare_measured(ask.target, measured, asked, steps=steps, module=module)
     if json:

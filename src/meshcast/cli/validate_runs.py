@@ -53,13 +53,12 @@ def runs_command(
         runs_page,
         validate_runs,
     )
-    from meshcast.jobs import check_settings
     from meshcast.options import Options, check_fidelity
 
     rows = chosen_runs(read_run_rows(file), only=only, limit=limit)
     options = Options(fidelity=fidelity, network=network, levers=False)
     check_fidelity(fidelity)
-    check_settings(options)  # a misspelt one is the caller's mistake, not a failure of every row
+    options.check_choices()  # a misspelt one is the caller's mistake, not a failure of every row
     found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs)
     results, interrupted = judged(found, len(rows), "runs", json=json)
     summary = RunsSummary(results=tuple(results), not_run=len(rows) - len(results))

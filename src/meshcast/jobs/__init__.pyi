@@ -1,6 +1,5 @@
 from meshcast.jobs.asking import assembled_pipeline as assembled_pipeline
 from meshcast.jobs.asking import captured as captured
-from meshcast.jobs.asking import check_settings as check_settings
 from meshcast.jobs.asking import local_program as local_program
 from meshcast.jobs.asking import pipeline_run as pipeline_run
 from meshcast.jobs.asking import predict as predict
@@ -9,7 +8,6 @@ from meshcast.jobs.asking import resolved as resolved
 from meshcast.jobs.collective import CollectiveAnswer as CollectiveAnswer
 from meshcast.jobs.collective import CollectiveQuestion as CollectiveQuestion
 from meshcast.jobs.collective import answer_collective as answer_collective
-from meshcast.jobs.levers.trying import ALL_LEVERS as ALL_LEVERS
 from meshcast.jobs.nodes.drawable import check_drawable as check_drawable
 from meshcast.jobs.nodes.drawable import check_drawable_parts as check_drawable_parts
 from meshcast.jobs.nodes.drawable import not_alike as not_alike

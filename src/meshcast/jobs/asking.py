@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from meshcast.base import UnsupportedError, UsageError, collected_later, names_taken, room_for_nesting
 from meshcast.capture import CaptureOptions, Program, load, result_names
-from meshcast.estimate import Clocks
 from meshcast.hardware import HEALTHY, Cluster, Device, resolve
 from meshcast.jobs.described import Asked, asked_of, inputs_of, throughput_of, unsaid_recipes
 from meshcast.jobs.levers import Question, how_many, with_levers
@@ -37,12 +36,12 @@ from meshcast.jobs.program.deadlocks import check_program
 from meshcast.jobs.program.device_count import device_count
 from meshcast.jobs.program.run import Run as Run
 from meshcast.jobs.serving import predict_serving
-from meshcast.jobs.traced import DURATIONS, check_asked, find_traces, names_traces, predict_traces
+from meshcast.jobs.traced import check_asked, find_traces, names_traces, predict_traces
 from meshcast.jobs.trust import with_trust
 from meshcast.lower import LoweredProgram, OutOfMemoryError, Overflow, lower, lower_compiled, overlapped
 from meshcast.network import NETWORK_MODELS as NETWORK_MODELS
-from meshcast.options import Attention, ContentionSetting, Host, chosen_estimators, chosen_lowering, given_options
 from meshcast.options import Options as Options
+from meshcast.options import chosen_estimators, chosen_lowering, given_options, key_of
 from meshcast.partition import partition, shardy
 from meshcast.results import Prediction
 from meshcast.simulate import PipelineRun
@@ -73,7 +72,7 @@ def predict(target: str | Path | Program | Pipeline, options: Options | None = N
 
 def _loaded(target: Any, options: Options) -> Program | None:
     """The program of a target that is not read, or run, for every change again; None of models and pipelines."""
-    if is_pipeline(target) or options.plan is not None or model_named(target) is not None:
+    if is_pipeline(target) or options.program.plan is not None or model_named(target) is not None:
         return None
     return captured(target, options, resolve(options.on).device)[0]
 
@@ -83,7 +82,7 @@ def _question(target: Any, loaded: Program | None, options: Options) -> Question
     traced = names_traces(target)  # before models: a manifest of traces is a .json file as a configuration is
     prediction = None if traced else predict_serving(target, options, partial(_predicted, target))
     if prediction is None:  # sizes are in a program that is loaded
-        prediction = _predicted(loaded or target, replace(options, dims={}) if loaded else options)
+        prediction = _predicted(loaded or target, options.having(dims={}) if loaded else options)
     asked = None if traced else _asked(target, options)
     throughput = throughput_of(asked, prediction) if asked is not None else None
     told = (*prediction.warnings, *(unsaid_recipes(asked, options) if asked is not None else ()))
@@ -94,7 +93,7 @@ def _question(target: Any, loaded: Program | None, options: Options) -> Question
 
 def _asked(target: Any, options: Options) -> Asked | None:
     """What a model is asked for; None where the target is a program already."""
-    return asked_of(target, options, lambda used: resolved(target, used)[1].settings, partial(_plan, target))
+    return asked_of(target, options, lambda used: resolved(target, used)[1].program.settings, partial(_plan, target))
 
 
 def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Prediction:
@@ -120,7 +119,7 @@ def _predict_traces(target: str | Path, options: Options) -> Prediction:
     """How the job of some traces will run; what a trace has decided already is refused."""
     check_asked(options)
     cluster = resolve(options.on)
-    check_settings(options)
+    options.check_choices()
     estimators, notes = chosen_estimators(options, cluster.device)
     prediction = predict_traces(find_traces(target), options, cluster, estimators)
     return with_trust(replace(prediction, warnings=(*notes, *prediction.warnings)), cluster, options)
@@ -129,24 +128,28 @@ def _predict_traces(target: str | Path, options: Options) -> Prediction:
 def resolved(target: Any, options: Options) -> tuple[Any, Options]:
     """A target and its options with the plan carried out, which makes a program or a pipeline of them."""
     options = with_stack(options)
-    if options.plan is None:
+    if options.program.plan is None:
         builder = model_named(target)
-        if builder is None or options.settings.get("mode") == SERVE:
+        if builder is None or options.program.settings.get("mode") == SERVE:
             return target, options
-        return target, replace(options, settings=with_attention_set(builder, options, resolve(options.on).device))
-    if options.mesh is not None:
+        return target, options.having(settings=with_attention_set(builder, options, resolve(options.on).device))
+    if options.program.mesh is not None:
         raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
     device = resolve(options.on).device
     plan = _plan(target, options, device)
-    planned = plan_target(target, plan, settings=options.settings, devices=options.devices, platform=device.platform)
+    planned = plan_target(
+        target, plan, settings=options.program.settings, devices=options.devices, platform=device.platform
+    )
     # What is saved where is no part of the program: its lowering says.
-    overlap = ",".join(filter(None, (options.overlap, "offload"))) if plan.offload == "activations" else options.overlap
-    return planned, replace(options, plan=None, settings={}, attention="plain", overlap=overlap)
+    said = options.lowering.overlap.text
+    overlap = ",".join(filter(None, (said, "offload"))) if plan.offload == "activations" else options.lowering.overlap
+    return planned, options.having(plan=None, settings={}, attention="plain", overlap=overlap)
 
 
 def _plan(target: Any, options: Options, device: Device) -> Plan:
     """The plan that is asked for, with the attention that the device gives its model where it leaves it open."""
-    plan = Plan.parse(str(options.plan))
+    assert options.program.plan is not None
+    plan = options.program.plan.value
     check_device(plan, device)
     return with_attention(plan, model_of(target), options, device)
 
@@ -170,9 +173,9 @@ def _simulate(options: Options) -> Simulate:
     Raises:
         UnsupportedError: Devices that are not alike would have to share one.
     """
-    if options.channels != 1:
+    if options.run.channels != 1:
         return own_channels
-    if HardwareState.of(options.conditions).single:
+    if HardwareState.of(options.network.conditions).single:
         raise UnsupportedError(
             "the stages of a pipeline on devices that are not alike have channels of their own alone",
             where="--channels 1", fix="leave out --channels, or --slow and --link of single devices",
@@ -183,13 +186,21 @@ def _simulate(options: Options) -> Simulate:
 def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple[Pipeline, Cluster, Prepare]:
     """A pipeline, its hardware, and how each of its programs is prepared on that of one stage, once."""
     pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
-    for flag, given in (("--mesh", options.mesh), ("--set", options.settings), ("--dim", options.dims)):
+    for flag, given in (
+        ("--mesh", options.program.mesh),
+        ("--set", options.program.settings),
+        ("--dim", options.program.dims),
+    ):
         if given:
             raise UsageError("a pipeline's programs and mesh are given by its file", where=flag, fix="change the file")
     for flag, asked, instead in (
-        ("--placement", options.placement, "order the axes of `mesh` in its file: stages and axes number the devices"),
-        ("--fabric", options.fabric, "describe the hardware as a cluster, in a file behind --on"),
-        ("--beside", options.beside, "say what other jobs take with --background LEVEL=SHARE"),
+        (
+            "--placement",
+            options.network.placement,
+            "order the axes of `mesh` in its file: stages and axes number the devices",
+        ),
+        ("--fabric", options.network.fabric, "describe the hardware as a cluster, in a file behind --on"),
+        ("--beside", options.network.beside, "say what other jobs take with --background LEVEL=SHARE"),
     ):
         if asked:
             raise UsageError(
@@ -205,9 +216,9 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
             fix="change `mesh` or the stages in its file",
         )
     cluster = resolve(options.on).for_devices(pipeline.devices)
-    if options.partitioner == "shardy" and pipeline.mesh.size > 1:
+    if options.program.partitioner == "shardy" and pipeline.mesh.size > 1:
         shardy.start()  # while the first program is traced
-    stage = replace(options, devices=None, conditions=HEALTHY)
+    stage = options.having(devices=None, conditions=HEALTHY)
     prepared: dict[object, tuple[Run, tuple[str, ...]]] = {}
 
     def prepare_part(target: Any) -> tuple[Run, tuple[str, ...]]:
@@ -221,43 +232,14 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
     return pipeline, cluster, prepare_part
 
 
-def check_settings(options: Options) -> None:
-    """Refuses what nothing and no device could be predicted with: clocks, network, host, durations of traces.
-
-    Raises:
-        UsageError: One is not among the values it may have.
-    """
-    if options.clocks not in get_args(Clocks):
-        raise UsageError(f"no clocks {options.clocks!r}", where="--clocks", fix="one of " + ", ".join(get_args(Clocks)))
-    if options.network not in NETWORK_MODELS:
-        raise UsageError(
-            f"no network model {options.network!r}", where="--network", fix="one of " + ", ".join(NETWORK_MODELS)
-        )
-    if options.host not in get_args(Host):
-        raise UsageError(f"no host setting {options.host!r}", where="--host", fix="one of " + ", ".join(get_args(Host)))
-    if options.contention not in get_args(ContentionSetting):
-        raise UsageError(f"no contention setting {options.contention!r}", where="--contention", fix="on or off")
-    if options.attention not in get_args(Attention):
-        raise UsageError(
-            f"no attention {options.attention!r} of models that do not say", where="attention",
-            fix="one of " + ", ".join(get_args(Attention)),
-        )  # fmt: skip
-    if options.durations not in DURATIONS:
-        raise UsageError(
-            f"no durations {options.durations!r}", where="--durations",
-            fix="trace (as recorded), estimated (on --on), or auto",
-        )  # fmt: skip
-    options.scheduling  # noqa: B018  # refuses what it cannot be
-
-
 def prepare(target: str | Path | Program, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
     options = given_options(options)
     cluster = resolve(options.on)
-    unused = unfused_note(model_named(target), options, cluster.device) if options.attention == "flash" else ""
+    unused = unfused_note(model_named(target), options, cluster.device) if options.program.attention == "flash" else ""
     target, options = resolved(target, options)
     estimators, told = chosen_estimators(options, cluster.device)
-    check_settings(options)
+    options.check_choices()
     lowered = lowered_program(target, options, cluster.device)
     devices, notes = device_count(lowered.workload, options.devices)
     cluster.for_devices(devices)  # refuses more than there are
@@ -280,18 +262,20 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
     """The kernels of a target on a kind of device; kept by the program's content and everything that shaped it."""
     program, mesh = captured(target, options, device)
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
-    asked, overlap = options.asked_lowering, options.overlapping
-    lowering = chosen_lowering(options, program, device)
+    asked, lowering = options.asked_lowering, chosen_lowering(options, program, device)
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
         program.sha256, program.mesh, program.module if program.partitioned else None, tuple((mesh or {}).items()),
-        options.partitioner, tuple(options.dims.items()), tuple(options.trip_counts.items()), options.approximate,
-        options.index_skew, backend, registered_rules(), asked, lowering, device if lowering == "compiled" else None,
-        overlap, options.fusion, options.attention_library, options.layers, options.ragged,
+        key_of(options.program), key_of(options.lowering), backend, registered_rules(), asked, lowering,
+        device if lowering == "compiled" else None,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
     if found is None:
-        read = ReadOptions(trip_counts=options.trip_counts, approximate=options.approximate, skew=options.index_skew)
+        read = ReadOptions(
+            trip_counts=options.program.trip_counts,
+            approximate=options.program.approximate,
+            skew=options.program.indices.value,
+        )
         refused, overflow = "", None
         if lowering == "compiled":
             try:
@@ -303,14 +287,14 @@ def lowered_program(target: str | Path | Program, options: Options, device: Devi
                     raise
                 refused = f"{error.message}; the lowering is modelled instead"
         if found is None:
-            local = partition(program, mesh=mesh, route=options.partitioner)
+            local = partition(program, mesh=mesh, route=options.program.partitioner)
             workload = read_workload(local, read)
             kernels = lower(
-                workload, backend=backend, given=lowering == "given", fusion=options.fusion,
-                attention=options.attention_library, layers=options.layers, ragged=options.ragged,
+                workload, backend=backend, given=lowering == "given", fusion=options.lowering.fusion,
+                attention=options.lowering.attention_library, layers=options.lowering.layers, ragged=options.lowering.ragged,
             )  # fmt: skip
             found = _warned(kernels, refused)
-            found = overlapped(replace(found, overflow=overflow), overlap)
+            found = overlapped(replace(found, overflow=overflow), options.lowering.rewrites)
         if program.devices > 1 and may_deadlock(found.workload):
             check_program(program)
     _LOWERED[key] = found
@@ -333,7 +317,7 @@ def local_program(target: str | Path | Program, options: Options) -> Program:
     """The program of one device: captured for the hardware's platform, over the mesh asked for, and partitioned."""
     target, options = resolved(target, options)
     program, mesh = captured(target, options, resolve(options.on).device)
-    return partition(program, mesh=mesh, route=options.partitioner)
+    return partition(program, mesh=mesh, route=options.program.partitioner)
 
 
 def captured(
@@ -349,6 +333,12 @@ def captured(
         )
     program = load(
         target,
-        CaptureOptions(platform=device.platform, dims=options.dims, mesh=options.mesh, settings=options.settings),
+        CaptureOptions(
+            platform=device.platform,
+            dims=options.program.dims,
+            mesh=options.program.mesh,
+            settings=options.program.settings,
+        ),
     )
-    return program, options.mesh if options.mesh and dict(options.mesh) != program.mesh.sizes else None
+    asked = options.program.mesh
+    return program, asked if asked and dict(asked) != program.mesh.sizes else None

@@ -50,7 +50,7 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
     It is asked once, when a prediction is whole: by a run, and of pipelines and jobs of traces when they are put together.
     """
     device = cluster.device
-    own_profile = options.profile is not None and prediction.fidelity == "profiled"
+    own_profile = options.estimate.profile is not None and prediction.fidelity == "profiled"
     how: HowChecked = "measured" if own_profile else device.checked.how
     if prediction.devices > 1:
         low, high = widenings()[how if device.checked.clusters else "data-sheet"]["many"]
@@ -63,7 +63,7 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
         prediction,
         trust=Trust(
             checked=how,
-            against=f"profile {options.profile}" if own_profile else device.checked.against,
+            against=f"profile {options.estimate.profile}" if own_profile else device.checked.against,
             widened=(low, high),
             energy=_energy(device),
         ),

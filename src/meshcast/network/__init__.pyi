@@ -1,6 +1,7 @@
 from meshcast.network.arranging import OPTIMISE as OPTIMISE
 from meshcast.network.arranging import Arrangement as Arrangement
 from meshcast.network.arranging import arranged as arranged
+from meshcast.network.arranging import other_job as other_job
 from meshcast.network.arranging import without_effect as without_effect
 from meshcast.network.astra.config import ASTRA_BACKENDS as ASTRA_BACKENDS
 from meshcast.network.astra.config import ASTRA_KINDS as ASTRA_KINDS

@@ -28,14 +28,14 @@ class Arrangement:
         conditions: The state of devices and links.
         placement: A file with the device of each rank, or `optimise`.
         graph: A file with a graph of one's own.
-        beside: Collectives of other jobs that never end, as `KIND:BYTES:FIRST-LAST`.
+        beside: Collectives of other jobs that never end (`other_job`).
     """
 
     network: str = "alpha-beta"
     conditions: Conditions = HEALTHY
     placement: str | None = None
     graph: str | None = None
-    beside: tuple[str, ...] = ()
+    beside: tuple[Collective, ...] = ()
 
 
 def arranged(
@@ -59,7 +59,7 @@ def arranged(
         UsageError, InputError: Something does not exist, does not match, or is for another model.
     """
     conditions = asked.conditions
-    beside = tuple(_other_job(text) for text in asked.beside)
+    beside = asked.beside
     if asked.network != "flow":
         for flag, given in (("--beside", beside), ("--fabric", asked.graph)):
             if given:
@@ -146,7 +146,12 @@ def _optimised(
     return best.placement, f"the best of {choice.tried} placements of ranks: {faster}"
 
 
-def _other_job(text: str) -> Collective:
+def other_job(text: str) -> Collective:
+    """A collective that another job keeps running, from KIND:BYTES:FIRST-LAST.
+
+    Raises:
+        UsageError: It is something else.
+    """
     kind, _, rest = text.partition(":")
     size, _, place = rest.partition(":")
     first, dash, last = place.partition("-")

@@ -62,13 +62,13 @@ def chosen_lowering(options: Options, program: Program, device: Device) -> Lower
         UsageError: Kernels of a compiler are asked for, and others or rewrites of theirs besides; or no such lowering.
         UnsupportedError: The compiler is asked for and cannot be had.
     """
-    overlap, others = options.overlapping, options.other_kernels
+    overlap, others = options.lowering.rewrites, options.lowering.other_kernels
     # Counts that are told name the program's own loops, not those that XLA leaves of them.
     # The TPU compiler takes minutes for a large model: it runs when it is asked for.
     # Rewrites are ours to make: a compiler's schedule has its own.
     preferred = (
-        options.fidelity == "auto"
-        and not options.trip_counts
+        options.estimate.fidelity == "auto"
+        and not options.program.trip_counts
         and device.kind != "tpu"
         and not overlap.any
         and not others
@@ -82,7 +82,7 @@ def chosen_lowering(options: Options, program: Program, device: Device) -> Lower
         )
     refused = [name for name in others if lowering != "modelled" or (name == "fusion" and device.kind != "gpu")]
     if refused:
-        said = ", ".join(f"{name}={getattr(options, name)}" for name in refused)
+        said = ", ".join(f"{name}={others[name]}" for name in refused)
         raise UsageError(
             f"the kernels are {lowering} for a {device.kind}: what another framework launches ({said}) is not among them",
             where="--stack",
@@ -98,22 +98,22 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         UsageError: There is no such fidelity, or the profile is not one for it or for the device.
         UnsupportedError: Measured kernels are asked for, and there are none of the device.
     """
-    fidelity = options.fidelity
+    fidelity = options.estimate.fidelity
     check_fidelity(fidelity)
-    if fidelity == "compiled" and options.lowering == "modelled":
+    if fidelity == "compiled" and options.lowering.kernels == "modelled":
         raise UsageError(
             "fidelity 'compiled' is the compiler's own kernels, not modelled ones",
             where="--lowering",
             fix="leave --lowering out, or use --fidelity auto --lowering modelled",
         )
     names = AUTO_ORDER if fidelity == "auto" else (fidelity, *FALLBACKS.get(fidelity, ()))
-    if options.simulator is not None and fidelity != "simulated":
+    if options.estimate.simulator is not None and fidelity != "simulated":
         raise UsageError(
             f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
         )  # fmt: skip
-    if options.profile is None:
+    if options.estimate.profile is None:
         if fidelity == "simulated":
-            simulated = load_simulator(options.simulator, device)
+            simulated = load_simulator(options.estimate.simulator, device)
             return (simulated, *(load_estimator(name) for name in names[1:])), ()
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)
@@ -124,6 +124,6 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
             where="--profile",
             fix="use --fidelity profiled or auto",
         )
-    given = given_kernels(Path(options.profile), device)
+    given = given_kernels(Path(options.estimate.profile), device)
     chosen = Profiled(lambda asked: given.interpolator if asked.name == device.name else None)
     return tuple(chosen if name == "profiled" else load_estimator(name) for name in names), given.notes

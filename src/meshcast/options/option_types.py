@@ -1,18 +1,16 @@
-"""What kind of value an option takes: told by its annotation, refused with a sentence where it is another.
+"""What kind of value an option takes, refused with a sentence where it is another.
 
 Values with one natural meaning are taken: settings as numbers, a mesh as text, paths for names of files, lists for tuples.
 """
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
-from meshcast.base import Mesh, UsageError, refuse_nul
+from meshcast.base import UsageError, refuse_nul
 
 _WORDS: dict[Any, str] = {
     str: "a text", int: "an integer", bool: "True or False", type(None): "None", Path: "a path",
@@ -21,38 +19,60 @@ _WORDS: dict[Any, str] = {
 _SETTINGS = (str, int, float, bool, type(None))
 
 
-def kinds_of(options: type) -> dict[str, tuple[Any, ...]]:
-    """The classes that each field of a dataclass takes."""
-    return {name: tuple(dict.fromkeys(_classes(hint))) for name, hint in typing.get_type_hints(options).items()}
-
-
-def _classes(hint: Any) -> list[Any]:
-    origin = get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return [each for part in get_args(hint) for each in _classes(part)]
-    if origin is Literal:
-        return [str]
-    return [origin or hint]
-
-
 def checked(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
     """The value of an option, in the class that the rest relies on.
 
     Raises:
         UsageError: It is of another kind.
     """
-    value = _natural(name, value, kinds)
+    value = _natural(value, kinds)
     if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
         raise _refusal(name, value, kinds)
     refuse_nul(value, where=name)
     if isinstance(value, Mapping):
-        return _checked_mapping(name, value)
+        _check_names(name, value)
     if isinstance(value, tuple) and not all(isinstance(each, str) for each in value):
         raise UsageError(f"{name} is a tuple of texts, not {value!r}", where=name)
     return value
 
 
-def _natural(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
+def read_counts(name: str, value: Any) -> Mapping[str, int]:
+    """A dict of integers.
+
+    Raises:
+        UsageError: It is of another kind.
+    """
+    counts: Mapping[str, int] = checked(name, value, (Mapping,))
+    _check_counts(name, counts)
+    return counts
+
+
+def read_mesh(name: str, value: Any) -> Mapping[str, int] | None:
+    """Sizes of a mesh's axes: from a text, a `Mesh`, or a dict of them.
+
+    Raises:
+        UsageError: It is of another kind.
+    """
+    from meshcast.base import Mesh
+
+    if isinstance(value, (str, Mesh)):
+        value = (value if isinstance(value, Mesh) else Mesh.parse(value)).sizes
+    found: Mapping[str, int] | None = checked(name, value, (Mapping, type(None)))
+    if found is not None:
+        _check_counts(name, found)
+    return found
+
+
+def read_settings(name: str, value: Any) -> Mapping[str, str]:
+    """Settings of a model as the command line has them: texts by name.
+
+    Raises:
+        UsageError: It is of another kind.
+    """
+    return {key: _setting(key, each) for key, each in checked(name, value, (Mapping,)).items()}
+
+
+def _natural(value: Any, kinds: tuple[Any, ...]) -> Any:
     """The same in another class, where it can mean but one thing."""
     if isinstance(value, Path) and Path not in kinds and str in kinds:
         return str(value)
@@ -60,21 +80,19 @@ def _natural(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
         return tuple(value)
     if isinstance(value, Integral) and not isinstance(value, bool) and int in kinds:
         return int(value)  # NumPy's too
-    if name == "mesh" and isinstance(value, (str, Mesh)):
-        return (value if isinstance(value, Mesh) else Mesh.parse(value)).sizes
     return value
 
 
-def _checked_mapping(name: str, value: Mapping[Any, Any]) -> Mapping[str, Any]:
+def _check_names(name: str, value: Mapping[Any, Any]) -> None:
     for key in value:
         if not isinstance(key, str):
             raise UsageError(f"{name} has a key {key!r} that is no text", where=name, fix="name it by a text")
-    if name == "settings":
-        return {key: _setting(key, each) for key, each in value.items()}
+
+
+def _check_counts(name: str, value: Mapping[str, Any]) -> None:
     for key, each in value.items():
         if isinstance(each, bool) or not isinstance(each, Integral):
             raise UsageError(f"{name}[{key!r}] is an integer, not {each!r}", where=name, fix=f"such as {{{key!r}: 8}}")
-    return value
 
 
 def _setting(key: str, value: Any) -> str:

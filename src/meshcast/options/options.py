@@ -1,34 +1,31 @@
-"""Everything a prediction depends on besides the program."""
+"""Everything a prediction depends on besides the program: `Options`, in a part for each stage."""
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from meshcast.base import UsageError, nearest
-from meshcast.estimate import Clocks
-from meshcast.hardware import HEALTHY, Cluster, Conditions, is_own
-from meshcast.lower import Fusion, Layers, Overlap, RaggedProducts
-from meshcast.network import Arrangement
-from meshcast.options.option_types import checked, kinds_of
-from meshcast.simulate import HostCosts, Scheduler, Scheduling
-from meshcast.workload import AttentionLibrary
+from meshcast.options.declared import declared_fields, key_of, option
+from meshcast.options.estimate_options import EstimateOptions
+from meshcast.options.flag_texts import whole
+from meshcast.options.lowering_options import LoweringOptions
+from meshcast.options.network_options import NetworkOptions
+from meshcast.options.option_types import checked
+from meshcast.options.parts import OptionParts, OptionPlace, default_parts, part_places, with_values
+from meshcast.options.program_options import ProgramOptions
+from meshcast.options.run_options import RunOptions
 
 if TYPE_CHECKING:
+    from meshcast.hardware import Cluster
     from meshcast.options.stacks import Stack
+    from meshcast.simulate import Scheduling
 
-# Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
-Host = Literal["auto", "on", "off"]
-# Whether compute and communication slow each other down while both run.
-ContentionSetting = Literal["on", "off"]
-# Whose kernels are modelled on GPUs; the defaults are XLA's.
-_KERNELS = ("fusion", "attention_library", "layers", "ragged")
-# Fields that options keep about themselves: no way to ask for anything.
-_KEPT = ("brought", "written")
+ALL_LEVERS = 10_000  # as good as all: no question has more than some dozens of candidates
+# What options keep about themselves: no way to ask for anything.
+KEPT = ("brought", "written")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,54 +39,146 @@ class Brought:
     recipe: Mapping[str, Any] = field(default_factory=dict, compare=False)  # what its recipes say in plans
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _on(name: str, value: Any) -> str | Cluster:
+    if isinstance(value, str):
+        return str(checked(name, value, (str,)))
+    from meshcast.hardware import Cluster
+
+    found: str | Cluster = checked(name, value, (str, Cluster))
+    return found
+
+
+def _lever_count(levers: str | None) -> bool | int:
+    """What `--levers` says; a few where nothing is said."""
+    known = {None: True, "none": False, "all": ALL_LEVERS}
+    return known[levers] if levers in known else whole(str(levers), "--levers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class Options:
-    """Everything a prediction depends on besides the program."""
+    """Everything a prediction depends on besides the program.
 
-    on: str | Cluster = "h100-sxm"
-    devices: int | None = None
-    mesh: Mapping[str, int] | None = None
-    fidelity: str = "auto"
-    profile: str | Path | None = None  # measured kernels of the device, a file, instead of the shipped ones
-    simulator: str | None = None  # of fidelity `simulated`: a name of `estimate.simulator_names`, or its first
-    network: str = "alpha-beta"
-    partitioner: str = "shardy"
-    lowering: str = "auto"
-    clocks: Clocks = "sustained"
-    host: Host = "auto"
-    dims: Mapping[str, int] = field(default_factory=dict)
-    trip_counts: Mapping[str, int] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    plan: str | None = None  # how a model of the zoo is shared out, as `plans.Plan` reads it
-    # How models attend that do not say: `auto` and `flash` fuse it where model and device can, `plain` nowhere.
-    attention: str = "auto"
-    context_attention: str = "all-gather"  # likewise where sequences are split: ring or all-gather
-    indices: str = "uniform"
-    approximate: bool = False
-    levers: bool | int = False  # how many changes are predicted to see what would help; True: a few
-    conditions: Conditions = HEALTHY  # slow devices, degraded links, background traffic
-    placement: str | None = None  # a file with the device of each rank, or `optimise`
-    fabric: str | None = None  # a file with a graph of one's own
-    beside: tuple[str, ...] = ()  # collectives of other jobs, KIND:BYTES:FIRST-LAST
-    scheduler: Scheduler = "latency-hiding"  # of steps that a compiler has not put in order; see `Scheduling`
-    channels: int = 0  # collectives that may be under way at once; 0: one for each group
-    contention: ContentionSetting = "on"
-    overlap: str = ""  # what is rewritten so that communication overlaps, as `lower.overlap` reads it
-    fusion: Fusion = "compiler"  # of modelled kernels on GPUs: what a compiler fuses, or an eager framework
-    attention_library: AttentionLibrary = "cudnn"  # likewise: whose fused attention runs
-    layers: Layers = "scanned"  # likewise: whether what a loop's turns keep is copied into stacked arrays
-    ragged: RaggedProducts = "masked"  # likewise: how ragged products run
-    durations: str = "auto"  # of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says
-    host_costs: HostCosts | None = None  # of issuing a step, instead of XLA's runtime
-    brought: Brought | None = None  # by a stack; `with_stack` writes it, and it is no way to ask for one
-    written: tuple[str, ...] = ()  # fields that are asked for expressly, also where they have their default's value
+    Options are given by their flat names, `Options(on="h200", fidelity="roofline", network="flow")`, as parts,
+    `Options(network=NetworkOptions(model="flow"))`, or both; they are read in their parts: `options.estimate.fidelity`.
 
-    def __post_init__(self) -> None:
-        for name, kinds in _kinds().items():
-            object.__setattr__(self, name, checked(name, getattr(self, name), kinds))
+    Attributes:
+        on: A device or cluster of the catalogue, a file, or a cluster itself.
+        devices: How many; None: as many as the program's mesh has.
+        levers: How many changes are predicted to see what would help; True: a few.
+        parts: All other options, by stage.
+        brought: By a stack; `with_stack` writes it, and it is no way to ask for one.
+        written: Flat names of those that are asked for expressly, also where they have their default's value.
+    """
+
+    on: str | Cluster = option(
+        "h100-sxm",
+        flag="--on",
+        help="Device or cluster of the catalogue (meshcast devices), or a TOML file.",
+        read=_on,
+        kinds=(str,),
+    )
+    devices: int | None = option(
+        None,
+        flag="--devices",
+        help="How many devices; must match the program's mesh.",
+        kinds=(int, type(None)),
+        told=None,
+    )
+    levers: bool | int = option(
+        False,
+        flag="--levers",
+        metavar="N|none|all",
+        help="How many changes are predicted to see what would help most, or what would make it fit; a few by default.",
+        kinds=(bool, int),
+        from_flags=_lever_count,
+        unset=None,
+        told=None,
+    )
+    parts: OptionParts
+    brought: Brought | None
+    written: tuple[str, ...]
+
+    def __init__(
+        self,
+        *,
+        parts: OptionParts | None = None,
+        brought: Brought | None = None,
+        written: tuple[str, ...] = (),
+        **values: Any,
+    ) -> None:
+        """Options by their flat names or as parts.
+
+        Args:
+            parts: Those that `values` are put on top of; by default the defaults.
+            brought: As the attribute.
+            written: Likewise.
+            **values: By flat names, or whole parts by theirs.
+
+        Raises:
+            UsageError: A value is of another kind.
+        """
+        for name, each in declared_fields(type(self)).items():
+            object.__setattr__(self, name, each.taken(values.pop(name)) if name in values else each.default())
+        object.__setattr__(self, "parts", with_values(default_parts() if parts is None else parts, values))
+        object.__setattr__(self, "brought", brought)
+        object.__setattr__(self, "written", tuple(written))
+
+    @property
+    def program(self) -> ProgramOptions:
+        """What the program is."""
+        return self.parts.program
+
+    @property
+    def lowering(self) -> LoweringOptions:
+        """Whose kernels run, and what is rewritten of them."""
+        return self.parts.lowering
+
+    @property
+    def estimate(self) -> EstimateOptions:
+        """How kernels are timed."""
+        return self.parts.estimate
+
+    @property
+    def network(self) -> NetworkOptions:
+        """How collectives are timed, and the state of the hardware."""
+        return self.parts.network
+
+    @property
+    def run(self) -> RunOptions:
+        """How a step runs."""
+        return self.parts.run
+
+    def value(self, name: str) -> Any:
+        """An option by its flat name, or what is kept beside them."""
+        if name in KEPT:
+            return getattr(self, name)
+        place = option_places()[name]
+        return getattr(self if place.part is None else getattr(self.parts, place.part), place.field.attribute)
+
+    def having(self, **values: Any) -> Options:
+        """These with single ones changed by their flat names or as parts, whoever has decided that."""
+        kept = {name: getattr(self, name) for name in ("on", "devices", "levers", "parts", *KEPT)}
+        return Options(**{**kept, **values})
+
+    def changed(self, overrides: Mapping[str, object], *, where: str, but: Collection[str] = ()) -> Options:
+        """These with single ones changed, by their flat names, as the user asks for it.
+
+        Args:
+            overrides: New values by name.
+            where: What they are given to.
+            but: Options that it takes by other means.
+
+        Raises:
+            UsageError: There is none of that name, or it is not for users to write.
+        """
+        known = option_places().keys() - set(but)
+        for name in overrides:
+            if name not in known:
+                raise UsageError(f"{where} has no setting {name!r}", where=where, fix=nearest(name, sorted(known)))
+        return self.having(**overrides, written=tuple(sorted({*self.written, *overrides})))
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
-        """These options with what a software stack brings, except for the fields that are chosen already."""
+        """These options with what a software stack brings, except for those that are chosen already."""
         brought = {
             "scheduler": stack.scheduler,
             "channels": stack.channels,
@@ -104,90 +193,67 @@ class Options:
         }
         taken = {name: value for name, value in brought.items() if name not in but}
         came = Brought(stack=stack.name, fields=tuple(taken), framework=stack.framework, recipe=stack.recipe)
-        return replace(self, **taken, brought=came)  # type: ignore[arg-type]
+        return self.having(**taken, brought=came)
+
+    @property
+    def differing(self) -> frozenset[str]:
+        """Flat names of options that do not have their default's value, and of what is kept beside them."""
+        default = _default()
+        return frozenset(name for name in (*option_places(), *KEPT) if self.value(name) != default.value(name))
 
     @property
     def asked(self) -> frozenset[str]:
-        """Fields that the user has asked for: expressly, or by a value that is neither a default nor a stack's."""
+        """Options that the user has asked for: expressly, or by a value that is neither a default nor a stack's."""
         stacks = self.brought.fields if self.brought is not None else ()
-        default = Options()
-        differ = {each.name for each in fields(self) if getattr(self, each.name) != getattr(default, each.name)}
-        return frozenset((differ - set(stacks)) | set(self.written))
+        return frozenset((self.differing - set(stacks)) | set(self.written))
 
     @property
     def asked_lowering(self) -> str:
         """Whose kernels are asked for, a word of `lower.choice.LOWERINGS`: the fidelity `compiled` is about them."""
-        return "compiled" if self.lowering == "auto" and self.fidelity == "compiled" else self.lowering
-
-    @property
-    def other_kernels(self) -> tuple[str, ...]:
-        """Fields that say of kernels on GPUs what XLA does not do; none where all are as XLA makes them."""
-        default = Options()
-        return tuple(name for name in _KERNELS if getattr(self, name) != getattr(default, name))
+        compiled = self.lowering.kernels == "auto" and self.estimate.fidelity == "compiled"
+        return "compiled" if compiled else self.lowering.kernels
 
     @property
     def own_hardware(self) -> bool:
         """Whether the hardware is a file of the user's own."""
+        from meshcast.hardware import is_own
+
         return isinstance(self.on, str) and is_own(self.on)
-
-    @property
-    def arrangement(self) -> Arrangement:
-        """What is asked for about the network."""
-        return Arrangement(
-            network=self.network,
-            conditions=self.conditions,
-            placement=self.placement,
-            graph=self.fabric,
-            beside=self.beside,
-        )
-
-    @property
-    def overlapping(self) -> Overlap:
-        """What `overlap` says."""
-        return Overlap.parse(self.overlap)
 
     @property
     def scheduling(self) -> Scheduling:
         """What the scheduler may do."""
-        return Scheduling(scheduler=self.scheduler, channels=self.channels, gathers=self.overlapping.gathers)
+        from meshcast.simulate import Scheduling
+
+        return Scheduling(
+            scheduler=self.run.scheduler, channels=self.run.channels, gathers=self.lowering.rewrites.gathers
+        )
 
     @property
-    def index_skew(self) -> float:
-        """The exponent of the Zipf law that `indices` names; 0 for `uniform`.
+    def key(self) -> tuple[object, ...]:
+        """Everything that these say, as a key: whatever is declared has a place in it."""
+        return (key_of(self), *(key_of(part) for part in self.parts), self.brought, self.written)
+
+    def check_choices(self) -> None:
+        """Refuses what nothing and no device could be predicted with: clocks, network, host, durations of traces.
 
         Raises:
-            UsageError: `indices` is neither `uniform` nor `zipf:S` with a number S of 0 or more.
+            UsageError: One is not among the values it may have.
         """
-        law, _, exponent = self.indices.partition(":")
-        if self.indices == "uniform":
-            return 0.0
-        try:
-            skew = float(exponent) if law == "zipf" else math.nan
-        except ValueError:
-            skew = math.nan
-        if not 0 <= skew < math.inf:
-            raise UsageError(
-                f"no spread of indices {self.indices!r}", where="--indices", fix="uniform, or zipf:S such as zipf:1.05"
-            )
-        return skew
+        for name, place in option_places().items():
+            place.field.check_choice(self.value(name))
+        self.scheduling  # noqa: B018  # refuses what it cannot be
 
-    def changed(self, overrides: Mapping[str, object], *, where: str, but: Collection[str] = ()) -> Options:
-        """These with single ones changed, by the names of the fields.
 
-        Args:
-            overrides: New values by name.
-            where: What they are given to.
-            but: Fields that it takes by other means.
+@functools.cache
+def option_places() -> dict[str, OptionPlace]:
+    """Every option by its flat name: those of the whole first, then by stage."""
+    return {name: OptionPlace(None, each) for name, each in declared_fields(Options).items()} | part_places()
 
-        Raises:
-            UsageError: There is none of that name, or it is not for users to write.
-        """
-        known = {option.name for option in fields(self)} - {*_KEPT, *but}
-        for name in overrides:
-            if name not in known:
-                raise UsageError(f"{where} has no setting {name!r}", where=where, fix=nearest(name, known))
-        written = tuple(sorted({*self.written, *overrides}))
-        return replace(self, **{"written": written, **overrides})  # type: ignore[arg-type]
+
+@functools.cache
+def _default() -> Options:
+    return Options()
 
 
 def given_options(options: Options | None) -> Options:
@@ -197,14 +263,9 @@ def given_options(options: Options | None) -> Options:
         UsageError: It is something else.
     """
     if options is None:
-        return Options()
+        return _default()
     if not isinstance(options, Options):
         raise UsageError(
             f"options are meshcast.Options, not {options!r}", where="options", fix='such as meshcast.Options(on="h200")'
         )
     return options
-
-
-@functools.cache
-def _kinds() -> dict[str, tuple[Any, ...]]:
-    return kinds_of(Options)

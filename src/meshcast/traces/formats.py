@@ -127,7 +127,7 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
         check_ranks(asked, run.devices)
         traced = partial(program_trace, run)
     # On one channel, turns of a collective take turns with others': folded ones would hold the channel at once.
-    unroll = options.channels == 1 if request.unroll is None else request.unroll
+    unroll = options.run.channels == 1 if request.unroll is None else request.unroll
     job = traced(Detail(unroll=unroll, memory=request.memory))
     # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
     if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
@@ -272,7 +272,7 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
         with staged.open(request.out) as out:
             out.write(text.encode())
         # What a target is made with is in the file now.
-        beyond = replace(options, settings={}, dims={}, mesh=None, plan=None)
+        beyond = options.having(settings={}, dims={}, mesh=None, plan=None)
         asked = ((target, options), (staged.path(request.out), beyond))
         before, after = (predict(each, on).step_time_s for each, on in asked)
     change = abs(after / before - 1) if before and after else None
@@ -332,7 +332,7 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
         if flag not in FORMATS[name].heeds and getattr(request, flag) != getattr(default, flag):
             where = "--no-memory" if flag == "memory" else f"--{flag}"
             raise UsageError(f"format {name} knows no {flag}", where=where, fix="leave it out")
-    conditions = request.options.conditions
+    conditions = request.options.network.conditions
     if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
         raise not_alike()
     return FORMATS[name].write(request, said)

@@ -259,7 +259,7 @@ def program_timeline(run: Run, unroll: bool | None) -> JobTimeline:
 def facts_of(run: Run) -> dict[str, Fact]:
     """What a timeline says about the prediction behind it."""
     return {
-        "device": run.device.name, "fidelity": run.fidelity, "network": run.options.network,
+        "device": run.device.name, "fidelity": run.fidelity, "network": run.options.network.model,
         "lowering": run.lowered.lowering,
     }  # fmt: skip
 

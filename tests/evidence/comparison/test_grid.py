@@ -7,7 +7,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
 
     def counted(program: meshcast.Program, options: Options) -> meshcast.Prediction:
-        found.append((program.name, options.on, options.fidelity))
+        found.append((program.name, options.on, options.estimate.fidelity))
         return predict(program, options)
 
     monkeypatch.setattr(grid, "predict", counted)
@@ -262,7 +261,7 @@ def test_an_answer_of_another_fidelity_is_not_its_own(monkeypatch: pytest.Monkey
     """What `profiled` does for a program of which nothing was measured: the model stands in."""
 
     def standing_in(program: meshcast.Program, options: Options) -> meshcast.Prediction:
-        return predict(program, replace(options, fidelity="roofline"))
+        return predict(program, options.having(fidelity="roofline"))
 
     monkeypatch.setattr(grid, "predict", standing_in)
     found = meshcast.compare(TANH, on="h200,b200", fidelities=BOTH)

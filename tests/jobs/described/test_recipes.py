@@ -15,7 +15,9 @@ SETTINGS = {"seq": "128"}
 
 def _told(plan: str, stack: str = "megatron", model: str = "llama3-tiny", **settings: str) -> tuple[str, ...]:
     options = with_stack(Options(on="dgx-h100", plan=plan, settings={**SETTINGS, **settings}), stack)
-    asked = asked_of(model, options, lambda used: used.settings, lambda used, _: Plan.parse(str(used.plan)))
+    asked = asked_of(
+        model, options, lambda used: used.program.settings, lambda used, _: Plan.parse(str(used.program.plan))
+    )
     assert asked is not None
     return unsaid_recipes(asked, options)
 
@@ -68,5 +70,5 @@ def test_following_the_warning_gives_the_recipe_s_figure_and_no_warning() -> Non
 
 
 def test_a_stack_in_the_plan_leaves_its_other_words_as_they_are() -> None:
-    assert with_stack(Options(plan="dp=2, zero=0 ,stack=megatron")).plan == "dp=2,zero=0"
-    assert with_stack(Options(plan="stack=megatron")).plan == "dp=1"
+    assert str(with_stack(Options(plan="dp=2, zero=0 ,stack=megatron")).program.plan) == "dp=2,zero=0"
+    assert str(with_stack(Options(plan="stack=megatron")).program.plan) == "dp=1"

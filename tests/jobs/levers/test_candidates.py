@@ -31,7 +31,7 @@ def question(model: str = "llama3-tiny", remat: str = "full", plan: str | None =
         builder=builder,
         mode="train",
         plan=Plan.parse(plan) if plan is not None else None,
-        settings=chosen.settings,
+        settings=chosen.program.settings,
         said=frozenset(),
     )
     found = replace(
@@ -64,7 +64,7 @@ def test_without_its_flag_a_state_is_not_asked_for() -> None:
     asked = question(conditions=slow)
     assert "conditions" in asked.options.asked
     (healthy,) = (each for each in of_hardware(asked) if each.flag == "without --slow")
-    assert healthy.options.conditions == HEALTHY
+    assert healthy.options.network.conditions == HEALTHY
     assert "conditions" not in healthy.options.asked
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def options(on: str, plan: str, channels: int = 1) -> Options:
 
 def test_messages_wait_behind_gradients(tmp_path: Path) -> None:
     asked = options(slow_network(tmp_path, 8), "pp=4,dp=2")
-    one, own = predict("llama3-tiny", asked), predict("llama3-tiny", replace(asked, channels=0))
+    one, own = predict("llama3-tiny", asked), predict("llama3-tiny", asked.having(channels=0))
     assert one.step_time_s is not None
     assert own.step_time_s is not None
     assert one.step_time_s > 1.005 * own.step_time_s
@@ -49,8 +48,8 @@ def test_messages_wait_behind_gradients(tmp_path: Path) -> None:
 def test_a_step_with_nothing_to_wait_for_is_the_same(tmp_path: Path, plan: str) -> None:
     """One stage sends one way at a time here: what it sends back waits for nothing of its own."""
     asked = options("dgx-h100", plan)
-    asked = replace(asked, network="alpha-beta")
-    one, own = (pipeline_run("llama3-tiny", replace(asked, channels=channels)) for channels in (1, 0))
+    asked = asked.having(network="alpha-beta")
+    one, own = (pipeline_run("llama3-tiny", asked.having(channels=channels)) for channels in (1, 0))
     assert one.duration == pytest.approx(own.duration, rel=1e-3)
     assert one.makespan == pytest.approx(own.makespan, rel=1e-3)
     for mine, theirs in zip(one.stages, own.stages, strict=True):
@@ -61,7 +60,7 @@ def test_a_step_with_nothing_to_wait_for_is_the_same(tmp_path: Path, plan: str) 
 def test_what_it_does_not_go_with(tmp_path: Path) -> None:
     asked = options("dgx-h100", "pp=2,dp=2")
     with pytest.raises(UnsupportedError, match="not alike"):
-        predict("llama3-tiny", replace(asked, network="alpha-beta", conditions=Conditions(speed={0: 0.5})))
+        predict("llama3-tiny", asked.having(network="alpha-beta", conditions=Conditions(speed={0: 0.5})))
     request = TraceRequest(target="llama3-tiny", options=asked, out=tmp_path / "step.json")
     with pytest.raises(UnsupportedError, match="channels of their own"):
         write_trace("kineto", request)

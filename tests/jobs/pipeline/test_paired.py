@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +36,7 @@ def test_pairs_hide_exchanges_of_interleaved_stages_alone() -> None:
     options = Options(on="dgx-h100", settings=SETTINGS)
     for plan, hides in (("ep=4,pp=2,vp=2,mbs=1", True), ("ep=4,pp=2,mbs=1", False), ("pp=2,vp=2,mbs=1", False)):
         alone, paired = (
-            predict("mixtral-tiny", replace(options, plan=plan, overlap=overlap)) for overlap in ("", "paired-passes")
+            predict("mixtral-tiny", options.having(plan=plan, overlap=overlap)) for overlap in ("", "paired-passes")
         )
         assert alone.step_time_s is not None
         assert paired.step_time_s is not None
@@ -65,5 +63,5 @@ def test_pairs_on_one_channel_are_refused() -> None:
     )
     with pytest.raises(UnsupportedError, match="take turns on one channel"):
         predict("mixtral-tiny", options)
-    unpaired = replace(options, plan="ep=4,pp=2,mbs=1")
+    unpaired = options.having(plan="ep=4,pp=2,mbs=1")
     assert predict("mixtral-tiny", unpaired).step_time_s == predict("mixtral-tiny", unpaired, overlap="").step_time_s

@@ -174,10 +174,10 @@ def test_a_program_sees_the_devices_and_levels_that_it_has() -> None:
     assert state.linked() == (7,)
     assert list(state.single) == [2, 6, 7]
     (second,) = copies(state.around(4, 4), 2)
-    assert in_state(run, state.everyone, second).options.conditions == Conditions(
+    assert in_state(run, state.everyone, second).options.network.conditions == Conditions(
         speed={0: 0.5}, links=(links[0], replace(links[2], device=1))
     )
-    assert in_state(run, state.everyone).options.conditions == Conditions(links=links[:1])
+    assert in_state(run, state.everyone).options.network.conditions == Conditions(links=links[:1])
     assert in_state(run, HEALTHY) is run
 
 

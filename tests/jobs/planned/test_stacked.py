@@ -26,16 +26,16 @@ def test_a_plan_s_stack_is_that_of_its_name() -> None:
     assert asked == plain.with_stack(megatron)
     assert asked == with_stack(plain, "megatron") == with_stack(plain, megatron)
     assert with_stack(asked) == asked
-    assert with_stack(Options(plan="dp=2,stack=megatron"), "megatron").plan == "dp=2"
+    assert str(with_stack(Options(plan="dp=2,stack=megatron"), "megatron").program.plan) == "dp=2"
 
 
 def test_what_is_chosen_stays() -> None:
     """What differs from the defaults, or what the caller says that it has chosen, be it the default."""
     options = Options(plan="dp=2,stack=pytorch-fsdp")
     stack = load_stack("pytorch-fsdp")
-    assert with_stack(replace(options, channels=7)).channels == 7
-    assert with_stack(options).overlap == stack.overlap != Options().overlap
-    assert with_stack(options, but=("overlap",)).overlap == Options().overlap
+    assert with_stack(options.having(channels=7)).run.channels == 7
+    assert with_stack(options).lowering.overlap.text == stack.overlap != Options().lowering.overlap.text
+    assert with_stack(options, but=("overlap",)).lowering.overlap == Options().lowering.overlap
 
 
 def test_two_stacks_or_none_of_that_name_are_refused() -> None:
@@ -50,7 +50,7 @@ def test_it_is_no_part_of_the_program() -> None:
     with_it = plan_target("llama3-tiny", replace(plan, stack="megatron"), settings=SETTINGS)
     assert with_it is plan_target("llama3-tiny", plan, settings=SETTINGS)
     _, options = resolved("llama3-tiny", Options(on="dgx-h100", plan="dp=2,stack=megatron", settings=SETTINGS))
-    assert options.fusion == load_stack("megatron").fusion
+    assert options.lowering.fusion == load_stack("megatron").fusion
 
 
 def test_three_ways_to_ask_have_one_answer() -> None:
@@ -86,9 +86,9 @@ def test_prompts_are_split_by_position_and_answers_are_not() -> None:
 
 def test_a_plan_stays_in_the_words_that_it_was_written_in() -> None:
     """A key that is written is no default, also where its value is one."""
-    assert with_stack(Options(plan="dp=2, mbs=1"), "megatron").plan == "dp=2,mbs=1"
-    assert with_stack(Options(plan="mbs=1,stack=megatron,dp=2")).plan == "mbs=1,dp=2"
-    assert with_stack(Options(plan="stack=megatron")).plan == str(Plan())
+    assert str(with_stack(Options(plan="dp=2, mbs=1"), "megatron").program.plan) == "dp=2,mbs=1"
+    assert str(with_stack(Options(plan="mbs=1,stack=megatron,dp=2")).program.plan) == "mbs=1,dp=2"
+    assert str(with_stack(Options(plan="stack=megatron")).program.plan) == str(Plan())
     options = Options(on="dgx-h100", settings=SETTINGS, levers=False, fidelity="roofline")
     found = predict("llama3-tiny", options, plan="dp=2,mbs=1", stack="megatron").inputs
     assert found is not None

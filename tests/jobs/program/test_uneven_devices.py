@@ -15,11 +15,11 @@ from meshcast.simulate.scheduling import SCHEDULERS
 from tests.lower.programs import all_reduce_text
 
 OPTIONS = Options(on="dgx-h100", host="off", levers=False)
-MODEL = replace(OPTIONS, mesh={"fsdp": 4, "tensor": 4}, settings={"batch": "32", "seq": "256"})
+MODEL = OPTIONS.having(mesh={"fsdp": 4, "tensor": 4}, settings={"batch": "32", "seq": "256"})
 
 
 def slowed(run: Run, speed: dict[int, float]) -> Run:
-    return replace(run, options=replace(run.options, conditions=Conditions(speed=speed)))
+    return replace(run, options=run.options.having(conditions=Conditions(speed=speed)))
 
 
 def step(run: Run) -> float:
@@ -32,7 +32,7 @@ def step(run: Run) -> float:
 @pytest.mark.parametrize("channels", [0, 1])
 @pytest.mark.parametrize("contention", ["on", "off"])
 def test_a_device_that_is_a_little_slower_costs_a_little(scheduler: str, channels: int, contention: str) -> None:
-    options = replace(MODEL, scheduler=scheduler, channels=channels, contention=contention)
+    options = MODEL.having(scheduler=scheduler, channels=channels, contention=contention)
     healthy = prepare("llama3-tiny", options)
     little, much = slowed(healthy, {0: 0.98}), slowed(healthy, {0: 0.8})
     assert step(healthy) < step(little) < step(much) < step(healthy) / 0.8
@@ -44,14 +44,14 @@ def test_a_device_that_is_a_little_slower_costs_a_little(scheduler: str, channel
 
 
 def test_the_ideal_hides_slow_devices_behind_longer_collectives_and_says_so() -> None:
-    healthy = prepare("llama3-tiny", replace(MODEL, scheduler="ideal"))
+    healthy = prepare("llama3-tiny", MODEL.having(scheduler="ideal"))
     slow = slowed(healthy, {0: 0.98})
     assert step(slow) == step(healthy)
     assert len(about_speed(slow)) == 1
 
 
 def test_what_would_help_is_asked_of_the_slow_ranks_too() -> None:
-    slow = predict("llama3-tiny", replace(MODEL, levers=1, conditions=Conditions(speed={0: 0.5})))
+    slow = predict("llama3-tiny", MODEL.having(levers=1, conditions=Conditions(speed={0: 0.5})))
     (lever,) = slow.levers
     assert (lever.change, lever.flag) == ("all devices at the same speed", "without --slow")
     assert lever.step_time_s == step(prepare("llama3-tiny", MODEL))
@@ -69,7 +69,7 @@ def about_speed(run: Run) -> list[str]:
 
 def test_speed_that_nobody_waits_for_is_said(tmp_path: Path) -> None:
     """Products beside an all-reduce that takes longer than both."""
-    run = program(tmp_path, "reduce", "multiply", "use", options=replace(OPTIONS, scheduler="ideal"))
+    run = program(tmp_path, "reduce", "multiply", "use", options=OPTIONS.having(scheduler="ideal"))
     assert about_speed(run) == []
     assert about_speed(slowed(run, {0: 0.1})) == []  # longer than the all-reduce
     (said,) = about_speed(slowed(run, {0: 0.98, 2: 0.9}))
@@ -92,7 +92,7 @@ def test_speed_of_faster_devices(tmp_path: Path) -> None:
 def test_speed_where_no_rank_runs(tmp_path: Path) -> None:
     places = tmp_path / "places.txt"
     places.write_text("0 1 2 7")
-    run = program(tmp_path, "multiply", "reduce", "use", options=replace(OPTIONS, placement=str(places)))
+    run = program(tmp_path, "multiply", "reduce", "use", options=OPTIONS.having(placement=str(places)))
     (said,) = about_speed(slowed(run, {4: 0.5}))
     assert said == "speed 0.5 of device 4 has no effect: no rank of the job runs there"
     assert slowed(run, {7: 0.5}).delay > 0
@@ -101,7 +101,7 @@ def test_speed_where_no_rank_runs(tmp_path: Path) -> None:
 
 def test_the_host_goes_on_while_devices_wait(tmp_path: Path) -> None:
     """Where the host needs longer than the slowest device, slow devices cost nothing, and that is said."""
-    run = program(tmp_path, "multiply", "reduce", "use", options=replace(OPTIONS, host="on"))
+    run = program(tmp_path, "multiply", "reduce", "use", options=OPTIONS.having(host="on"))
     slow = slowed(run, {0: 0.9})
     assert slow.delay > 0
     assert run.timeline.duration == run.host

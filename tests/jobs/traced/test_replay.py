@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from meshcast.hardware.conditions import Conditions
 from meshcast.jobs.traced import find_traces, names_traces
 from meshcast.jobs.traced.asking import HEEDED, HEEDED_BY_ESTIMATES, REFUSED
 from meshcast.jobs.traced.job import read_job, with_speeds
-from meshcast.options.options import Options
+from meshcast.options.options import KEPT, Options, option_places
 from tests.jobs.traced.jobs import collective, compute, job, receive, send
 
 MICRO = 1e-6
@@ -221,7 +221,7 @@ def test_a_manifest_is_a_target_and_is_checked(tmp_path: Path) -> None:
 
 def test_every_option_is_heeded_or_refused(tmp_path: Path) -> None:
     known = [HEEDED, set(HEEDED_BY_ESTIMATES), set(REFUSED)]
-    assert sorted(name for table in known for name in table) == sorted(each.name for each in fields(Options))
+    assert sorted(name for table in known for name in table) == sorted([*option_places(), *KEPT])
     prefix = job(tmp_path, [[compute(1, 10)]] * 2)
     other = Conditions(kinds={0: "a100-sxm-80gb"})
     for flag, asked in (

@@ -130,7 +130,7 @@ def test_a_slow_device(tmp_path: Path) -> None:
     slow = Conditions(speed={1: 0.5})
     options = Options(on="dgx-h100", plan="fsdp=2,tp=2", settings=SETTINGS, host="off")
     write_trace("chakra", TraceRequest(target="llama3-tiny", options=options, out=tmp_path / "t"))
-    native = predict("llama3-tiny", replace(options, conditions=slow))
+    native = predict("llama3-tiny", options.having(conditions=slow))
     alike = predict(tmp_path / "t", on="dgx-h100", durations="estimated")
     again = predict(tmp_path / "t", on="dgx-h100", durations="estimated", conditions=slow)
     assert step(again) == pytest.approx(step(native), rel=0.01)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,8 +131,9 @@ def test_a_base_gives_what_a_file_leaves_out(tmp_path: Path) -> None:
 def test_a_stack_gives_only_what_is_not_chosen() -> None:
     stack = load_stack("pytorch-fsdp")
     chosen = Options(overlap="async-tp").with_stack(stack, but=("overlap",))
-    assert chosen.overlap == "async-tp"
-    assert (chosen.scheduler, chosen.fusion, chosen.host_costs) == (stack.scheduler, stack.fusion, stack.host)
+    assert chosen.lowering.overlap.text == "async-tp"
+    assert (chosen.run.scheduler, chosen.lowering.fusion) == (stack.scheduler, stack.fusion)
+    assert chosen.run.host_costs == stack.host
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_what_a_file_leaves_open_is_as_without_a_stack(tmp_path: Path) -> None:
     )
     stack, default = load_stack(path), Options()
     for name in ("attention_library", "layers", "ragged", "context_attention"):
-        assert getattr(stack, name) == getattr(default, name)
+        assert getattr(stack, name) == default.value(name)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_compilers_kernels_are_no_other_frameworks(other: dict[str, str], monk
     assert chosen_lowering(Options(on="h100-sxm"), program, device) == "compiled"
     assert chosen_lowering(asked, program, device) == "modelled"
     (said,) = (f"{name}={value}" for name, value in other.items())
-    for compiled in (replace(asked, lowering="compiled"), replace(asked, fidelity="compiled")):
+    for compiled in (asked.having(lowering="compiled"), asked.having(fidelity="compiled")):
         with pytest.raises(UsageError, match=said):
             chosen_lowering(compiled, program, device)
 

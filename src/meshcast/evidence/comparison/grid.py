@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from meshcast.hardware import resolve
 from meshcast.jobs import (
     Pipeline,
     captured,
-    check_settings,
     chosen_options,
     find_traces,
     is_pipeline,
@@ -58,7 +57,7 @@ class ComparisonGrid:
     def auto(self) -> str:
         """What `auto` stands for: of several devices the best that all have, so that none is timed by a finer one alone."""
         devices = [resolve(name).device for name in self.on]
-        return "auto" if len(devices) == 1 or self.options.profile is not None else common_fidelity(devices)
+        return "auto" if len(devices) == 1 or self.options.estimate.profile is not None else common_fidelity(devices)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
@@ -147,13 +146,13 @@ def comparison_plan(
     rest = (
         sorted(every - set(named), key=lambda name: (ladder_place(name), name)) if ALL_FIDELITIES in fidelities else []
     )
-    check_settings(options)
+    options.check_choices()
     return ComparisonGrid(
         targets=dict(zip(_labels(targets), targets, strict=True)),
         on=tuple(on),
         fidelities=(*rest, *named),
         named=frozenset(named),
-        options=replace(options, levers=False),
+        options=options.having(levers=False),
     )
 
 
@@ -169,12 +168,12 @@ def comparison_answers(grid: ComparisonGrid, folder: RunFolder | None = None, to
 
 def _answer(ask: Ask, grid: ComparisonGrid, programs: _Programs, folder: RunFolder | None) -> Cell:
     try:
-        options = _attending_alike(replace(grid.options, on=ask.on, fidelity=ask.fidelity), grid)
+        options = _attending_alike(grid.options.having(on=ask.on, fidelity=ask.fidelity), grid)
         if names_traces(grid.targets[ask.target]):  # before models: a manifest is a .json file as a configuration is
             options = _of_traces(options)
             key = traces_key(programs.traces(ask), resolve(ask.on), options)
             return _kept_or_asked(ask, key, grid.targets[ask.target], options, folder)
-        options = replace(options, fidelity=grid.auto if ask.fidelity == "auto" else ask.fidelity)
+        options = options.having(fidelity=grid.auto if ask.fidelity == "auto" else ask.fidelity)
         if serves(grid.targets[ask.target], options):  # two programs, each of which a plan would share out
             return _asked(ask, grid.targets[ask.target], options)
         target, options = resolved(grid.targets[ask.target], options)
@@ -185,7 +184,7 @@ def _answer(ask: Ask, grid: ComparisonGrid, programs: _Programs, folder: RunFold
         program = programs.get(ask, target, options)
         key = cell_key(program, resolve(ask.on), options)
         # Sizes and settings are in the program already, which would refuse to be given them again.
-        return _kept_or_asked(ask, key, program, replace(options, dims={}, settings={}), folder)
+        return _kept_or_asked(ask, key, program, options.having(dims={}, settings={}), folder)
     except MeshcastError as error:  # the target cannot be read, on this platform or at all: nothing worth keeping
         return refused_cell(ask, error)
     except Exception as error:  # a bug of ours in one cell must not lose the others
@@ -195,14 +194,16 @@ def _answer(ask: Ask, grid: ComparisonGrid, programs: _Programs, folder: RunFold
 
 def _attending_alike(options: Options, grid: ComparisonGrid) -> Options:
     """On a TPU the compiled fidelity has plain attention by default, and so have all that it is compared with there."""
-    alike = options.attention == AUTO and resolve(options.on).device.kind == "tpu" and "compiled" in grid.fidelities
-    return replace(options, attention="plain") if alike else options
+    alike = (
+        options.program.attention == AUTO and resolve(options.on).device.kind == "tpu" and "compiled" in grid.fidelities
+    )
+    return options.having(attention="plain") if alike else options
 
 
 def _of_traces(options: Options) -> Options:
     """A fidelity that is named works durations out on every device, or its column would be of two kinds of numbers."""
-    worked_out = options.durations == "auto" and options.fidelity != "auto"
-    return replace(options, durations="estimated") if worked_out else options
+    worked_out = options.run.durations == "auto" and options.estimate.fidelity != "auto"
+    return options.having(durations="estimated") if worked_out else options
 
 
 def _kept_or_asked(ask: Ask, key: str, target: Target, options: Options, folder: RunFolder | None) -> Cell:
@@ -247,7 +248,7 @@ class _Programs:
             return captured(target, options, device)[0]
         # Standard input can be read once, and what it holds is lowered already.
         platform = "any" if target == STANDARD_INPUT else device.platform
-        key = (ask.target, platform, options.settings.get("attention"))
+        key = (ask.target, platform, options.program.settings.get("attention"))
         if key not in self._found:
             self._found[key] = captured(target, options, device)[0]
         return self._found[key]

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 
@@ -42,14 +41,12 @@ def traces_content(files: TraceFiles) -> str:
 
 
 def _key(asked: Iterable[str], cluster: Cluster, options: Options) -> str:
-    settings = [(option.name, getattr(options, option.name)) for option in fields(options)]
     parts = [
         tool_digest(),
         *asked,
         repr(cluster),
-        # A mapping's order has no meaning.
-        repr([(name, sorted(value.items()) if hasattr(value, "items") else value) for name, value in settings]),
-        *(_file_digest(path) for path in (options.profile, options.fabric, options.placement)),
+        repr(options.key),
+        *(_file_digest(path) for path in (options.estimate.profile, options.network.fabric, options.network.placement)),
         # A rule of the user's own shows its address: it can change without changing its name, so nothing is reused.
         repr(registered_rules()),
         repr([os.environ.get(variable) for variable in FLAG_VARIABLES]),

@@ -8,7 +8,6 @@ together, which `validate ops` tells apart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -45,17 +44,17 @@ def validate_compiled(
 def compare_program(program: MeasuredProgram, options: Options, kept: Path | None = None) -> ProgramRow:
     """One program's row; whatever goes wrong is the row's `why`."""
     failed = partial(ProgramRow, id=program.id, group=program.group, measured=None, predicted=None)
-    told = replace(options, indices=program.indices or options.indices, lowering="auto")
+    told = options.having(indices=program.indices or options.program.indices, lowering="auto")
     try:
         source = program.path if kept is None else _kept(kept, program.id)
         # What the compiler writes for itself (assertions on indices, allocations) has no cost that a rule would know.
         compiled = predict(
-            source, replace(told, fidelity=COMPILED_KIND, approximate=kept is not None or told.approximate)
+            source, told.having(fidelity=COMPILED_KIND, approximate=kept is not None or told.program.approximate)
         )
-        modelled = predict(program.path, replace(told, lowering="modelled"))
+        modelled = predict(program.path, told.having(lowering="modelled"))
     except Exception as error:  # ours or a bug: named in the row, so that the others are still judged
         return failed(why=why_failed(error))
-    for name, prediction in ((COMPILED_KIND, compiled), (options.fidelity, modelled)):
+    for name, prediction in ((COMPILED_KIND, compiled), (options.estimate.fidelity, modelled)):
         reason = why_untimed(prediction)
         if reason:
             return failed(why=f"{name}: {reason}")

@@ -6,7 +6,7 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -122,7 +122,6 @@ def validate_programs(programs: Sequence[MeasuredProgram], options: Options, *, 
     """
     device = resolve(options.on).device
     idle = idle_watts(device)
-    _ = options.index_skew  # a misspelt spread is the caller's mistake too
     chosen_estimators(options, device)  # a misspelt one is the caller's mistake, not a failure of every row
     yield from in_processes(partial(validate_program, options=options, idle=idle), programs, jobs)
 
@@ -157,7 +156,7 @@ def validate_program(program: MeasuredProgram, options: Options, idle: float) ->
         return failed(why=f"unmeasured: no {program.time_name}")
     try:
         # Times were measured on short runs of a cool card, energies on long runs under the power cap.
-        told = replace(options, indices=program.indices or options.indices)
+        told = options.having(indices=program.indices or options.program.indices)
         prediction = predict(program.path, told, clocks="burst")
         long_run = predict(program.path, told, clocks="sustained") if program.energy else prediction
     except Exception as error:  # ours or a bug: named in the row, so that the others are still judged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from meshcast.capture import setting_value
@@ -87,14 +87,15 @@ def asked_of(
     builder = model_named(target)
     if builder is None:
         return None
-    mode = str(options.settings.get("mode", builder.mode))
+    mode = str(options.program.settings.get("mode", builder.mode))
     # Prompts are what may attend otherwise; requests are answered by both passes.
-    used = replace(options, settings={**options.settings, "mode": "prefill"}) if mode == SERVE else options
-    planned = options.plan is not None
+    used = options.having(settings={**options.program.settings, "mode": "prefill"}) if mode == SERVE else options
+    planned = options.program.plan is not None
     return Asked(
         builder=builder,
         mode=mode,
         plan=plan_of(used, resolve(options.on).device) if planned else None,
-        settings=options.settings if planned else settings_of(used),
-        said=(Plan.names_in(options.plan) - {"stack"}) | options.settings.keys(),
+        settings=options.program.settings if planned else settings_of(used),
+        said=(Plan.names_in(str(options.program.plan) if planned else None) - {"stack"})
+        | options.program.settings.keys(),
     )

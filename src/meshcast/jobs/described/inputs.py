@@ -1,6 +1,6 @@
 """The inputs of a prediction: every field of `Options`, and of a model every key of its plan and every setting.
 
-Each field of `Options` stands in one of the tables below, so that a new one cannot be forgotten.
+Every declaration of an option says by which name it is told (`options.declared`), so that a new one cannot be forgotten.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 
 from meshcast.hardware import Cluster, Conditions, Device, LinkCondition, resolve
 from meshcast.jobs.described.asked import Asked
-from meshcast.options import Options
+from meshcast.options import InWords, Options, option_places
 from meshcast.results import Inputs, Prediction
 from meshcast.zoo import Plan
 
-# Told by their own names, as they are.
-TOLD = (
+# In this order; all others come behind them as they are declared.
+ORDER = (
     "on", "fidelity", "profile", "simulator", "network", "partitioner", "lowering", "clocks", "host", "dims", "trip_counts",
     "indices", "approximate", "placement", "fabric", "beside", "scheduler", "channels", "contention", "overlap", "durations",
+    "fusion", "attention_library", "layers", "ragged", "host_costs",
 )  # fmt: skip
 # What the program or the plan has made of them is told by the same names.
 RESOLVED = ("devices", "mesh")
-# How the software works that runs the program; models have layers too, another kind of number.
-SOFTWARE = {
-    "fusion": "fusion",
-    "attention_library": "attention_library",
-    "layers": "layer_arrays",
-    "ragged": "ragged_products",
-    "host_costs": "host_costs",
-}
 # Told in other words: the plan's keys and the model's settings, the state of devices and links, the stack.
 SPREAD = ("plan", "settings", "attention", "context_attention", "conditions", "brought")
 # Without any part in the prediction itself.
 NO_PART = ("levers", "written")
+
+
+def told_options() -> dict[str, str]:
+    """The names that options are told by, by their flat names."""
+    told = {name: place.field.declaration.told for name, place in option_places().items()}
+    ordered = [*(name for name in ORDER if name in told), *(name for name in told if name not in ORDER)]
+    return {name: label for name in ordered if (label := told[name]) is not None}
 
 
 def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> Inputs:
@@ -48,11 +48,11 @@ def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> 
     """
     user = options.asked
     stacks = options.brought.fields if options.brought is not None else ()
-    labels = {name: SOFTWARE.get(name, name) for name in (*TOLD, *SOFTWARE)}
-    values: dict[str, Any] = {label: _plain(getattr(options, name)) for name, label in labels.items()}
+    labels = told_options()
+    values: dict[str, Any] = {label: _plain(options.value(name)) for name, label in labels.items()}
     chosen = {label for name, label in labels.items() if name in user}
     by_stack = {label for name, label in labels.items() if name in stacks and name not in user}
-    state = _conditions(options.conditions)
+    state = _conditions(options.network.conditions)
     values |= state
     chosen |= {name for name, each in state.items() if each}
     values |= {"devices": prediction.devices, "mesh": dict(prediction.mesh)}
@@ -138,7 +138,7 @@ def _plain(value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, Cluster):
         return value.name
-    if isinstance(value, Path):
+    if isinstance(value, (Path, InWords)):
         return str(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}

@@ -2,7 +2,6 @@
 
 from meshcast.jobs.levers.candidate import Candidate as Candidate
 from meshcast.jobs.levers.candidate import Question as Question
-from meshcast.jobs.levers.trying import ALL_LEVERS as ALL_LEVERS
 from meshcast.jobs.levers.trying import TRIED as TRIED
 from meshcast.jobs.levers.trying import how_many as how_many
 from meshcast.jobs.levers.trying import with_levers as with_levers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from meshcast.hardware import Cluster
 from meshcast.jobs.described import Asked
@@ -67,7 +67,7 @@ class Question:
         if asked is None:
             return "a program attends as it is written"
         precision = asked.plan.precision if asked.plan is not None else None
-        library = self.options.attention_library
+        library = self.options.lowering.attention_library
         return unfused(asked.builder, asked.settings, self.cluster.device, library, precision=precision)
 
     def share(self, part: str) -> float:
@@ -93,10 +93,10 @@ class Question:
 
     def with_setting(self, name: str, value: object) -> Options:
         """The options with a model's setting changed."""
-        return self.changed(settings={**self.options.settings, name: str(value)})
+        return self.changed(settings={**self.options.program.settings, name: str(value)})
 
     def without_fields(self, names: Collection[str]) -> Options:
         """The options with some fields at their defaults, as if nobody had asked for them."""
         default = Options()
         written = tuple(name for name in self.options.written if name not in names)
-        return replace(self.options, written=written, **{name: getattr(default, name) for name in names})
+        return self.options.having(written=written, **{name: default.value(name) for name in names})

@@ -78,7 +78,7 @@ def _answers(step: _Step, again: Callable[[Options], Question], limit: int) -> l
         if len(found) == limit:
             break
         try:
-            found.append(step.changed(candidate, again(replace(candidate.options, levers=False))))
+            found.append(step.changed(candidate, again(candidate.options.having(levers=False))))
         except MeshcastError:  # the plan does not divide the model, the batch or the devices
             continue
     return found
@@ -96,8 +96,12 @@ def _of_plan(question: Question) -> Iterator[Candidate]:
     assert asked is not None
     assert asked.plan is not None
     peak = max(1, question.prediction.memory.peak)
-    mode = {**question.options.settings, "mode": "prefill"} if asked.mode == SERVE else question.options.settings
-    options = replace(question.options, settings=mode)
+    mode = (
+        {**question.options.program.settings, "mode": "prefill"}
+        if asked.mode == SERVE
+        else question.options.program.settings
+    )
+    options = question.options.having(settings=mode)
     parts = memory_parts(question.prediction, asked.builder, asked.plan, options, question.cluster.device)
     for _, size, ways in parts:
         for way in ways:
@@ -115,7 +119,12 @@ def _of_settings(question: Question) -> Iterator[Candidate]:
         ("recompute everything", "remat", "full", True),
         ("fused attention", "attention", "flash", not question.unfused),
         ("twice the microbatches", "accumulate", 2 * int(now.get("accumulate") or 1), True),
-        ("the optimizer's state shared out over replicas", "zero", 2, bool((question.options.mesh or {}).get("data"))),
+        (
+            "the optimizer's state shared out over replicas",
+            "zero",
+            2,
+            bool((question.options.program.mesh or {}).get("data")),
+        ),
     ):
         if name in now and now[name] != value and possible:
             options = question.with_setting(name, value)

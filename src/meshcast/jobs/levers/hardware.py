@@ -17,7 +17,7 @@ def of_hardware(question: Question) -> Iterator[Candidate]:
     options = question.options
     if isinstance(options.on, str):
         yield from _twice(question, options.on)
-    conditions = options.conditions
+    conditions = options.network.conditions
     if conditions.speed or conditions.kinds:
         yield Candidate(
             change="all devices at the same speed",
@@ -35,7 +35,7 @@ def of_hardware(question: Question) -> Iterator[Candidate]:
         yield Candidate(change="no other jobs", flag="without --background", options=alone, bound=bound)
     step, energy = question.prediction.step_time_s, question.prediction.energy_j
     if (
-        options.clocks == "sustained"
+        options.estimate.clocks == "sustained"
         and step
         and energy
         and energy / step > _CAPPED * question.cluster.device.tdp_watts

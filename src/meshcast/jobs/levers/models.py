@@ -87,7 +87,7 @@ def recomputing_less(question: Question, now: str) -> list[str]:
 
 def _meshes(question: Question) -> Iterator[Candidate]:
     """The same devices with less of one axis and more of another; only of a mesh that the user gives."""
-    given = question.options.mesh
+    given = question.options.program.mesh
     if given is None:
         return
     for less, more in (("tensor", "fsdp"), ("fsdp", "tensor"), ("data", "fsdp"), ("fsdp", "data")):

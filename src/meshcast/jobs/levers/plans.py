@@ -34,7 +34,9 @@ def of_plan(question: Question) -> Iterator[Candidate]:
 
 def planned(question: Question, change: Mapping[str, Any]) -> Candidate | None:
     """The plan as the user gave it with some keys changed; None where they do not go together, or nothing changes."""
-    given = Plan.parse(str(question.options.plan))
+    asked = question.options.program.plan
+    assert asked is not None
+    given = asked.value
     try:
         plan = replace(given, **change)
         check_device(plan, question.cluster.device)

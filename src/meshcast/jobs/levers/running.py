@@ -9,7 +9,6 @@ from meshcast.jobs.levers.candidate import Candidate, Question
 from meshcast.jobs.planned.stacked import with_stack
 from meshcast.lower import Overlap
 from meshcast.options import load_stack, stack_names
-from meshcast.zoo import Plan
 
 _BUCKET = 25 * 2**20  # bytes: what PyTorch's DistributedDataParallel joins, unless told otherwise
 _SHARDED = ("fsdp", "data", "expert", "context")
@@ -18,14 +17,14 @@ _SHARDED = ("fsdp", "data", "expert", "context")
 def of_running(question: Question) -> Iterator[Candidate]:
     """Flags that leave the program as it is."""
     options, exposed = question.options, question.share("exposed_communication")
-    if exposed and options.scheduler in ("serial", "program"):
+    if exposed and options.run.scheduler in ("serial", "program"):
         yield Candidate(
             change="collectives as early as their data allows",
             flag="--scheduler latency-hiding",
             options=question.changed(scheduler="latency-hiding"),
             bound=exposed,
         )
-    if exposed and options.channels:
+    if exposed and options.run.channels:
         yield Candidate(
             change="a channel for each group",
             flag="--channels 0",
@@ -37,7 +36,7 @@ def of_running(question: Question) -> Iterator[Candidate]:
 
 
 def _overlaps(question: Question) -> Iterator[Candidate]:
-    now = question.options.overlapping
+    now = question.options.lowering.rewrites
     gathers, sums = question.sends("all_gather", "reduce_scatter"), question.sends("all_reduce", "reduce_scatter")
     staged = question.prediction.pipeline is not None
     for change, other, bound in (
@@ -73,15 +72,15 @@ def _overlapping(question: Question, change: str, overlap: Overlap, bound: float
 def _compiled(question: Question) -> Iterator[Candidate]:
     """Stacks of the same framework that compile, where the one that runs launches op by op."""
     options, brought = question.options, question.options.brought
-    if brought is None or options.fusion != "eager":
+    if brought is None or options.lowering.fusion != "eager":
         return
     bare = question.without_fields(brought.fields)
     for name in stack_names():
         other = load_stack(name)
         if name != brought.stack and other.framework == brought.framework and other.fusion == "compiler":
             flag = f"--stack {name}"
-            if brought.in_plan:
-                flag = f"--plan {replace(Plan.parse(str(options.plan)), stack=name)}"
+            if brought.in_plan and (plan := options.program.plan) is not None:
+                flag = f"--plan {replace(plan.value, stack=name)}"
             yield Candidate(
                 change=f"kernels fused by a compiler ({name})",
                 flag=flag,

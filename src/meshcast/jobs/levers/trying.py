@@ -20,7 +20,6 @@ from meshcast.options import Options
 from meshcast.results import Lever, Prediction
 
 TRIED = 6  # changes, unless another number is asked for
-ALL_LEVERS = 10_000  # as good as all: no question has more than some dozens of candidates
 WORTH_SAYING = 0.01  # of the time for the same work: below it a change is not worth a line
 _REFUSED = 3  # candidates that may turn out impossible, for each that is tried
 Again = Callable[[Options], Question]
@@ -61,7 +60,7 @@ def _tried(question: Question, again: Again, limit: int) -> list[tuple[Candidate
         return answered
     for candidate in candidates(question)[: _REFUSED * limit]:
         try:
-            answered.append((candidate, again(replace(candidate.options, levers=False)).prediction))
+            answered.append((candidate, again(candidate.options.having(levers=False)).prediction))
         except MeshcastError:
             continue
         if len(answered) == limit:

@@ -60,7 +60,7 @@ class JobTrace:
 def facts_of(run: Run, ranks: int) -> dict[str, Attribute]:
     """What all files of a job say about themselves, of which a program ran like this."""
     return {
-        "device": run.device.name, DEVICE_KIND: run.device.kind, "network": run.options.network, "ranks": ranks,
+        "device": run.device.name, DEVICE_KIND: run.device.kind, "network": run.options.network.model, "ranks": ranks,
     }  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def pipeline_trace(pipeline: Pipeline, step: StepParts, run: PipelineRun, detail
 
 def shares_channel(step: StepParts) -> bool:
     """Whether all communication of a rank takes turns."""
-    return step.estimates[0].programs["forward"].run.options.channels == 1
+    return step.estimates[0].programs["forward"].run.options.run.channels == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ def predict_pipeline(
         prepare: A program on the hardware of one stage.
         simulate: How its step is put in time.
     """
-    state = HardwareState.of(options.conditions)
+    state = HardwareState.of(options.network.conditions)
     estimates, setting, step, said = _assembled(pipeline, cluster, prepare, options, state)
     prediction = _untimed(pipeline, options, cluster, estimates, step)
     share = pipeline_share(pipeline, step, None)
@@ -55,7 +55,7 @@ def predict_pipeline(
     replicas = run_replicas(pipeline, step, state, simulate)
     # The catalogue's clusters may have more than a pipeline needs; what a user has written should do something.
     own = options.own_hardware
-    said = (*said, *without_effect(pipeline, estimates, setting, options.network, levels=own))
+    said = (*said, *without_effect(pipeline, estimates, setting, options.network.model, levels=own))
     answer = _timed(prediction, pipeline, cluster, replicas[0].step, replicas[0].run)
     return replace(answer, ranks=replica_shares(pipeline, replicas), warnings=(*answer.warnings, *said))
 
@@ -64,7 +64,7 @@ def run_pipeline(
     pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options, simulate: Simulate = own_channels
 ) -> PipelineRun:
     """A pipeline's step in time, that of its slowest replica."""
-    state = HardwareState.of(options.conditions)
+    state = HardwareState.of(options.network.conditions)
     _, _, step, _ = _assembled(pipeline, cluster, prepare, options, state)
     return run_replicas(pipeline, step, state, simulate)[0].run
 
@@ -78,7 +78,7 @@ def pipeline_step(
         InfeasibleError: A stage does not fit into its devices' memory.
         UnsupportedError: Some devices are in a state of their own.
     """
-    state = HardwareState.of(options.conditions)
+    state = HardwareState.of(options.network.conditions)
     if state.single:
         raise UnsupportedError(
             "devices that are not alike have no trace yet", where="--slow, --link", fix="leave it out"
@@ -100,13 +100,13 @@ def _assembled(
     pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options, state: HardwareState
 ) -> tuple[list[PartEstimate], Setting, StepParts, tuple[str, ...]]:
     """A pipeline's parts on healthy devices, their network, both put together, and what should be said about it."""
-    setting, said = arranged(options.arrangement, cluster, pipeline.devices, {})
+    setting, said = arranged(options.network.arrangement, cluster, pipeline.devices, {})
     estimates = [estimate_part(part, pipeline, prepare, state.everyone) for part in pipeline.parts]
-    if options.overlapping.paired_passes:
+    if options.lowering.rewrites.paired_passes:
         estimates = [with_paired_passes(estimate, pipeline, cluster.device) for estimate in estimates]
     if "overlap" in options.asked:  # what a stack brings is for all programs, whether they have a use for it or not
-        said = (*said, *_idle(estimates, paired=options.overlapping.paired_passes))
-    return estimates, setting, assemble(pipeline, estimates, setting, options.network), said
+        said = (*said, *_idle(estimates, paired=options.lowering.rewrites.paired_passes))
+    return estimates, setting, assemble(pipeline, estimates, setting, options.network.model), said
 
 
 def _idle(estimates: list[PartEstimate], *, paired: bool) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def _untimed(
         devices=pipeline.devices,
         mesh={"pipeline": stages, **pipeline.mesh.sizes},
         cluster=cluster.name if pipeline.devices > 1 else None,
-        network=options.network,
+        network=options.network.model,
         infeasible=None,
         step_time_s=None,
         interval_s=None,

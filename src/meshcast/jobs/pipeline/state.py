@@ -81,4 +81,4 @@ def in_state(run: Run, everyone: Conditions, local: Local = ()) -> Run:
         links=tuple(link for link in (*everyone.links, *own) if link.level in spanned),
         background={level: share for level, share in everyone.background.items() if level in spanned},
     )
-    return run if seen == run.options.conditions else replace(run, options=replace(run.options, conditions=seen))
+    return run if seen == run.options.network.conditions else replace(run, options=run.options.having(conditions=seen))

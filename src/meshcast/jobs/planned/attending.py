@@ -41,19 +41,19 @@ def attention_of(builder: Builder, options: Options, device: Device) -> Attendin
 
     Of `mode=serve` it is the prompts' pass: single positions attend to the cache by products.
     """
-    plan = Plan.parse(options.plan) if options.plan is not None else None
-    mode = _mode(builder, options.settings)
+    plan = options.program.plan.value if options.program.plan is not None else None
+    mode = _mode(builder, options.program.settings)
     if "attention" not in builder.overrides(mode):
         return None
-    said = plan.attention if plan is not None else options.settings.get("attention")
+    said = plan.attention if plan is not None else options.program.settings.get("attention")
     if said not in (None, AUTO):
         return Attending(attention=cast(Attention, said), default=False)
-    default = options.attention == AUTO
+    default = options.program.attention == AUTO
     plain: Attention = plan.attending if plan is not None else "plain"
-    if options.attention == "plain":
+    if options.program.attention == "plain":
         return Attending(attention=plain, default=default)
     precision = plan.precision if plan is not None else None
-    why = unfused(builder, options.settings, device, options.attention_library, precision=precision)
+    why = unfused(builder, options.program.settings, device, options.lowering.attention_library, precision=precision)
     if not why and default:
         why = _not_by_default(plan, builder, options, device)
     if why:
@@ -73,7 +73,7 @@ def with_attention(plan: Plan, builder: Builder, options: Options, device: Devic
 def with_attention_set(builder: Builder, options: Options, device: Device) -> dict[str, str]:
     """The settings of a model without a plan, likewise."""
     found = attention_of(builder, options, device)
-    return dict(options.settings) | ({"attention": found.attention} if found is not None else {})
+    return dict(options.program.settings) | ({"attention": found.attention} if found is not None else {})
 
 
 def unfused(
@@ -124,15 +124,15 @@ def unfused_note(builder: Builder | None, options: Options, device: Device) -> s
 
     Models without heads have no attention, and single positions attend to a cache by products whatever the stack.
     """
-    if options.attention != "flash" or options.plan is not None:
+    if options.program.attention != "flash" or options.program.plan is not None:
         return ""
     if builder is None:
         return "the stack's fused attention is for models of the zoo: a program attends as it is written"
-    settings = options.settings
+    settings = options.program.settings
     said = settings.get("attention", AUTO) != AUTO
     if said or _mode(builder, settings) == "decode" or not getattr(builder.config, "heads", 0):
         return ""
-    why = unfused(builder, settings, device, options.attention_library)
+    why = unfused(builder, settings, device, options.lowering.attention_library)
     return f"the stack's fused attention is not used: {why}" if why else ""
 
 
@@ -143,17 +143,17 @@ def _mode(builder: Builder, settings: Mapping[str, str]) -> str:
 
 def _not_by_default(plan: Plan | None, builder: Builder, options: Options, device: Device) -> str:
     """Why nobody would choose the fused kernel who does not ask for it, though there is one; empty where they would."""
-    if device.kind == "tpu" and "compiled" in (options.fidelity, options.lowering):
+    if device.kind == "tpu" and "compiled" in (options.estimate.fidelity, options.lowering.kernels):
         return "the TPU's compiler would need the kernel's own code, which the call does not hold"
     if plan is None or plan.cp == 1:
         return ""
-    chosen = {name: setting_value(text) for name, text in options.settings.items()}
+    chosen = {name: setting_value(text) for name, text in options.program.settings.items()}
     length, chunks = length_of(builder, builder.configured(**chosen), chosen), 2 * plan.cp
     return f"chunks of 2 x cp={plan.cp} do not divide a sequence of {length}" if length and length % chunks else ""
 
 
 def _way(builder: Builder, options: Options) -> Attention:
     """How fused kernels meet the keys of other devices: as the stack has it, but a ring knows no windows."""
-    chosen = {name: setting_value(text) for name, text in options.settings.items()}
+    chosen = {name: setting_value(text) for name, text in options.program.settings.items()}
     windowed = bool(getattr(builder.configured(**chosen), "window", 0))
-    return _WAYS["all-gather" if windowed else options.context_attention]
+    return _WAYS["all-gather" if windowed else options.program.context_attention]

@@ -45,9 +45,13 @@ def in_words_of_plans(
         named: Whether changes are named, untried.
     """
     builder = model_named(target)
-    if builder is None or (options.plan is None and options.settings.get("mode", builder.mode) == "train"):
+    if builder is None or (
+        options.program.plan is None and options.program.settings.get("mode", builder.mode) == "train"
+    ):
         return prediction
-    plan = with_attention(Plan(), builder, options, device) if options.plan is None else plan_of(options, device)
+    plan = (
+        with_attention(Plan(), builder, options, device) if options.program.plan is None else plan_of(options, device)
+    )
     return with_memory_parts(prediction, builder, plan, options, device, named=named)
 
 
@@ -89,7 +93,7 @@ def with_memory_parts(
 
 def memory_parts(prediction: Prediction, builder: Builder, plan: Plan, options: Options, device: Device) -> list[Part]:
     """What takes memory, how much, and the changes that would make it smaller; arguments as of `with_memory_parts`."""
-    chosen: dict[str, Any] = {name: setting_value(text) for name, text in options.settings.items()}
+    chosen: dict[str, Any] = {name: setting_value(text) for name, text in options.program.settings.items()}
     mode = chosen.pop("mode", builder.mode)
     changes = _Changes(
         builder=builder,
@@ -97,7 +101,9 @@ def memory_parts(prediction: Prediction, builder: Builder, plan: Plan, options: 
         settings=chosen,
         device=device,
         mode=mode,
-        fused=not unfused(builder, options.settings, device, options.attention_library, precision=plan.precision),
+        fused=not unfused(
+            builder, options.program.settings, device, options.lowering.attention_library, precision=plan.precision
+        ),
     )
     return list(_of_training(prediction, changes) if mode == "train" else _of_inference(prediction, changes))
 

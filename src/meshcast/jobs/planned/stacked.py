@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from meshcast.base import UsageError, expect
 from meshcast.options import Options, Stack, given_options, load_stack, stack_names
-from meshcast.zoo import Plan, without_key
+from meshcast.zoo import without_key
 
 PYTORCH = "pytorch"  # as stacks name their framework
 
@@ -20,7 +20,7 @@ def chosen_options(
 
     Args:
         options: All at once; None: the defaults.
-        overrides: Single ones by the names of the fields; `stack`, a software stack, its name or its file.
+        overrides: Single ones by their flat names; `stack`, a software stack, its name or its file.
         where: What is called.
         but: Fields that it takes by other means.
 
@@ -49,8 +49,8 @@ def with_stack(
         UsageError: The plan names another one.
         UnsupportedError: No such stack.
     """
-    plan = Plan.parse(str(options.plan)) if options.plan is not None else None
-    told = plan.stack if plan is not None else None
+    plan = options.program.plan
+    told = plan.value.stack if plan is not None else None
     if stack is None and told is None:
         return options
     name = stack.name if isinstance(stack, Stack) else str(stack)
@@ -58,12 +58,10 @@ def with_stack(
         raise UsageError(f"the plan says stack={told}, and {name} is asked for", where="--stack", fix="name one stack")
     chosen = stack if isinstance(stack, Stack) else load_stack(stack or told or "")
     if but is None:
-        default = Options()
-        but = {field.name for field in fields(Options) if getattr(options, field.name) != getattr(default, field.name)}
-        but |= set(options.written)
+        but = options.differing | set(options.written)
     # In the user's own words: a key that is written is no default, whatever its value.
-    plain = without_key(str(options.plan), "stack") if plan is not None else None
-    stacked = replace(options, plan=plain).with_stack(chosen, but=but)
+    plain = without_key(plan.text, "stack") if plan is not None else None
+    stacked = options.having(plan=plain).with_stack(chosen, but=but)
     if isinstance(stack, Stack) or stacked.brought is None:
         return stacked
     # As it can be asked for again.

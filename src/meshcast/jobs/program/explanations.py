@@ -90,7 +90,7 @@ def _collective(run: Run, kernel: Kernel) -> Explanation:
     time, collective = run.collective(kernel), kernel.collective
     assert collective is not None
     return Explanation(
-        estimator=run.options.network,
+        estimator=run.options.network.model,
         model=f"{time.algorithm} over {time.level}",
         formula="t = latency + transfer",
         terms=(

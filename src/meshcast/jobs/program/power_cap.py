@@ -34,7 +34,7 @@ def settled_step(run: Run) -> tuple[float, Timeline]:
     counts = np.array([n for _, n in counted], dtype=np.float64)
     share, rest = 1.0, max(0.0, timeline.duration - float(counts @ draw.time))
     for _ in range(MOST_CLOCKS):
-        share = settled_clock(draw, counts, run.device, run.options.clocks, rest)
+        share = settled_clock(draw, counts, run.device, run.options.estimate.clocks, rest)
         if share == 1.0:
             break
         timeline = run.paced(run.simulator.run(estimated.at_clock(share), run.network))

@@ -97,7 +97,7 @@ class Run:
     @cached_property
     def full_clock(self) -> EstimatedKernels:
         """Times of the compute kernels at the full clock."""
-        named = self.options.simulator is not None
+        named = self.options.estimate.simulator is not None
         return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named)
 
     @cached_property
@@ -126,7 +126,7 @@ class Run:
         for kernel, count in self.lowered.schedule.walk():
             if kernel.collective is not None:
                 counts[kernel.collective] += count
-        asked = self.options.arrangement
+        asked = self.options.network.arrangement
         speed = {**asked.conditions.speed, **speeds_of_kinds(self)}
         asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
         setting, said = arranged(asked, self.cluster, self.devices, counts, self._step_in)
@@ -136,11 +136,11 @@ class Run:
             return setting, said
         # The catalogue's clusters may have more than a program needs; what a user has written should do something.
         own = self.options.own_hardware and bool(counts)
-        return setting, (*said, *without_effect(self.options.network, setting, counts, levels=own))
+        return setting, (*said, *without_effect(self.options.network.model, setting, counts, levels=own))
 
     def _step_in(self, setting: Setting) -> float:
         """Seconds of the step, at the full clock, with collectives timed in another setting."""
-        model = network_model(self.options.network, setting)
+        model = network_model(self.options.network.model, setting)
         simulator = Simulator(self.lowered, self.options.scheduling, self._contention_on(model), self._host_rate)
         return simulator.duration(self.full_clock, OnNetwork(model=model))
 
@@ -152,7 +152,7 @@ class Run:
     @cached_property
     def network_model(self) -> NetworkModel:
         """What answers for collectives."""
-        return network_model(self.options.network, self.setting)
+        return network_model(self.options.network.model, self.setting)
 
     @cached_property
     def network(self) -> OnNetwork:
@@ -169,7 +169,7 @@ class Run:
         return self._contention_on(self.network_model)
 
     def _contention_on(self, model: NetworkModel) -> Contention | None:
-        if self.options.contention == "off" or self.devices == 1:
+        if self.options.run.contention == "off" or self.devices == 1:
             return None
         return Contention(
             device=self.device, in_network=lambda kernel: model.plan(collective_of_kernel(kernel)).in_network
@@ -183,7 +183,7 @@ class Run:
     @property
     def _host_rate(self) -> float:
         """Bytes/s of the link to the host's memory; it is asked for where something moves over it alone."""
-        return host_rate(self.device) if self.options.overlapping.offload else math.inf
+        return host_rate(self.device) if self.options.lowering.rewrites.offload else math.inf
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -231,7 +231,7 @@ class Run:
         """Seconds between launches outside of CUDA graphs."""
         if not self.host:
             return 0.0
-        graphs = self.options.host_costs is None or self.options.host_costs.graphs
+        graphs = self.options.run.host_costs is None or self.options.run.host_costs.graphs
         return loose_launches(self.lowered.schedule, graphs=graphs) * LOOSE_GAP * self.device.launch_latency_s
 
     @cached_property
@@ -243,9 +243,9 @@ class Run:
         """
         count, first = self.lowered.kernel_count, self.estimators[0].fidelity
         launches = self.device.kind == "gpu" and (self.full_clock.gap > 0 if count else first != "roofline")
-        whole = self.options.host == "on" or count >= WHOLE_PROGRAM_LAUNCHES or not count
-        costs = self.options.host_costs
-        return host_seconds(self.lowered, costs) if launches and whole and self.options.host != "off" else 0.0
+        whole = self.options.run.host == "on" or count >= WHOLE_PROGRAM_LAUNCHES or not count
+        costs = self.options.run.host_costs
+        return host_seconds(self.lowered, costs) if launches and whole and self.options.run.host != "off" else 0.0
 
     @cached_property
     def executed(self) -> tuple[tuple[Kernel, int], ...]:
@@ -278,7 +278,7 @@ class Run:
             cluster=self.cluster.name if self.devices > 1 else None,
             fidelity=self.fidelity,
             lowering=self.lowered.lowering,
-            network=self.options.network,
+            network=self.options.network.model,
             infeasible=infeasible,
             step_time_s=None,
             interval_s=None,
@@ -310,7 +310,7 @@ class Run:
     @property
     def fidelity(self) -> str:
         """The fidelity that most of the computing time comes from; `compiled` where that was asked for."""
-        if self.options.fidelity == "compiled":
+        if self.options.estimate.fidelity == "compiled":
             return "compiled"
         seconds: defaultdict[str, float] = defaultdict(float)
         for kernel, count in self.executed:
@@ -323,10 +323,12 @@ class Run:
     def _timed(self, prediction: Prediction) -> Prediction:
         timeline = self.timeline
         step = timeline.duration
-        energy = capped_energy(timeline.energy + idle_watts(self.device) * step, step, self.device, self.options.clocks)
+        energy = capped_energy(
+            timeline.energy + idle_watts(self.device) * step, step, self.device, self.options.estimate.clocks
+        )
         notes = [*self.kernels.warnings, *self._fallback_notes(), *self._arranged[1], *speeds_without_effect(self)]
         notes += nothing_launched(self.lowered, self.host)
-        if self.options.clocks == "burst" and step and energy / step > self.device.tdp_watts:
+        if self.options.estimate.clocks == "burst" and step and energy / step > self.device.tdp_watts:
             notes.append(
                 f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "
                 "a sustained run clocks down and takes longer"
@@ -363,11 +365,11 @@ class Run:
         """What to say of `--overlap` where the user asked for it in vain: one program has no passes to pair, either."""
         if not self.whole or "overlap" not in self.options.asked:
             return ()
-        return (*self.lowered.idle, *((NOTHING_PAIRED,) if self.options.overlapping.paired_passes else ()))
+        return (*self.lowered.idle, *((NOTHING_PAIRED,) if self.options.lowering.rewrites.paired_passes else ()))
 
     def _fallback_notes(self) -> list[str]:
         """What to say where another fidelity than the one asked for gives most of the time."""
-        asked = self.options.fidelity
+        asked = self.options.estimate.fidelity
         if asked in ("auto", "compiled") or self.fidelity == asked:
             return []
         return [f"most of the time is {self.fidelity}: {asked} does not answer for the kernels that take it"]

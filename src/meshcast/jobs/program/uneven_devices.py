@@ -26,7 +26,7 @@ def speeds_of_kinds(run: Run) -> Mapping[int, float]:
     Raises:
         UsageError: A kind's kernels are not this program's.
     """
-    kinds = run.options.conditions.kinds
+    kinds = run.options.network.conditions.kinds
     own = _seconds(run, run.full_clock) if kinds else 0.0
     if not own:  # nothing computes, so no kind is faster
         return dict.fromkeys(kinds, 1.0)

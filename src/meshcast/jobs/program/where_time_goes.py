@@ -77,7 +77,7 @@ def top_kernels(run: Run, limit: int = 10) -> tuple[KernelShare, ...]:
 def communication_summary(run: Run) -> Communication:
     """Communication by group, use of links, the schedule behind it and the critical path."""
     timeline = run.timeline
-    ordered = run.lowered.lowering != "modelled" and run.options.scheduler == "latency-hiding"
+    ordered = run.lowered.lowering != "modelled" and run.options.run.scheduler == "latency-hiding"
     modelled = run.contention is not None and run.simulator.contended
     return Communication(
         groups=group_shares(timeline),
@@ -85,10 +85,10 @@ def communication_summary(run: Run) -> Communication:
             ((run.collective(k), n) for k, n in run.executed if k.collective), run.setting.cluster, timeline.duration
         ),
         schedule=ScheduleUsed(
-            scheduler="compiler" if ordered else run.options.scheduler,
+            scheduler="compiler" if ordered else run.options.run.scheduler,
             channels=run.simulator.channels,
-            contention="on" if modelled else "off" if run.options.contention == "off" else "none",
-            overlap=str(run.options.overlapping),
+            contention="on" if modelled else "off" if run.options.run.contention == "off" else "none",
+            overlap=str(run.options.lowering.rewrites),
         ),
         slowdown=timeline.slowdown,
         critical=timeline.critical,

@@ -26,7 +26,7 @@ from meshcast.jobs.serving.chunks import (
 )
 from meshcast.options import Options
 from meshcast.results import Prediction, Serving
-from meshcast.zoo import SERVE, Builder, Plan, model_named
+from meshcast.zoo import SERVE, Builder, model_named
 
 PROMPT, OUTPUT = 1024, 128
 _OWN = ("mode", "prompt", "output", CHUNK_SETTING)
@@ -51,23 +51,23 @@ def predict_serving(target: Any, options: Options, predict: Predict) -> Predicti
     builder = model_named(target)
     if builder is None:
         return None
-    mode = options.settings.get("mode", builder.mode)
+    mode = options.program.settings.get("mode", builder.mode)
     if mode in ("prefill", "decode"):
         prediction = predict(options)
-        return replace(prediction, serving=_noticed(builder, mode, options.settings, prediction))
+        return replace(prediction, serving=_noticed(builder, mode, options.program.settings, prediction))
     return _both(builder, options, predict) if mode == SERVE else None
 
 
 def serves(target: Any, options: Options) -> bool:
     """Whether a target is asked for both passes at once."""
-    return options.settings.get("mode") == SERVE and model_named(target) is not None
+    return options.program.settings.get("mode") == SERVE and model_named(target) is not None
 
 
 def _of_pass(options: Options, mode: str) -> Options:
     """The options of one of the two passes: prompts are split by position where the plan says so, single positions are not."""
-    if options.plan is None or mode == "prefill":
+    if options.program.plan is None or mode == "prefill":
         return options
-    return replace(options, plan=str(replace(Plan.parse(str(options.plan)), sp=False)))
+    return options.having(plan=replace(options.program.plan.value, sp=False))
 
 
 def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:
@@ -87,22 +87,22 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if not {"prefill", "decode"} <= set(builder.modes):
         has = ", ".join(builder.all_modes)
         raise UsageError(f"{builder.name} does not answer token by token", where="--set", fix=f"its modes are {has}")
-    if clash := next((name for name in _LENGTHS if name in options.settings), None):
+    if clash := next((name for name in _LENGTHS if name in options.program.settings), None):
         raise UsageError(
             f"{clash} follows from prompt and output in mode {SERVE}", where="--set", fix="set prompt and output"
         )
-    prompt, output = request_lengths(builder, options.settings)
-    common = {name: text for name, text in options.settings.items() if name not in _OWN}
+    prompt, output = request_lengths(builder, options.program.settings)
+    common = {name: text for name, text in options.program.settings.items() if name not in _OWN}
 
     def asked(mode: str, **changed: int) -> Prediction:
         settings = {**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}
         settings |= {name: str(value) for name, value in changed.items()}
-        return predict(replace(_of_pass(options, mode), settings=settings))
+        return predict(_of_pass(options, mode).having(settings=settings))
 
     step = asked("decode")
     batch = whole_setting(common, "batch") or builder.overrides("decode")["batch"]
     known = builder.overrides("prefill")
-    chunk = chunk_of(options.settings)
+    chunk = chunk_of(options.program.settings)
     passes = passes_over(batch, prompt, chunk, batch_shards(options), resumes="past" in known)
     cache = step.memory.by_role.get("cache", 0)
     read = [with_whole_cache(asked("prefill", **_changed(each, prompt, known)), cache) for each in passes]

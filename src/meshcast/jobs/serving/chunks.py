@@ -20,7 +20,7 @@ from meshcast.capture import whole_setting
 from meshcast.jobs.program.feasibility import memory_verdict
 from meshcast.options import Options
 from meshcast.results import Prediction
-from meshcast.zoo import BATCH, Plan
+from meshcast.zoo import BATCH
 
 CHUNK_SETTING = "prefill_chunk"
 CHUNK = 8192
@@ -54,9 +54,9 @@ def chunk_of(settings: Mapping[str, Any]) -> int:
 
 def batch_shards(options: Options) -> int:
     """Devices, or groups of them, that read prompts of their own."""
-    if options.plan is not None:
-        return Plan.parse(str(options.plan)).batch_shards
-    sizes = options.mesh or {}
+    if options.program.plan is not None:
+        return options.program.plan.value.batch_shards
+    sizes = options.program.mesh or {}
     return math.prod(sizes.get(axis, 1) for axis in BATCH)
 
 

@@ -1,6 +1,5 @@
 """Traces in: Chakra execution traces of a job's ranks as a workload, replayed or timed again on other hardware."""
 
-from meshcast.jobs.traced.asking import DURATIONS as DURATIONS
 from meshcast.jobs.traced.asking import check_asked as check_asked
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
 from meshcast.jobs.traced.files import find_traces as find_traces

@@ -11,7 +11,6 @@ from meshcast.base import UsageError
 from meshcast.network import OPTIMISE
 from meshcast.options import Options
 
-DURATIONS = ("auto", "trace", "estimated")
 # Heeded however durations come about; `channels` as 0 (the trace's own) or 1, `placement` (below) as a file.
 HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions", "written"})
 # Heeded by what is worked out, and by nothing that is replayed.
@@ -57,29 +56,27 @@ def check_asked(options: Options) -> None:
     Raises:
         UsageError: One is given.
     """
-    default = Options()
+    differing = options.differing
     # What a stack brings beside its own fields is told by the stack.
-    by_stack = any(
-        getattr(options, name) != getattr(default, name) for name, flag in REFUSED.items() if flag == "--stack"
-    )
+    by_stack = any(name in differing for name, flag in REFUSED.items() if flag == "--stack")
     for name, flag in REFUSED.items():
-        if getattr(options, name) != getattr(default, name):
+        if name in differing:
             raise UsageError(
                 "a trace has its ranks, sizes, kernels and their order already",
                 where="--stack" if by_stack and name in ("scheduler", "overlap") else flag,
                 fix="leave it out",
             )
-    if options.channels not in (0, 1):
+    if options.run.channels not in (0, 1):
         raise UsageError(
-            f"a trace says itself what runs on which of its channels, and not on {options.channels}", where="--channels",
+            f"a trace says itself what runs on which of its channels, and not on {options.run.channels}", where="--channels",
             fix="0, the default, leaves communication on the trace's own channels; 1 puts all of a rank's on one",
         )  # fmt: skip
-    if options.placement == OPTIMISE:
+    if options.network.placement == OPTIMISE:
         raise UsageError(
             "placements are chosen by what a program sends, of which a trace keeps one rank's part", where="--placement",
             fix="name a file with the device of each rank, or predict the program that the trace is of",
         )  # fmt: skip
-    if options.conditions.kinds:
+    if options.network.conditions.kinds:
         raise UsageError(
             "devices of another kind cannot run a trace: its kernels are of one", where="--slow",
             fix="give a share of the speed instead, as in 17=0.8, or predict the program that the trace is of",
@@ -88,9 +85,8 @@ def check_asked(options: Options) -> None:
 
 def without_effect(options: Options) -> Iterator[str]:
     """Flags that are given and mean nothing to durations that are replayed."""
-    default = Options()
-    yield from (flag for name, flag in HEEDED_BY_ESTIMATES.items() if getattr(options, name) != getattr(default, name))
-    if options.conditions.links:
+    yield from (flag for name, flag in HEEDED_BY_ESTIMATES.items() if name in options.differing)
+    if options.network.conditions.links:
         yield "--link"
-    if options.conditions.background:
+    if options.network.conditions.background:
         yield "--background"

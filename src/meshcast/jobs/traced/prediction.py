@@ -47,11 +47,11 @@ def predict_traces(
     check_agreement(job)
     device = cluster.device
     cluster.for_devices(job.ranks)  # refuses more than there are
-    setting, said = arranged(options.arrangement, cluster, job.ranks, {})
+    setting, said = arranged(options.network.arrangement, cluster, job.ranks, {})
     speeds = rank_speeds(setting, job.ranks)
     if speeds is not None:
         job = with_speeds(job, speeds.tolist())
-    timing, run = time_steps(job, options, device, estimators, network_model(options.network, setting))
+    timing, run = time_steps(job, options, device, estimators, network_model(options.network.model, setting))
     if not run.duration:
         raise InputError(
             f"nothing in it takes time: none of {sum(map(len, job.steps))} nodes has a duration (duration_micros, duration_ns) "
@@ -67,7 +67,7 @@ def predict_traces(
     untimed = Prediction(
         name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
         cluster=cluster.name if job.ranks > 1 else None, fidelity=_fidelity(job, timing, estimators, last),
-        lowering="given", network=options.network, infeasible=None if at_ease else memory_verdict(memory, capacity),
+        lowering="given", network=options.network.model, infeasible=None if at_ease else memory_verdict(memory, capacity),
         step_time_s=None, interval_s=None, breakdown=None, flops=sum(step.flops for step in steps if not step.waits),
         hbm_bytes=float(sum(step.bytes for step in steps if not step.waits)),
         communication_bytes=_sent_bytes(job, last), memory=memory, capacity_bytes=capacity, energy_j=None, mfu=None, hfu=None,

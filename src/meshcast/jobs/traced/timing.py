@@ -66,7 +66,7 @@ def time_steps(
         UnsupportedError: The trace does not say how long a step took, nor what it does.
         InputError: Ranks wait for each other for ever.
     """
-    replayed = uses_recorded(options.durations, job, device)
+    replayed = uses_recorded(options.run.durations, job, device)
     # In the order of the trace: sums over estimates would differ in their last bits from run to run with a set's.
     found = (step for steps in job.steps for step in steps if step.does == "compute" and not step.waits)
     working = list(dict.fromkeys(found))
@@ -77,17 +77,17 @@ def time_steps(
         )  # fmt: skip
     estimated = estimate_each(
         map(kernel_of, working), device, estimators, 
-        first_named=options.simulator is not None,
+        first_named=options.estimate.simulator is not None,
     )  # fmt: skip
     timed = _TimedSteps(job=job, estimated=estimated, replayed=replayed, network=network, device=device)
 
     def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:
         def replayed_with(seconds: Seconds) -> Replayed:
-            return replay(job, seconds, shared=options.channels == 1)
+            return replay(job, seconds, shared=options.run.channels == 1)
 
         timing = timed.at(clocks, speeds)
         seconds: Seconds = timing.seconds
-        if replayed or options.contention == "off" or not any(step.kernel for step in working):
+        if replayed or options.run.contention == "off" or not any(step.kernel for step in working):
             run = replayed_with(seconds)
         else:
             beside = Beside(job=job, rates=_rates(device, network), collective=partial(collective_of, job))
@@ -101,7 +101,7 @@ def time_steps(
     if replayed:
         return run_at(full, job.speeds)
     timing, run = run_at(full, full)  # a device that is slow for other reasons does not draw less for it
-    clocks = settled_clocks(job, run, estimated, device, options.clocks)
+    clocks = settled_clocks(job, run, estimated, device, options.estimate.clocks)
     return (timing, run) if clocks == job.speeds == full else run_at(clocks, job.speeds)
 
 

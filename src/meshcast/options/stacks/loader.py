@@ -69,13 +69,17 @@ def _read(path: Path) -> Stack:
         attention_library=cast(
             AttentionLibrary,
             reader.choice(
-                "kernels", "attention_library", among=get_args(AttentionLibrary), default=_OPEN.attention_library
+                "kernels",
+                "attention_library",
+                among=get_args(AttentionLibrary),
+                default=_OPEN.lowering.attention_library,
             ),
         ),
         attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
-        layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default=_OPEN.layers)),
+        layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default=_OPEN.lowering.layers)),
         ragged=cast(
-            RaggedProducts, reader.choice("kernels", "ragged", among=get_args(RaggedProducts), default=_OPEN.ragged)
+            RaggedProducts,
+            reader.choice("kernels", "ragged", among=get_args(RaggedProducts), default=_OPEN.lowering.ragged),
         ),
         scheduler=cast(Scheduler, scheduler),
         channels=channels,
@@ -92,7 +96,10 @@ def _read(path: Path) -> Stack:
         context_attention=cast(
             ContextAttention,
             reader.choice(
-                "defaults", "context_attention", among=get_args(ContextAttention), default=_OPEN.context_attention
+                "defaults",
+                "context_attention",
+                among=get_args(ContextAttention),
+                default=_OPEN.program.context_attention,
             ),
         ),
         offloads=reader.flag("defaults", "offloads"),

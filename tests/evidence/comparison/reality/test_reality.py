@@ -201,7 +201,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, tiny: list[Predicted
     with pytest.raises(InputError, match="module"):
         compare_measured("mlp-tiny", [path], OPTIONS, module="jit_f")
     with pytest.raises(InfeasibleError, match="not to fit"):
-        compare_measured("gpt2-xl", [path], replace(OPTIONS, settings={"batch": "512"}))
+        compare_measured("gpt2-xl", [path], OPTIONS.having(settings={"batch": "512"}))
     with pytest.raises(UnsupportedError, match="pipeline"):
         compare_measured(str(ROOT / "examples" / "pipeline" / "tiny.toml"), [path], OPTIONS)
 

@@ -108,7 +108,7 @@ def predicted_side(target: str | Path | Program, options: Options) -> PredictedS
         )
     program, _ = captured(planned, chosen, resolve(chosen.on).device)
     # Sizes and settings are in the program already, which would refuse to be given them again.
-    run = prepare(program, replace(chosen, dims={}, settings={}))
+    run = prepare(program, chosen.having(dims={}, settings={}))
     prediction = run.predict()
     if prediction.infeasible is not None:
         problem = prediction.infeasible
@@ -126,7 +126,7 @@ def predicted_side(target: str | Path | Program, options: Options) -> PredictedS
         device=run.device.name,
         sources=sources_of(program),
         repeats=repetitions([(launch.kind, launch.seconds) for launch in found]),
-        clock_share=run.clock_share if chosen.clocks == "sustained" else 1.0,
+        clock_share=run.clock_share if chosen.estimate.clocks == "sustained" else 1.0,
     )
 
 

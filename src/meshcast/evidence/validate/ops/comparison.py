@@ -107,7 +107,7 @@ def _program(row: OpRow) -> OpProgram | str:
 def _timed(program: OpProgram, options: Options) -> _TimedProgram:
     try:
         captured = from_bytes(program.text.encode(), name=program.name, where=program.name)
-        run = prepare(captured, replace(options, on=program.device, clocks="burst"))  # short runs
+        run = prepare(captured, options.having(on=program.device, clocks="burst"))  # short runs
         prediction = run.predict()
     except Exception as error:  # named in the row like any other failure
         return _TimedProgram(why=why_failed(error))

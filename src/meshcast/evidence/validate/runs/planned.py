@@ -32,12 +32,12 @@ def predict_run(target: RunTarget, options: Options, *, over_memory: bool = Fals
     cluster = target.on
     if over_memory:
         cluster = replace(cluster, device=replace(cluster.device, memory_bytes=_ROOM))
-    chosen = replace(
-        options.with_stack(target.stack), on=cluster, devices=target.devices, overlap=target.overlap, levers=False
+    chosen = options.with_stack(target.stack).having(
+        on=cluster, devices=target.devices, overlap=target.overlap, levers=False
     )
     settings = target.settings
     if target.model.language:
-        return predict(target.model.name, replace(chosen, plan=target.plan_text, settings=_texts(settings)))
+        return predict(target.model.name, chosen.having(plan=target.plan_text, settings=_texts(settings)))
     # Models without mixed precision compute in the type of their parameters.
     accepted = target.model.builder.overrides()
     precision = str(target.plan["precision"])
@@ -47,7 +47,7 @@ def predict_run(target: RunTarget, options: Options, *, over_memory: bool = Fals
         )
     settings["compute_dtype" if "compute_dtype" in accepted else "param_dtype"] = _DTYPES[precision]
     mesh = {"data": target.devices} if target.devices > 1 else None
-    return predict(target.model.name, replace(chosen, mesh=mesh, settings=_texts(settings)))
+    return predict(target.model.name, chosen.having(mesh=mesh, settings=_texts(settings)))
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:

@@ -1,0 +1,68 @@
+"""`LoweringOptions`: whose kernels run, and what is rewritten of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshcast.lower import OVERLAP_CHOICES, Overlap
+from meshcast.options.declared import option, take_values
+from meshcast.options.program_options import BY_STACKS
+from meshcast.options.words import InWords, read_overlap
+
+if TYPE_CHECKING:
+    from meshcast.lower import Fusion, Layers, RaggedProducts
+    from meshcast.workload import AttentionLibrary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweringOptions:
+    """Whose kernels run, and what is rewritten of them.
+
+    Attributes:
+        kernels: Modelled, compiled, or `auto` (flat: `lowering`).
+        overlap: What is rewritten so that communication overlaps, beside the words of it.
+        fusion: Of modelled kernels on GPUs: what a compiler fuses, or an eager framework.
+        attention_library: Likewise: whose fused attention runs.
+        layers: Likewise: whether what a loop's turns keep is copied into stacked arrays.
+        ragged: Likewise: how ragged products run.
+    """
+
+    kernels: str = option(
+        "auto",
+        name="lowering",
+        flag="--lowering",
+        help="Kernels modelled by rules, compiled by the real XLA:GPU compiler (extra gpu-compiler), or auto.",
+    )
+    overlap: InWords[Overlap] = option(
+        InWords("", Overlap()),
+        flag="--overlap",
+        metavar="LIST",
+        help="Rewrites that hide communication: "
+        + ", ".join(f"{each.name}{each.example} ({each.help})" for each in OVERLAP_CHOICES)
+        + ".",
+        read=read_overlap,
+        kinds=(str,),
+        unset="",
+    )
+    fusion: Fusion = option("compiler", no_flag=BY_STACKS)
+    attention_library: AttentionLibrary = option("cudnn", no_flag=BY_STACKS)
+    layers: Layers = option("scanned", no_flag=BY_STACKS, told="layer_arrays")  # models have layers too, a number
+    ragged: RaggedProducts = option("masked", no_flag=BY_STACKS, told="ragged_products")
+
+    def __post_init__(self) -> None:
+        take_values(self)
+
+    @property
+    def rewrites(self) -> Overlap:
+        """What `overlap` says."""
+        return self.overlap.value
+
+    @property
+    def other_kernels(self) -> dict[str, str]:
+        """What is said of kernels on GPUs that XLA does not do, by name; nothing where all are as XLA makes them."""
+        own = {
+            "fusion": self.fusion, "attention_library": self.attention_library, "layers": self.layers, "ragged": self.ragged,
+        }  # fmt: skip
+        default = LoweringOptions()
+        return {name: value for name, value in own.items() if value != getattr(default, name)}

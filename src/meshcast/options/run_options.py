@@ -1,0 +1,83 @@
+"""`RunOptions`: how a step runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from meshcast.options.declared import option, take_values
+from meshcast.options.option_types import checked
+from meshcast.options.program_options import BY_STACKS
+
+if TYPE_CHECKING:
+    from meshcast.simulate import HostCosts, Scheduler
+
+# Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
+Host = Literal["auto", "on", "off"]
+# Whether compute and communication slow each other down while both run.
+ContentionSetting = Literal["on", "off"]
+# Of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says.
+Durations = Literal["auto", "trace", "estimated"]
+
+
+def _host_costs(name: str, value: Any) -> HostCosts | None:
+    if value is None:
+        return None
+    from meshcast.simulate import HostCosts
+
+    found: HostCosts | None = checked(name, value, (HostCosts, type(None)))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a step runs: its order, what it shares, what the host adds.
+
+    Attributes:
+        host: Whether the host's time to issue a step counts.
+        scheduler: Of steps that a compiler has not put in order; see `simulate.Scheduling`.
+        channels: Collectives that may be under way at once; 0: one for each group.
+        contention: Whether compute and communication slow each other down.
+        durations: Of traces.
+        host_costs: Of issuing a step, instead of XLA's runtime.
+    """
+
+    host: Host = option(
+        "auto",
+        flag="--host",
+        help="Count the host's time to issue a step: on, off, or auto (not for single ops).",
+        one_of=lambda: get_args(Host),
+        wrong="no host setting {}",
+    )
+    scheduler: Scheduler = option(
+        "latency-hiding",
+        flag="--scheduler",
+        help="How communication may overlap: serial (not at all), program (in program order), latency-hiding, or ideal (a "
+        "bound). A compiler's own order is kept.",
+    )
+    channels: int = option(
+        0,
+        flag="--channels",
+        help="Collectives that may be under way at once; 0: one for each group of devices.",
+    )
+    contention: ContentionSetting = option(
+        "on",
+        flag="--contention",
+        help="Compute and communication slow each other down while both run: on or off.",
+        one_of=lambda: get_args(ContentionSetting),
+        wrong="no contention setting {}",
+        fix="on or off",
+    )
+    durations: Durations = option(
+        "auto",
+        flag="--durations",
+        help="Of traces: trace (as recorded), estimated (from operations and bytes, on --on), or auto: as recorded where they "
+        "are of the same device.",
+        one_of=lambda: get_args(Durations),
+        wrong="no durations {}",
+        fix="trace (as recorded), estimated (on --on), or auto",
+    )
+    host_costs: HostCosts | None = option(None, no_flag=BY_STACKS, read=_host_costs)
+
+    def __post_init__(self) -> None:
+        take_values(self)

@@ -10,14 +10,22 @@ import typer
 
 from meshcast.base import file_name
 from meshcast.cli import arguments as flags
+from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import INTERRUPTED, patience
 
 if TYPE_CHECKING:
     from meshcast.evidence import Cell, Comparison
 
 
+@runs(
+    *STAGES,
+    without={
+        "on": "it takes several",
+        "fidelity": "it takes several",
+        "levers": "answers are compared as they are asked for",
+    },
+)
 def compare_command(
-    context: typer.Context,
     targets: Annotated[
         list[str],
         typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
@@ -41,20 +49,8 @@ def compare_command(
     measured: flags.MeasuredFlag = None,
     steps: flags.StepsFlag = None,
     module: flags.ModuleFlag = None,
-    devices: flags.Devices = None,
-    mesh: flags.MeshText = None,
-    plan: flags.PlanText = None,
-    network: flags.Network = "alpha-beta",
-    partitioner: flags.Partitioner = "shardy",
-    clocks: flags.ClocksFlag = "sustained",
-    host: flags.HostFlag = "auto",
-    stack: flags.StackFlag = None,
-    dim: flags.Dims = None,
-    trip_count: flags.TripCounts = None,
-    setting: flags.Settings = None,
-    indices: flags.Indices = "uniform",
-    approximate: flags.Approximate = False,
-    durations: flags.DurationsFlag = "auto",
+    *,
+    asked: FlagValues,
     json: flags.Json = False,
 ) -> None:
     """Compares TARGETs over devices and fidelities: step times, ratios, and whether the order of designs survives.
@@ -73,11 +69,7 @@ def compare_command(
 
     if no_folder and out is not None:
         raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
-    options = flags.options(
-        on="h100-sxm", devices=devices, mesh=mesh, network=network, dims=dim, trips=trip_count, settings=setting,
-        approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices, levers=False,
-        plan=plan, stack=stack, durations=durations, written=flags.written_flags(context),
-    )  # fmt: skip
+    options = asked.options()
     if measured:
         if out is not None:
             raise UsageError("a comparison with a trace keeps no folder", where="--out", fix="use --json > FILE")

@@ -8,45 +8,17 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
 
 
+@runs(*STAGES, without={})
 def predict_command(
-    context: typer.Context,
     targets: Annotated[
         list[str],
         typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
     ],
-    on: flags.On = "h100-sxm",
-    devices: flags.Devices = None,
-    mesh: flags.MeshText = None,
-    plan: flags.PlanText = None,
-    fidelity: flags.Fidelity = "auto",
-    profile: flags.ProfileFlag = None,
-    simulator: flags.SimulatorFlag = None,
-    network: flags.Network = "alpha-beta",
-    partitioner: flags.Partitioner = "shardy",
-    lowering: flags.LoweringFlag = "auto",
-    clocks: flags.ClocksFlag = "sustained",
-    host: flags.HostFlag = "auto",
-    scheduler: flags.SchedulerFlag = "latency-hiding",
-    channels: flags.ChannelsFlag = 0,
-    contention: flags.ContentionFlag = "on",
-    overlap: flags.OverlapFlag = "",
-    stack: flags.StackFlag = None,
-    placement: flags.PlacementFlag = None,
-    slow: flags.SlowDevices = None,
-    links: flags.LinkConditions = None,
-    background: flags.Background = None,
-    fabric: flags.FabricFlag = None,
-    beside: flags.OtherJobs = None,
-    dim: flags.Dims = None,
-    trip_count: flags.TripCounts = None,
-    setting: flags.Settings = None,
-    indices: flags.Indices = "uniform",
-    approximate: flags.Approximate = False,
-    durations: flags.DurationsFlag = "auto",
-    levers: flags.LeversFlag = None,
+    asked: FlagValues,
     json: flags.Json = False,
 ) -> None:
     """Predicts step time, memory, communication and energy of each TARGET."""
@@ -55,15 +27,7 @@ def predict_command(
     from meshcast.jobs import predict
     from meshcast.results import print_prediction
 
-    options = flags.options(
-        on=on, stack=stack, written=flags.written_flags(context),
-        devices=devices, mesh=mesh, fidelity=fidelity, network=network, dims=dim, trips=trip_count,
-        settings=setting, approximate=approximate, partitioner=partitioner, clocks=clocks, host=host, indices=indices,
-        lowering=lowering, profile=profile, simulator=simulator, scheduler=scheduler,
-        channels=channels, contention=contention, overlap=overlap, placement=placement, slow=slow, links=links,
-        background=background, fabric=fabric, beside=beside, plan=plan,
-        durations=durations, levers=flags.lever_count(levers),
-    )  # fmt: skip
+    options = asked.options()
     codes: set[int] = set()
     for target in targets:
         try:

@@ -7,34 +7,31 @@ from typing import Annotated, Any
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.flags import FlagValues, runs
 from meshcast.cli.patience import patience
 
 
+@runs(
+    "program",
+    "lowering",
+    "estimate",
+    without={
+        "devices": "what one device sees is shown, of the program's own mesh",
+        "levers": "nothing is predicted",
+    },
+)
 def show_command(
-    context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
-    on: flags.On = "h100-sxm",
-    fidelity: flags.Fidelity = "auto",
-    clocks: flags.ClocksFlag = "sustained",
-    mesh: flags.MeshText = None,
-    plan: flags.PlanText = None,
     kernels: Annotated[bool, typer.Option("--kernels", help="Kernels after lowering, with their times.")] = False,
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")
     ] = False,
-    profile: flags.ProfileFlag = None,
-    simulator: flags.SimulatorFlag = None,
-    lowering: flags.LoweringFlag = "auto",
-    overlap: flags.OverlapFlag = "",
     explain: Annotated[
         int | None, typer.Option("--explain", help="With --kernels: the formula and numbers behind row N.", metavar="N")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
-    dim: flags.Dims = None,
-    trip_count: flags.TripCounts = None,
-    setting: flags.Settings = None,
-    indices: flags.Indices = "uniform",
-    approximate: flags.Approximate = False,
+    *,
+    asked: FlagValues,
     json: flags.Json = False,
 ) -> None:
     """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
@@ -42,13 +39,8 @@ def show_command(
     from meshcast.cli.app import emit_json
     from meshcast.jobs import is_pipeline, local_program, names_traces, pipeline_run, prepare, resolved
 
-    for flag, given in (
-        ("--lowering", lowering != "auto"),
-        ("--profile", profile is not None),
-        ("--simulator", simulator),
-        ("--overlap", overlap),
-    ):
-        if given and not kernels:
+    for name, flag in asked.differing("lowering", "estimate"):
+        if name not in ("fidelity", "clocks") and not kernels:
             raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
     if explain is not None and not kernels:
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
@@ -59,15 +51,11 @@ def show_command(
             )
         _show_trace(target, limit=limit, json=json)
         return
-    options = flags.options(
-        on=on, mesh=mesh, fidelity=fidelity, dims=dim, trips=trip_count, settings=setting, approximate=approximate,
-        clocks=clocks, indices=indices, profile=profile, simulator=simulator, overlap=overlap,
-        plan=plan,
-        lowering=lowering if kernels else "modelled",  # the program's own ops, not what a compiler made of them
-    )  # fmt: skip
-    attended = _attended(target, options, assumed="on" not in flags.written_flags(context))
+    # Without --kernels it is the program's own ops that are shown, not what a compiler made of them.
+    options = asked.options() if kernels else asked.options(lowering="modelled")
+    attended = _attended(target, options, assumed="on" not in asked.written)
     if partitioned:
-        if trip_count or kernels or json:
+        if options.program.trip_counts or kernels or json:
             raise UsageError(
                 "--partitioned prints the program alone", fix="leave out --trip-count, --kernels and --json"
             )

@@ -11,6 +11,7 @@ import typer
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
 from meshcast.estimate import DEFAULT_SIMULATOR, LAYER_SIMULATORS, layer_simulator
+from meshcast.options import positive, simulators_in_words
 
 if TYPE_CHECKING:
     from meshcast.estimate import Layer, LayerResult, SystolicArray
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 # As in the configuration that SCALE-Sim's repository starts with, scale.cfg.
 DEFAULT_KILOBYTES = (64, 64, 64)
 
-Names = Annotated[str, typer.Option("--simulator", help=flags.named(LAYER_SIMULATORS))]
+Names = Annotated[str, typer.Option("--simulator", help=simulators_in_words(LAYER_SIMULATORS))]
 
 
 def systolic_command(
@@ -81,7 +82,7 @@ def _layers(gemms: list[str], convolutions: list[str], path: Path | None) -> lis
     found: list[Layer] = []
     for flag, texts, counts in (("--gemm", gemms, (3,)), ("--conv", convolutions, (7, 6))):
         for text in texts:
-            sizes = [flags.positive(cell.strip(), flag) for cell in text.split(",")]
+            sizes = [positive(cell.strip(), flag) for cell in text.split(",")]
             if len(sizes) not in counts:
                 order = "M,N,K" if flag == "--gemm" else "H,W,FH,FW,C,F,STRIDE"
                 raise UsageError(f"{text!r} has {len(sizes)} numbers", where=flag, fix=f"write {flag} {order}")
@@ -131,7 +132,7 @@ def _array(
 def _triple(text: str, flag: str) -> list[int]:
     from meshcast.base import UsageError
 
-    numbers = [flags.positive(cell.strip(), flag) for cell in text.split(",")]
+    numbers = [positive(cell.strip(), flag) for cell in text.split(",")]
     if len(numbers) not in (1, 3):
         raise UsageError(f"{text!r} has {len(numbers)} numbers", where=flag, fix=f"write {flag} N, or three numbers")
     return numbers * 3 if len(numbers) == 1 else numbers

@@ -8,12 +8,19 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
 from meshcast.traces import FORMAT_NAMES
 
 
+@runs(
+    *STAGES,
+    without={
+        "levers": "a trace is of one answer, and says nothing about others",
+        "durations": "they are of traces that are predicted, and a trace is written of a program",
+    },
+)
 def trace_command(
-    context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="A file, or the prefix of one a rank.")],
     form: Annotated[
@@ -23,7 +30,6 @@ def trace_command(
             help="; ".join(f"{name}: {what}" for name, what in FORMAT_NAMES.items()) + ".",
         ),
     ],
-    on: flags.On = "h100-sxm",
     ranks: Annotated[
         str | None,
         typer.Option("--ranks", metavar="0-7,16", help="Some ranks alone, or all; timelines have one of each kind."),
@@ -45,28 +51,8 @@ def trace_command(
     coarsen: Annotated[
         str | None, typer.Option("--coarsen", metavar="5%", help="With --anonymise: sizes to the nearest step of 5 %.")
     ] = None,
-    devices: flags.Devices = None,
-    mesh: flags.MeshText = None,
-    plan: flags.PlanText = None,
-    fidelity: flags.Fidelity = "auto",
-    profile: flags.ProfileFlag = None,
-    simulator: flags.SimulatorFlag = None,
-    network: flags.Network = "alpha-beta",
-    partitioner: flags.Partitioner = "shardy",
-    lowering: flags.LoweringFlag = "auto",
-    clocks: flags.ClocksFlag = "sustained",
-    host: flags.HostFlag = "auto",
-    scheduler: flags.SchedulerFlag = "latency-hiding",
-    channels: flags.ChannelsFlag = 0,
-    contention: flags.ContentionFlag = "on",
-    overlap: flags.OverlapFlag = "",
-    stack: flags.StackFlag = None,
-    slow: flags.SlowDevices = None,
-    dim: flags.Dims = None,
-    trip_count: flags.TripCounts = None,
-    setting: flags.Settings = None,
-    indices: flags.Indices = "uniform",
-    approximate: flags.Approximate = False,
+    *,
+    asked: FlagValues,
     json: flags.Json = False,
 ) -> None:
     """Writes how TARGET will run as a trace that other tools read."""
@@ -74,16 +60,9 @@ def trace_command(
     from meshcast.cli.app import emit_json
     from meshcast.traces import TraceRequest, write_trace
 
-    options = flags.options(
-        on=on, stack=stack, written=flags.written_flags(context), devices=devices, mesh=mesh, fidelity=fidelity,
-        network=network, dims=dim, trips=trip_count, settings=setting, approximate=approximate, partitioner=partitioner,
-        clocks=clocks, host=host, indices=indices, lowering=lowering, profile=profile, simulator=simulator,
-        scheduler=scheduler, channels=channels, contention=contention, overlap=overlap, plan=plan,
-        slow=slow,
-    )  # fmt: skip
     request = TraceRequest(
         target=target,
-        options=options,
+        options=asked.options(),
         out=out,
         ranks=ranks,
         unroll=unroll,

@@ -1,3 +1,4 @@
+from meshcast.options.declared import AS_DEFAULT as AS_DEFAULT
 from meshcast.options.declared import Declaration as Declaration
 from meshcast.options.declared import DeclaredField as DeclaredField
 from meshcast.options.declared import FlagText as FlagText

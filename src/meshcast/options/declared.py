@@ -2,15 +2,14 @@
 
 Of a declaration come the flat keyword of `predict`, `compare` and `trace`, the flags of the verbs that run the part's stage with
 their help and their reading, the values that are accepted, and how `inputs` tell it. A module without weight: the command line's
-help is made of it.
+help is made of it, and pays for every dataclass.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshcast.base import UsageError
 from meshcast.options.option_types import checked
@@ -19,8 +18,7 @@ _KEY = "meshcast"  # of a field's metadata
 AS_DEFAULT: Any = object()  # of `Declaration.unset`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagText:
+class FlagText(NamedTuple):
     """A flag of the command line.
 
     Attributes:
@@ -43,8 +41,7 @@ class FlagText:
         return self.parameter or self.flag.strip("-").replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(NamedTuple):
     """What is declared of an option besides its default and its type.
 
     Attributes:
@@ -79,8 +76,7 @@ class Declaration:
         return self.flags[0].flag if self.flags else self.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredField:
+class DeclaredField(NamedTuple):
     """An option: where it is kept, what it is by default, what is declared of it."""
 
     attribute: str
@@ -149,7 +145,7 @@ def _declared(part: type) -> Iterator[tuple[str, DeclaredField]]:
         name = said.name or each.name
         told = name if said.told == "" else said.told
         make = each.default_factory if each.default_factory is not dataclasses.MISSING else _constant(each.default)
-        said = dataclasses.replace(said, name=name, told=told)
+        said = said._replace(name=name, told=told)
         yield name, DeclaredField(attribute=each.name, default=make, declaration=said)
 
 

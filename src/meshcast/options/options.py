@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshcast.base import UsageError, nearest
@@ -20,23 +20,13 @@ from meshcast.options.run_options import RunOptions
 
 if TYPE_CHECKING:
     from meshcast.hardware import Cluster
+    from meshcast.options.brought import Brought
     from meshcast.options.stacks import Stack
     from meshcast.simulate import Scheduling
 
 ALL_LEVERS = 10_000  # as good as all: no question has more than some dozens of candidates
 # What options keep about themselves: no way to ask for anything.
 KEPT = ("brought", "written")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """What a software stack has brought into options: its name or file, which fields are its own, who named it."""
-
-    stack: str
-    fields: tuple[str, ...]
-    in_plan: bool = field(default=False, compare=False)
-    framework: str = field(default="", compare=False)  # the stack's
-    recipe: Mapping[str, Any] = field(default_factory=dict, compare=False)  # what its recipes say in plans
 
 
 def _on(name: str, value: Any) -> str | Cluster:
@@ -179,6 +169,8 @@ class Options:
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
         """These options with what a software stack brings, except for those that are chosen already."""
+        from meshcast.options.brought import Brought
+
         brought = {
             "scheduler": stack.scheduler,
             "channels": stack.channels,

@@ -15,7 +15,8 @@ from meshcast.hardware import parse_conditions
 from meshcast.jobs.asking import predict
 from meshcast.jobs.described import Asked, inputs_of
 from meshcast.jobs.described.inputs import NO_PART, RESOLVED, SPREAD, told_options
-from meshcast.options.options import KEPT, Brought, Options, option_places
+from meshcast.options.brought import Brought
+from meshcast.options.options import KEPT, Options, option_places
 from meshcast.simulate.host import HostCosts
 from meshcast.zoo import zoo
 from meshcast.zoo.plan import Plan

@@ -1,0 +1,171 @@
+"""Flags made of the options' declarations: a verb says which stages it runs (`runs`), and has the flags of their options."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from meshcast.options import AS_DEFAULT, PART_KINDS, FlagText, OptionPlace, option_places
+
+if TYPE_CHECKING:
+    from meshcast.options import Options
+
+STAGES = tuple(PART_KINDS)
+# Help has flags in this order; all others come behind them as they are declared.
+ORDER = (
+    "on", "devices", "mesh", "plan", "fidelity", "profile", "simulator", "network", "partitioner", "lowering", "clocks", "host",
+    "scheduler", "channels", "contention", "overlap", "stack", "placement", "slow", "links", "background", "fabric", "beside",
+    "dim", "trip_count", "setting", "indices", "approximate", "durations", "levers",
+)  # fmt: skip
+# A stack is no option: it brings some, of these stages.
+STACK = FlagText(
+    flag="--stack",
+    metavar="NAME|FILE",
+    help="Software stack (meshcast stacks): xla, maxtext, megatron, nemo, pytorch-fsdp, ... or a TOML file; gives what "
+    "--scheduler, --channels and --overlap do not, what is fused, and the host's time.",
+)
+_STACK_STAGES = {"lowering", "run"}
+
+
+class FlagValues(NamedTuple):
+    """What the flags of options say on a command line.
+
+    Attributes:
+        values: By the names of their parameters.
+        written: Flat names of options whose flags are written: a stack gives only what they leave open.
+        stages: That the verb runs.
+    """
+
+    values: Mapping[str, Any]
+    written: frozenset[str]
+    stages: tuple[str, ...]
+
+    def options(self, **given: Any) -> Options:
+        """The options that are asked for, with what the stack brings.
+
+        Args:
+            **given: By flat names, what the verb decides itself.
+        """
+        # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
+        from meshcast.jobs import with_stack
+        from meshcast.options import Options
+
+        asked = {name: self._value(place) for name, place in option_places().items() if self._has(place)}
+        chosen = Options(**{**asked, **given}, written=tuple(sorted(self.written)))
+        return with_stack(chosen, self.values.get(STACK.name), but=self.written)
+
+    def differing(self, *parts: str) -> Iterator[tuple[str, str]]:
+        """Flat name and flag of options of some stages that are asked for, by a value that nobody needs to write."""
+        for name, place in option_places().items():
+            for flag in place.field.declaration.flags if place.part in parts else ():
+                if flag.name in self.values and self.values[flag.name] != _unset(place, flag):
+                    yield name, flag.flag
+
+    def _has(self, place: OptionPlace) -> bool:
+        flags = place.field.declaration.flags
+        return bool(flags) and flags[0].name in self.values
+
+    def _value(self, place: OptionPlace) -> Any:
+        declared = place.field.declaration
+        texts = {flag.name: self.values.get(flag.name) for flag in declared.flags}
+        return declared.from_flags(*texts.values()) if declared.from_flags is not None else next(iter(texts.values()))
+
+
+def runs(*stages: str, without: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A verb that runs some stages: where it takes `FlagValues`, its command line has the flags of their options.
+
+    Args:
+        *stages: Names of parts of `Options`.
+        without: Options that the verb has no flag for, by flat names, and why.
+    """
+    flags = sorted(verb_flags(stages, without), key=lambda each: _rank(each[1].name))
+
+    def made(verb: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(verb, eval_str=True)
+        (taken,) = (name for name, each in own.parameters.items() if each.annotation is FlagValues)
+        parameters: list[inspect.Parameter] = []
+        for name, each in own.parameters.items():
+            parameters += [_parameter(*flag) for flag in flags] if name == taken else [each.replace(kind=_KEYWORD)]
+
+        def command(**values: Any) -> None:
+            context = values.pop(_CONTEXT)
+            mine = {name: values.pop(name) for name in (flag.name for _, flag in flags)}
+            asked = FlagValues(values=mine, written=_written(context), stages=stages)
+            verb(**values, **{taken: asked})
+
+        parameters.append(inspect.Parameter(_CONTEXT, _KEYWORD, annotation=typer.Context))
+        functools.update_wrapper(command, verb, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+        del command.__dict__["__wrapped__"]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return made
+
+
+_CONTEXT = "context"
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def verb_flags(stages: tuple[str, ...], without: Mapping[str, str]) -> Iterator[tuple[OptionPlace | None, FlagText]]:
+    """Flags of a verb that runs some stages, each with its option; the stack's has none."""
+    for name, place in option_places().items():
+        if place.part in (None, *stages) and name not in without:
+            yield from ((place, flag) for flag in place.field.declaration.flags)
+    if _STACK_STAGES & set(stages):
+        yield None, STACK
+
+
+@functools.cache
+def flag(parameter: str) -> Any:
+    """A flag as typer has it, by the name of its parameter; for verbs that take single ones."""
+    if parameter == STACK.name:
+        return _typer_option(STACK)
+    return _typer_option(next(each for _, each in verb_flags(STAGES, {}) if each.name == parameter))
+
+
+def _typer_option(text: FlagText) -> Any:
+    return typer.Option(text.flag, help=text.help, metavar=text.metavar)
+
+
+def _parameter(place: OptionPlace | None, text: FlagText) -> inspect.Parameter:
+    default = None if place is None else _unset(place, text)
+    annotation = Annotated[_type(place, text), flag(text.name)]  # type: ignore[valid-type]  # made here
+    return inspect.Parameter(text.name, _KEYWORD, default=default, annotation=annotation)
+
+
+def _unset(place: OptionPlace, text: FlagText) -> Any:
+    """What a flag holds that nobody writes."""
+    if text.repeated:
+        return None
+    unset = place.field.declaration.unset
+    return place.field.default() if unset is AS_DEFAULT else unset
+
+
+def _type(place: OptionPlace | None, text: FlagText) -> Any:
+    """The type that typer reads a flag's value into."""
+    if text.repeated:
+        return list[str] | None
+    declared = place.field.declaration if place is not None else None
+    if place is None or declared is None or declared.from_flags is not None:
+        return str | None
+    kinds = declared.kinds or (type(place.field.default()),)
+    return kinds[0] | None if type(None) in kinds else kinds[0]
+
+
+def _rank(parameter: str) -> int:
+    return ORDER.index(parameter) if parameter in ORDER else len(ORDER)
+
+
+def _written(context: typer.Context) -> frozenset[str]:
+    """Flat names of options whose flags the command line has."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    found = {name for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
+    places = option_places().items()
+    return frozenset(
+        name for name, place in places if any(each.name in found for each in place.field.declaration.flags)
+    )

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "jobs": "base hardware zoo chakra capture partition workload lower estimate network simulate results options",
     "traces": "base hardware chakra capture workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo capture partition workload lower estimate network simulate results options jobs",
-    "cli": "base hardware zoo chakra capture partition lower estimate network results options jobs traces evidence",
+    "cli": "base hardware zoo chakra capture partition estimate network results options jobs traces evidence",
 }
 # Modules that other packages take as such, because their functions read best behind the module's name.
 MODULES_AT_DOORS = {("capture", "mlir"), ("hardware", "document"), ("hardware", "loader"), ("partition", "shardy")}

@@ -37,12 +37,10 @@ class FlagValues(NamedTuple):
     Attributes:
         values: By the names of their parameters.
         written: Flat names of options whose flags are written: a stack gives only what they leave open.
-        stages: That the verb runs.
     """
 
     values: Mapping[str, Any]
     written: frozenset[str]
-    stages: tuple[str, ...]
 
     def options(self, **given: Any) -> Options:
         """The options that are asked for, with what the stack brings.
@@ -94,13 +92,14 @@ def runs(*stages: str, without: Mapping[str, str]) -> Callable[[Callable[..., No
         def command(**values: Any) -> None:
             context = values.pop(_CONTEXT)
             mine = {name: values.pop(name) for name in (flag.name for _, flag in flags)}
-            asked = FlagValues(values=mine, written=_written(context), stages=stages)
+            asked = FlagValues(values=mine, written=_written(context))
             verb(**values, **{taken: asked})
 
         parameters.append(inspect.Parameter(_CONTEXT, _KEYWORD, annotation=typer.Context))
         functools.update_wrapper(command, verb, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         del command.__dict__["__wrapped__"]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
+        command.without = without  # type: ignore[attr-defined]  # which a test compares with the declarations
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         return command
 

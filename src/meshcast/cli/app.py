@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from meshcast.base import VERSION, InterruptedCommand, MeshcastError, UsageError, names_taken, not_written
-from meshcast.cli import (
-    calibrate,
-    collective,
-    compare,
-    devices,
-    doctor,
-    models,
-    predict,
-    show,
-    stacks,
-    systolic,
-    trace,
-    validate,
-)
 from meshcast.cli.patience import INTERRUPTED
+
+if TYPE_CHECKING:
+    app: typer.Typer
 
 
 class _StoppedError(Exception):
@@ -95,30 +85,60 @@ class _Verb(TyperCommand):
         return parser
 
 
-app = typer.Typer(
-    name="meshcast",
-    cls=_Verbs,
-    help="Predicts how a distributed ML program will run on GPUs and TPUs nobody has to own.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("predict", cls=_Verb)(predict.predict_command)
-app.command("compare", cls=_Verb)(compare.compare_command)
-app.command("show", cls=_Verb)(show.show_command)
-app.command("trace", cls=_Verb)(trace.trace_command)
-app.command("collective", cls=_Verb)(collective.collective_command)
-app.command("systolic", cls=_Verb)(systolic.systolic_command)
-app.command("calibrate", cls=_Verb)(calibrate.calibrate_command)
-app.command("devices", cls=_Verb)(devices.devices_command)
-app.command("models", cls=_Verb)(models.models_command)
-app.command("stacks", cls=_Verb)(stacks.stacks_command)
-app.command("doctor", cls=_Verb)(doctor.doctor_command)
-app.add_typer(validate.app, name="validate")
+# Every verb: `cli/VERB.py` has it, as `VERB_command` or as an app of its own; and what its help begins with, so that the list of
+# verbs is told without any of them being loaded.
+VERBS = {
+    "predict": "Predicts step time, memory, communication and energy of each TARGET.",
+    "compare": "Compares TARGETs over devices and fidelities: step times, ratios, and whether the order of designs survives.",
+    "show": "Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it.",
+    "trace": "Writes how TARGET will run as a trace that other tools read.",
+    "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",
+    "systolic": "Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells.",
+    "calibrate": "Measures some 2,500 small programs on the device that JAX finds, for the profiled fidelity.",
+    "devices": "Lists devices and clusters; with NAME, every number of one with its source.",
+    "models": "Lists the reference models that can be targets, or the settings of one.",
+    "stacks": "Lists the software stacks that --stack takes; with NAME, every choice of one with its source.",
+    "doctor": "Checks what is installed and what is missing; exits with 4 when the core does not work.",
+    "validate": "Our error against measurements.",
+}
 
 
-@app.callback(invoke_without_command=True)
+def app_with(loaded: Collection[str]) -> typer.Typer:
+    """The command line with some verbs to run; of the others it has the names and what their help begins with."""
+    made = typer.Typer(
+        name="meshcast",
+        cls=_Verbs,
+        help="Predicts how a distributed ML program will run on GPUs and TPUs nobody has to own.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    made.callback(invoke_without_command=True)(_root)
+    for verb, summary in VERBS.items():
+        if verb not in loaded:
+            made.command(verb, cls=_Verb, help=summary)(_not_loaded)
+            continue
+        module = importlib.import_module(f"meshcast.cli.{verb}")
+        if hasattr(module, "app"):
+            made.add_typer(module.app, name=verb)
+        else:
+            made.command(verb, cls=_Verb)(getattr(module, f"{verb}_command"))
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, with all verbs, where somebody asks for it: a command needs the one that its line names."""
+    if name != "app":
+        raise AttributeError(name)
+    globals()[name] = found = app_with(VERBS)
+    return found
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a verb that runs is among the words of its command line")
+
+
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
     if version:
         typer.echo(f"meshcast {VERSION}")
@@ -144,7 +164,7 @@ def _exit_code() -> int:
     as_json = "--json" in sys.argv
     try:
         with names_taken():
-            return app(standalone_mode=False) or 0
+            return app_with(VERBS.keys() & set(sys.argv))(standalone_mode=False) or 0
     except MeshcastError as error:
         report(error, as_json=as_json)
         return error.exit_code

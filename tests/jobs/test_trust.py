@@ -37,9 +37,11 @@ def product() -> Program:
 def untold(prediction: Prediction) -> Prediction:
     """The same before anything was said of trust."""
     assert prediction.trust is not None
-    assert prediction.interval_s is not None
+    assert prediction.timed is not None
     low, high = prediction.trust.widened
-    return replace(prediction, trust=None, interval_s=(prediction.interval_s[0] * low, prediction.interval_s[1] / high))
+    ends = prediction.timed.interval_s
+    timed = replace(prediction.timed, interval_s=(ends[0] * low, ends[1] / high))
+    return replace(prediction, trust=None, timed=timed)
 
 
 @pytest.mark.parametrize(("device", "how"), CLASSES.items())

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from meshcast.base.units import format_energy
-from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance
+from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance, Timed
 from meshcast.results.printer import (
     percent,
     prediction_html,
@@ -27,30 +27,14 @@ MEMORY = MemoryUse(
     aliased=12 * GIB,
     by_role={"parameter": 4 * GIB, "optimizer_state": 8 * GIB},
 )
-ONE = Prediction(
-    name="step",
-    sha256="0" * 64,
-    devices=1,
-    mesh={},
-    device="h200",
-    cluster=None,
-    fidelity="roofline",
-    network="alpha-beta",
-    infeasible=None,
+TIMED = Timed(
     step_time_s=0.050,
     interval_s=(0.050, 0.100),
     breakdown=BREAKDOWN,
-    flops=2e13,
-    hbm_bytes=60.0 * GIB,
-    communication_bytes=0.0,
-    memory=MEMORY,
-    capacity_bytes=80 * GIB,
+    communication_s=0.0,
     energy_j=25.0,
     mfu=0.41,
     hfu=0.41,
-    kernels=1234,
-    communication_s=0.0,
-    provenance=Provenance(measured=0.75, analytical=0.25),
     levers=(
         Lever(
             change="twice the memory bandwidth",
@@ -66,6 +50,25 @@ ONE = Prediction(
         ),
         KernelShare(name="loop-fusion add f32[8,1024]", count=6, seconds=0.005, limited_by="memory", location=""),
     ),
+)
+ONE = Prediction(
+    name="step",
+    sha256="0" * 64,
+    devices=1,
+    mesh={},
+    device="h200",
+    cluster=None,
+    fidelity="roofline",
+    network="alpha-beta",
+    infeasible=None,
+    timed=TIMED,
+    flops=2e13,
+    hbm_bytes=60.0 * GIB,
+    communication_bytes=0.0,
+    memory=MEMORY,
+    capacity_bytes=80 * GIB,
+    kernels=1234,
+    provenance=Provenance(measured=0.75, analytical=0.25),
     version="0.1.0",
 )
 MANY = replace(
@@ -73,21 +76,24 @@ MANY = replace(
     devices=16,
     mesh={"data": 2, "tensor": 8},
     cluster="dgx-h200",
-    hfu=0.52,
-    communication_s=0.010,
     communication_bytes=3.0 * GIB,
-    collectives=tuple(
-        CollectiveShare(
-            kind="all_reduce",
-            group="tensor",
-            group_size=8,
-            count=12,
-            bytes_sent=GIB / 4,
-            seconds=0.001,
-            algorithm="ring",
-            level="nvlink",
-        )
-        for _ in range(8)
+    timed=replace(
+        TIMED,
+        hfu=0.52,
+        communication_s=0.010,
+        collectives=tuple(
+            CollectiveShare(
+                kind="all_reduce",
+                group="tensor",
+                group_size=8,
+                count=12,
+                bytes_sent=GIB / 4,
+                seconds=0.001,
+                algorithm="ring",
+                level="nvlink",
+            )
+            for _ in range(8)
+        ),
     ),
     warnings=("an op was guessed",),
 )
@@ -100,15 +106,7 @@ TOO_LARGE = replace(
         levers=("use more devices",),
         fixes=(Fix(change="recompute all", flag="--set remat=full", demand=70.0 * GIB, fits=True),),
     ),
-    step_time_s=None,
-    interval_s=None,
-    breakdown=None,
-    energy_j=None,
-    mfu=None,
-    hfu=None,
-    communication_s=None,
-    levers=(),
-    top_kernels=(),
+    timed=None,
 )
 
 
@@ -164,15 +162,15 @@ def test_kernels_and_levers() -> None:
 def test_flags_are_folded_and_never_cut() -> None:
     """A what-if of many parts is one word, longer than any line."""
     flag = "--on h200" + "".join(f"+matrix.{name}=1978.8TFLOP/s" for name in ("bf16", "f16", "f8", "s8", "tf32", "f64"))
-    text = prediction_text(replace(ONE, levers=(replace(ONE.levers[0], flag=flag),)))
+    text = prediction_text(replace(ONE, timed=replace(TIMED, levers=(replace(TIMED.levers[0], flag=flag),))))
     told = text.partition("What would help most")[2].partition("each was predicted")[0]
     assert "…" not in told
     assert flag.replace(" ", "") in "".join("".join(line[45:] for line in told.splitlines()).split())
 
 
 def test_levers_of_requests_tell_the_time_of_a_request() -> None:
-    lever = replace(ONE.levers[0], step_time_s=0.050, request_time_s=7.0)
-    told = prediction_text(replace(ONE, levers=(lever,))).partition("What would help most")[2]
+    lever = replace(TIMED.levers[0], step_time_s=0.050, request_time_s=7.0)
+    told = prediction_text(replace(ONE, timed=replace(TIMED, levers=(lever,)))).partition("What would help most")[2]
     assert re.search(r"change +request time +saves", told)
     assert re.search(r"twice the memory bandwidth +7 s +20.0 %", told)
 

@@ -1,5 +1,6 @@
 from meshcast.estimate.chain import EstimatedKernels as EstimatedKernels
 from meshcast.estimate.chain import KernelEstimate as KernelEstimate
+from meshcast.estimate.chain import answering as answering
 from meshcast.estimate.chain import estimate_each as estimate_each
 from meshcast.estimate.chain import estimate_kernels as estimate_kernels
 from meshcast.estimate.energy import idle_watts as idle_watts
@@ -63,6 +64,7 @@ from meshcast.estimate.rates import Rate as Rate
 from meshcast.estimate.rates import matrix_rate as matrix_rate
 from meshcast.estimate.registry import estimator_names as estimator_names
 from meshcast.estimate.registry import load_estimator as load_estimator
+from meshcast.estimate.roofline import light_seconds as light_seconds
 from meshcast.estimate.scalesim_tpu import FALLBACK as FALLBACK
 from meshcast.estimate.scalesim_tpu import published_model as published_model
 from meshcast.estimate.simulator_names import load_simulator as load_simulator

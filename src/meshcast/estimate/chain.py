@@ -148,6 +148,15 @@ def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], fir
     )
 
 
+def answering(kernel: Kernel, device: Device, estimators: Sequence[Estimator], *, first_named: bool = False) -> int:
+    """The place in the chain of the estimator that answers for a compute kernel; it is not asked for a time.
+
+    Raises:
+        UnsupportedError: None does.
+    """
+    return _choose(kernel, device, estimators, first_named)[0]
+
+
 def _check(estimates: Estimates, count: int, name: str) -> None:
     columns: tuple[Array, ...] = (
         estimates.time, estimates.low, estimates.high, estimates.compute_time, estimates.memory_time,

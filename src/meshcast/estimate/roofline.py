@@ -33,6 +33,29 @@ def interval_parameters() -> tuple[float, float]:
     return float(data["factor"]), float(data["launches"])
 
 
+def light_seconds(kernels: Sequence[Kernel], device: Device) -> Array:
+    """Seconds of kernels at the speed of light: the longest of arithmetic at peak and bytes at full bandwidth."""
+    return np.maximum(*_bounds(kernels, device))
+
+
+def _bounds(kernels: Sequence[Kernel], device: Device) -> tuple[Array, Array]:
+    """(arithmetic at peak, bytes at full bandwidth) in seconds."""
+    column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
+    matrix_flops: Array = column(k.matrix_flops for k in kernels)
+    peaks: Array = column(matrix_rate(k, device).flops if k.matrix_flops else 1.0 for k in kernels)
+    vector_peaks: Array = column(vector_rate(k.dtype, device) if k.vector_flops else 1.0 for k in kernels)
+    vector_flops: Array = column(k.vector_flops for k in kernels)
+    transcendentals: Array = column(k.transcendentals for k in kernels)
+    moved: Array = column(k.read_bytes + k.written_bytes for k in kernels)
+    compute = np.maximum(matrix_flops / peaks, vector_flops / vector_peaks)
+    compute = np.maximum(compute, transcendentals / transcendental_rate(device))
+    bandwidth = np.full(len(kernels), device.memory_bandwidth)
+    if device.cache_bandwidth:
+        footprint: Array = column(k.footprint_bytes for k in kernels)
+        bandwidth[footprint <= device.cache_bytes] = max(device.cache_bandwidth, device.memory_bandwidth)
+    return compute, moved / bandwidth
+
+
 class Roofline:
     """Fidelity `roofline`."""
 
@@ -73,19 +96,8 @@ class Roofline:
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
         rates = [matrix_rate(k, device) if k.matrix_flops else Rate(flops=1.0, key="none") for k in kernels]
         matrix_flops: Array = column(k.matrix_flops for k in kernels)
-        peaks: Array = column(rate.flops for rate in rates)
-        vector_peaks: Array = column(vector_rate(k.dtype, device) if k.vector_flops else 1.0 for k in kernels)
-        vector_flops: Array = column(k.vector_flops for k in kernels)
-        transcendentals: Array = column(k.transcendentals for k in kernels)
         moved: Array = column(k.read_bytes + k.written_bytes for k in kernels)
-
-        compute = np.maximum(matrix_flops / peaks, vector_flops / vector_peaks)
-        compute = np.maximum(compute, transcendentals / transcendental_rate(device))
-        bandwidth = np.full(len(kernels), device.memory_bandwidth)
-        if device.cache_bandwidth:
-            footprint: Array = column(k.footprint_bytes for k in kernels)
-            bandwidth[footprint <= device.cache_bytes] = max(device.cache_bandwidth, device.memory_bandwidth)
-        memory = moved / bandwidth
+        compute, memory = _bounds(kernels, device)
         time = np.maximum(compute, memory)
         factor, launches = interval_parameters()
         flop_energy: Array = column(

@@ -58,7 +58,9 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
         low, high = widenings()[how]["one"]
     if prediction.fidelity == "roofline":  # nothing is faster than light, whoever checked
         low = 1.0
-    interval = prediction.interval_s
+    timed = prediction.timed
+    if timed is not None:
+        timed = replace(timed, interval_s=(timed.interval_s[0] / low, timed.interval_s[1] * high))
     return replace(
         prediction,
         trust=Trust(
@@ -67,7 +69,7 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
             widened=(low, high),
             energy=_energy(device),
         ),
-        interval_s=(interval[0] / low, interval[1] * high) if interval is not None else None,
+        timed=timed,
         warnings=(*prediction.warnings, *_assumed(prediction, cluster)),
     )
 

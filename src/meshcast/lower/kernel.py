@@ -307,6 +307,18 @@ class Schedule:
             else:
                 around.append((chain.from_iterable(body.steps for body in step.bodies), count))
 
+    @property
+    def branches(self) -> bool:
+        """Whether data decide about some of its kernels, in it or in its loops."""
+        blocks = [self]
+        while blocks:
+            for step in blocks.pop().steps:
+                if isinstance(step, BranchStep):
+                    return True
+                if isinstance(step, LoopStep):
+                    blocks.append(step.body)
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledMemory:

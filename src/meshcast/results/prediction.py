@@ -6,110 +6,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from meshcast.results.communication import Communication
+from meshcast.results.infeasible import Infeasible
 from meshcast.results.inputs import Inputs
 from meshcast.results.pipelined import PipelineShare
 from meshcast.results.serving import Serving
 from meshcast.results.throughput import Throughput
+from meshcast.results.timed import CollectiveShare, KernelShare, Lever, RankShare, Timed
 from meshcast.results.trust import Trust
 from meshcast.simulate import Breakdown, MemoryUse, Timeline
 
 SCHEMA = "meshcast.prediction/1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
-    """A change that was predicted where something does not fit: what makes it, and what is needed with it.
-
-    Attributes:
-        change: What it is, in words.
-        flag: What makes it on the command line, in place of the same flags where they are there already.
-        demand: Of the resource, with it.
-        fits: Whether that is enough.
-    """
-
-    change: str
-    flag: str
-    demand: float
-    fits: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Infeasible:
-    """Why a program cannot run as asked: what it needs, what there is, and what would close the gap.
-
-    `levers` say in words what takes most of it; `fixes` are changes that were predicted, those that are enough first.
-    """
-
-    resource: str
-    demand: float
-    bound: float
-    levers: tuple[str, ...]
-    fixes: tuple[Fix, ...] = ()
-
-    @property
-    def gap(self) -> float:
-        """How much is missing."""
-        return self.demand - self.bound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
-    """A change that was predicted.
-
-    Attributes:
-        change: What it is, in words.
-        flag: What makes it on the command line, in place of the same flag (of `--set` the same name) where that is there already.
-        step_time_s: The step with it.
-        request_time_s: A whole request with it, from prompt to last token; None where no requests are answered.
-        saved_s: Seconds that the same work takes less, of the step or, where requests are answered, of a request.
-        saved_share: Likewise as a share: `1 - t' / t`, of a step or, where throughput is known, of the time of a token, image
-            or sample.
-        throughput_per_s: Tokens, images or samples a second with it; None of programs.
-    """
-
-    change: str
-    flag: str = ""
-    step_time_s: float
-    saved_s: float
-    saved_share: float = 0.0
-    throughput_per_s: float | None = None
-    request_time_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelShare:
-    """Kernels of one kind and shape, with their share of the step."""
-
-    name: str
-    count: int
-    seconds: float
-    limited_by: str
-    location: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveShare:
-    """Collectives of one kind over one group."""
-
-    kind: str
-    group: str
-    group_size: int
-    count: int
-    bytes_sent: float
-    seconds: float
-    algorithm: str
-    level: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankShare:
-    """Ranks that behave alike, where not all do: how long they compute, and wait for slower ones at collectives."""
-
-    first_device: int
-    devices: int
-    speed: float
-    busy_s: float
-    waiting_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +32,40 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """How a program will run. FLOPs, bytes, memory and energy are per device and step."""
+    """How a program will run. FLOPs, bytes and memory are per device and step.
+
+    What is there only where it can run is in `timed`; the same names on the prediction itself are for readers, and are None, or
+    empty, where it cannot.
+
+    Attributes:
+        name: What was predicted.
+        sha256: Digest of the program.
+        devices: How many run it.
+        mesh: Their axes.
+        device: What each of them is.
+        cluster: What they are a part of; None of one device.
+        fidelity: Where most of the computing time comes from, or would.
+        network: The model that collectives are timed by.
+        infeasible: Why it cannot run; None where it can.
+        flops: All of them, as the program has them.
+        hbm_bytes: What compute kernels move.
+        communication_bytes: What collectives send.
+        memory: What a device must hold.
+        capacity_bytes: What it can hold.
+        kernels: Launches.
+        provenance: Shares of the time by origin.
+        timed: Times and what follows from them; None where it cannot run.
+        lowering: `modelled`; `compiled`, by the real compiler; or `given`, as the program came.
+        pipeline: Of pipelines, a row for each stage.
+        serving: Of models that answer token by token.
+        facts: Of the program's capture, told among the inputs.
+        inputs: Everything that shaped it.
+        throughput: Of models, whose batches are known.
+        trust: Of whole steps.
+        warnings: Sentences.
+        version: Of meshcast.
+        seconds: That the answer took.
+    """
 
     name: str
     sha256: str
@@ -137,37 +76,21 @@ class Prediction:
     fidelity: str
     network: str
     infeasible: Infeasible | None
-    step_time_s: float | None
-    interval_s: tuple[float, float] | None
-    breakdown: Breakdown | None
     flops: float
     hbm_bytes: float
     communication_bytes: float
     memory: MemoryUse
     capacity_bytes: int
-    energy_j: float | None
-    mfu: float | None
-    hfu: float | None
     kernels: int
-    communication_s: float | None
     provenance: Provenance
-    lowering: str = "modelled"  # or `compiled`, by the real compiler; or `given`, as the program came
-    levers: tuple[Lever, ...] = ()
-    top_kernels: tuple[KernelShare, ...] = field(default=(), repr=False)
-    collectives: tuple[CollectiveShare, ...] = field(default=(), repr=False)
-    communication: Communication | None = field(default=None, repr=False)
-    timeline: Timeline | None = field(default=None, repr=False, compare=False)
+    timed: Timed | None = None
+    lowering: str = "modelled"
     pipeline: PipelineShare | None = None
-    serving: Serving | None = None  # of models that answer token by token
-    model_flops: float | None = None  # matrix FLOPs of the model alone, none recomputed or repeated
-    matrix_types: tuple[str, ...] = field(default=(), repr=False)  # catalogue's, of the peak that MFU is relative to
-    facts: tuple[tuple[str, str], ...] = field(
-        default=(), repr=False
-    )  # of the program's capture, told among the inputs
+    serving: Serving | None = None
+    facts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     inputs: Inputs | None = field(default=None, repr=False)
-    throughput: Throughput | None = None  # of models, whose batches are known
-    trust: Trust | None = None  # of whole steps
-    ranks: tuple[RankShare, ...] = ()
+    throughput: Throughput | None = None
+    trust: Trust | None = None
     warnings: tuple[str, ...] = ()
     version: str = ""
     seconds: float = 0.0
@@ -176,6 +99,81 @@ class Prediction:
     def feasible(self) -> bool:
         """Whether it can run at all."""
         return self.infeasible is None
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Seconds of a step."""
+        return self.timed.step_time_s if self.timed is not None else None
+
+    @property
+    def interval_s(self) -> tuple[float, float] | None:
+        """The lower and the upper end of the step."""
+        return self.timed.interval_s if self.timed is not None else None
+
+    @property
+    def breakdown(self) -> Breakdown | None:
+        """Where the step's time goes."""
+        return self.timed.breakdown if self.timed is not None else None
+
+    @property
+    def communication_s(self) -> float | None:
+        """Seconds of all collectives, exposed or not."""
+        return self.timed.communication_s if self.timed is not None else None
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules of a step and device."""
+        return self.timed.energy_j if self.timed is not None else None
+
+    @property
+    def mfu(self) -> float | None:
+        """The model's share of the peak FLOP/s."""
+        return self.timed.mfu if self.timed is not None else None
+
+    @property
+    def hfu(self) -> float | None:
+        """The hardware's share of the peak FLOP/s."""
+        return self.timed.hfu if self.timed is not None else None
+
+    @property
+    def model_flops(self) -> float | None:
+        """Matrix FLOPs of the model alone."""
+        return self.timed.model_flops if self.timed is not None else None
+
+    @property
+    def matrix_types(self) -> tuple[str, ...]:
+        """Types of the peak that `mfu` is relative to."""
+        return self.timed.matrix_types if self.timed is not None else ()
+
+    @property
+    def top_kernels(self) -> tuple[KernelShare, ...]:
+        """The kernels that take longest."""
+        return self.timed.top_kernels if self.timed is not None else ()
+
+    @property
+    def collectives(self) -> tuple[CollectiveShare, ...]:
+        """Collectives by kind and group."""
+        return self.timed.collectives if self.timed is not None else ()
+
+    @property
+    def communication(self) -> Communication | None:
+        """Communication by group and link."""
+        return self.timed.communication if self.timed is not None else None
+
+    @property
+    def ranks(self) -> tuple[RankShare, ...]:
+        """Ranks that behave alike, where not all do."""
+        return self.timed.ranks if self.timed is not None else ()
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """When everything runs on one rank."""
+        return self.timed.timeline if self.timed is not None else None
+
+    @property
+    def levers(self) -> tuple[Lever, ...]:
+        """Changes that were predicted."""
+        return self.timed.levers if self.timed is not None else ()
 
     @property
     def model_flops_per_device_s(self) -> float | None:

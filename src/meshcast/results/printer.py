@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from meshcast.results.prediction import Infeasible, Prediction
+    from meshcast.results.infeasible import Infeasible
+    from meshcast.results.prediction import Prediction
     from meshcast.simulate import MemoryUse
 
 TEXT_WIDTH, WIDE = 100, 120

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshcast.results.prediction import RankShare
+from meshcast.results.timed import RankShare
 from meshcast.simulate import ClassRun
 
 

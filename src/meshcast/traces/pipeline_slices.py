@@ -290,7 +290,7 @@ class _Drawn:
             elif task.work is PassWork.BACKWARD and schedule.split:
                 held += total_bytes(part.weight_saved)
             live.append((start, held))
-            working.append((start, float(part.in_working.get(task.work, 0))))
+            working.append((start, float(part.held.working_bytes.get(task.work, 0))))
             if task.work is done:
                 held -= total_bytes(part.saved) + (total_bytes(part.weight_saved) if schedule.split else 0)
             live.append((end, held))

@@ -37,14 +37,14 @@ def with_levers(question: Question, again: Again) -> Prediction:
         question: The prediction and what it was asked with.
         again: The same target asked with other options; it is not asked for levers of its own.
     """
-    limit = how_many(question.options.levers)
-    if question.prediction.infeasible is not None:
+    limit, timed = how_many(question.options.levers), question.prediction.timed
+    if timed is None:
         return with_fixes(question, again, limit)
     found = [
         lever for candidate, other in _tried(question, again, limit) if (lever := _lever(question, candidate, other))
     ]
     ranked = sorted(found, key=lambda lever: -lever.saved_share)
-    return replace(question.prediction, levers=tuple(ranked))
+    return replace(question.prediction, timed=replace(timed, levers=tuple(ranked)))
 
 
 def candidates(question: Question) -> list[Candidate]:

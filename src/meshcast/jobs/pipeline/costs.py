@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from meshcast.jobs.pipeline.definition import Pipeline
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.step import Message, StepParts
 from meshcast.jobs.pipeline.walk import gradient_sums, stage_positions, update_pieces
-from meshcast.jobs.pipeline.wiring import total_bytes
 from meshcast.network import NETWORK_FACTOR, NETWORK_START_S
-from meshcast.simulate import PartCosts, StepCosts
+from meshcast.simulate import StepCosts
 
 End = Literal["low", "middle", "high"]
 
@@ -35,16 +35,13 @@ def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> Step
         return prediction.interval_s[0 if end == "low" else 1]
 
     parts = tuple(
-        PartCosts(
+        replace(
+            estimate.held,
             forward_s=seconds(estimate, "forward"),
             backward_s=seconds(estimate, "backward") + (0.0 if "weight" in estimate.programs else added),
             weight_s=seconds(estimate, "weight") + (added if "weight" in estimate.programs else 0.0),
             forward_send_s=wire(_seconds(step.forward[position])),
             backward_send_s=wire(_seconds(step.backward[position])),
-            saved_bytes=total_bytes(estimate.saved),
-            weight_saved_bytes=total_bytes(estimate.weight_saved),
-            working_bytes=estimate.in_working,
-            fixed_bytes=estimate.fixed_bytes,
             reduce_s=wire(sum(each.seconds for each in gradient_sums(pipeline, step, position))),
         )
         for position, estimate in enumerate(step.estimates)

@@ -63,21 +63,21 @@ def _exchanged(prediction: Prediction) -> tuple[float, float]:
 
 def _shorter(prediction: Prediction, hidden: float) -> Prediction:
     """A pass with so many seconds less of exposed communication."""
-    before, parts, said = prediction.step_time_s, prediction.breakdown, prediction.communication
-    assert before is not None
-    assert parts is not None
+    timed = prediction.timed
+    assert timed is not None
+    said = timed.communication
     assert said is not None
-    after, (low, high) = before - hidden, prediction.interval_s or (before, before)
-    groups = {share.group for share in prediction.collectives if share.kind == "all_to_all"}
+    before, after, (low, high) = timed.step_time_s, timed.step_time_s - hidden, timed.interval_s
+    groups = {share.group for share in timed.collectives if share.kind == "all_to_all"}
     exposed = sum(share.exposed_s for share in said.groups if share.group in groups)
     kept = 1 - hidden / exposed if exposed else 1.0
-    return replace(
-        prediction,
+    shorter = replace(
+        timed,
         step_time_s=after,
         interval_s=(low * after / before, high * after / before),
-        breakdown=replace(parts, exposed_communication=parts.exposed_communication - hidden),
-        mfu=None if prediction.mfu is None else prediction.mfu * before / after,
-        hfu=None if prediction.hfu is None else prediction.hfu * before / after,
+        breakdown=replace(timed.breakdown, exposed_communication=timed.breakdown.exposed_communication - hidden),
+        mfu=None if timed.mfu is None else timed.mfu * before / after,
+        hfu=None if timed.hfu is None else timed.hfu * before / after,
         communication=replace(
             said,
             groups=tuple(
@@ -88,3 +88,4 @@ def _shorter(prediction: Prediction, hidden: float) -> Prediction:
             ),
         ),
     )
+    return replace(prediction, timed=shorter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshcast.base import Mesh, UsageError
@@ -16,7 +16,7 @@ from meshcast.jobs.program.run import Run
 from meshcast.lower import with_deferred_sums
 from meshcast.network import CollectivePlan
 from meshcast.results import CollectiveShare, Prediction
-from meshcast.simulate import PassWork, collective_of_kernel
+from meshcast.simulate import PartCosts, PassWork, collective_of_kernel
 from meshcast.workload import Collective
 
 # A program on its hardware, and the paths of its results.
@@ -37,30 +37,30 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartEstimate:
-    """A part's programs, each predicted alone, and the bytes that stay on a device between them.
+    """A part's programs and the bytes that stay on a device between them; once it is known to fit or not, predictions.
 
     Attributes:
         part: The part.
         programs: Its programs.
-        predictions: What each takes on its own.
+        predictions: What each takes on its own; none before `predicted_part`.
         parameter_bytes: Weights.
         gradients: Kept for the whole step, by their paths.
         optimizer_bytes: State of the optimizer on the device.
         host_bytes: State of the optimizer in the host's memory.
+        host_pieces: Pieces that it comes and goes in.
         saved: What a forward pass leaves for the backward pass.
         weight_saved: What a backward pass leaves for the weights' gradient.
         working_bytes: What each kind of task, and "update", needs beside all of these.
         accumulation_s: Seconds to add a microbatch's gradients to the sum, where the program does not do it:
             `accumulated_bytes` / memory bandwidth.
         deferred: Sums over devices of the stage that are left out of the pass and made once.
-        streaming_s: Seconds that the update takes longer because its state is in the host's memory.
+        streaming_s: Seconds that the update takes longer because its state is in the host's memory; 0 without times.
         paired_s: Seconds by which exchanges of experts are hidden that its passes, one after the other, would wait for
             (`jobs.pipeline.paired`).
     """
 
     part: Part
     programs: dict[str, PartProgram]
-    predictions: dict[str, Prediction]
     parameter_bytes: int
     gradients: Values
     optimizer_bytes: int
@@ -69,8 +69,10 @@ class PartEstimate:
     working_bytes: dict[str, int]
     accumulation_s: float = 0.0
     host_bytes: int = 0
+    host_pieces: int = 0
     streaming_s: float = 0.0
     paired_s: float = 0.0
+    predictions: dict[str, Prediction] = field(default_factory=dict)
     deferred: tuple[Deferred, ...] = ()
 
     @property
@@ -89,9 +91,18 @@ class PartEstimate:
         return self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
 
     @property
-    def in_working(self) -> dict[PassWork, int]:
-        """Working memory by kind of task."""
-        return {work: self.working_bytes[name] for name, work in TASKS.items() if name in self.working_bytes}
+    def held(self) -> PartCosts:
+        """Its bytes for the simulation of a step, which memory depends on alone; its times are left out."""
+        working = {work: self.working_bytes[name] for name, work in TASKS.items() if name in self.working_bytes}
+        return PartCosts(
+            forward_s=0.0, backward_s=0.0, saved_bytes=total_bytes(self.saved),
+            weight_saved_bytes=total_bytes(self.weight_saved), working_bytes=working, fixed_bytes=self.fixed_bytes,
+        )  # fmt: skip
+
+    @property
+    def too_large(self) -> list[Run]:
+        """Programs that do not fit on their own."""
+        return [program.run for program in self.programs.values() if program.run.verdict is not None]
 
 
 def accumulated_bytes(gradient_bytes: int) -> int:
@@ -99,8 +110,8 @@ def accumulated_bytes(gradient_bytes: int) -> int:
     return 3 * gradient_bytes
 
 
-def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Conditions) -> PartEstimate:
-    """A part's programs predicted, and wired to each other.
+def wired_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Conditions) -> PartEstimate:
+    """A part's programs wired to each other, with what they hold; none of them is timed.
 
     Args:
         part: The part.
@@ -149,24 +160,37 @@ def estimate_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Co
         pieces = pipeline.host_state_pieces
         programs["update"] = update = replace(update, run=with_room(update.run, state_bytes))
     kept = {name: _kept_bytes(name, program, wiring, split=weight is not None) for name, program in programs.items()}
-    predictions = {name: program.run.predict() for name, program in programs.items()}
     return PartEstimate(
         part=part,
         programs=programs,
-        predictions=predictions,
         parameter_bytes=max(total_bytes(program.arguments(wiring.parameters)) for program in programs.values()),
         gradients=gradients,
         optimizer_bytes=min(state_bytes, PIECES_HELD * -(-state_bytes // pieces)) if pieces else state_bytes,
         host_bytes=state_bytes if pieces else 0,
-        streaming_s=streaming_seconds(state_bytes, pieces, predictions["update"].step_time_s or 0.0, last.run.device)
-        if pieces
-        else 0.0,
+        host_pieces=pieces,
         saved=saved,
         weight_saved=weight_saved,
         working_bytes={name: max(0, p.run.memory.peak - kept[name]) for name, p in programs.items()},
         deferred=deferred,
         accumulation_s=0.0 if accumulates else accumulated_bytes(gradient_bytes) / last.run.device.memory_bandwidth,
     )
+
+
+def predicted_part(estimate: PartEstimate, *, timed: bool) -> PartEstimate:
+    """A part with predictions of its programs, each alone.
+
+    Args:
+        estimate: The part.
+        timed: Whether they are timed; a step that does not fit needs no times.
+    """
+    runs = {name: program.run for name, program in estimate.programs.items()}
+    predictions = {name: run.predict() if timed else run.untimed() for name, run in runs.items()}
+    streaming = 0.0
+    if timed and estimate.host_pieces:
+        updating = predictions["update"].step_time_s or 0.0
+        device = runs["update"].device
+        streaming = streaming_seconds(estimate.host_bytes, estimate.host_pieces, updating, device)
+    return replace(estimate, predictions=predictions, streaming_s=streaming)
 
 
 def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tuple[Deferred, ...]]:

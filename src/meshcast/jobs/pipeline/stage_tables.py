@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from meshcast.jobs.pipeline.costs import step_costs
 from meshcast.jobs.pipeline.definition import Pipeline
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.step import Message, StepParts
@@ -37,7 +36,7 @@ def pipeline_share(pipeline: Pipeline, step: StepParts, run: PipelineRun | None)
 def _stage_shares(pipeline: Pipeline, step: StepParts, run: PipelineRun | None) -> tuple[StageShare, ...]:
     """A row for each stage."""
     schedule, devices = step.schedule, pipeline.mesh.size
-    parts = step_costs(pipeline, step).parts
+    parts = tuple(estimate.held for estimate in step.estimates)
     duration = run.duration if run and run.duration else 1.0
     rows = []
     for stage in range(schedule.stages):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshcast.base import Group, UsageError
@@ -49,6 +49,16 @@ class StepParts:
     gathers: tuple[Message | None, ...]
     ties: tuple[Message | None, ...]
     network: NetworkModel = field(repr=False)
+
+    @property
+    def parts(self) -> list[PartEstimate]:
+        """The parts, equal ones once."""
+        return list({id(estimate): estimate for estimate in self.estimates}.values())
+
+    def with_parts(self, change: Callable[[PartEstimate], PartEstimate]) -> StepParts:
+        """The same step with every part changed, equal ones once."""
+        changed = {id(estimate): change(estimate) for estimate in self.parts}
+        return replace(self, estimates=tuple(changed[id(estimate)] for estimate in self.estimates))
 
 
 def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], setting: Setting, network: str) -> StepParts:
@@ -241,3 +251,22 @@ class _Wires:
 
     def _timed(self, collective: Collective, network: NetworkModel) -> Message:
         return Message(collective=collective, plan=network.plan(collective), seconds=network.seconds(collective))
+
+
+def program_counts(step: StepParts) -> Iterator[tuple[PartEstimate, str, int]]:
+    """(estimate, program, how often a step runs it), of every position."""
+    for estimate in step.estimates:
+        for name in estimate.programs:
+            yield estimate, name, 1 if name == "update" else step.schedule.microbatches
+
+
+def message_counts(step: StepParts) -> Iterator[tuple[Message, int]]:
+    """Every message and reduction with how often it is sent in a step."""
+    for messages, count in (
+        (step.forward, step.schedule.microbatches),
+        (step.backward, step.schedule.microbatches),
+        (step.reductions, 1),
+        (step.gathers, 1),
+        (step.ties, 1),
+    ):
+        yield from ((message, count) for message in messages if message is not None)

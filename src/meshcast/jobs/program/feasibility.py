@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from meshcast.base import format_bytes
-from meshcast.lower import Overflow
+from meshcast.hardware import Device
+from meshcast.lower import LoweredProgram, Overflow
 from meshcast.results import Infeasible
-from meshcast.simulate import MemoryUse
+from meshcast.simulate import MemoryUse, peak_memory
+
+
+def held_memory(lowered: LoweredProgram, device: Device) -> MemoryUse:
+    """What one device must hold; all of what a compiler found too much."""
+    found, overflow = peak_memory(lowered, device), lowered.overflow
+    if overflow is None:
+        return found
+    held = found.arguments + found.outputs - found.aliased
+    return replace(found, peak=max(overflow.demand, held), temporaries=max(0, overflow.demand - held))
 
 
 def memory_verdict(memory: MemoryUse, capacity: int, overflow: Overflow | None = None) -> Infeasible | None:

@@ -2,60 +2,39 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import VERSION, Rows, format_bytes, format_time, shown
-from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, idle_watts
-from meshcast.hardware import Cluster, Device, host_rate
-from meshcast.jobs.program.feasibility import memory_verdict
-from meshcast.jobs.program.power_cap import capped_energy, settled_step
-from meshcast.jobs.program.uneven_devices import speeds_of_kinds, speeds_without_effect
-from meshcast.jobs.program.where_time_goes import collective_shares, communication_summary, matrix_flops, top_kernels
+from meshcast.base import Rows, format_bytes, format_time, shown
+from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
+from meshcast.hardware import Cluster, Device
+from meshcast.jobs.program.feasibility import held_memory, memory_verdict
+from meshcast.jobs.program.host_time import issuing_seconds, pausing_seconds
+from meshcast.jobs.program.on_network import arranged_run, contention_on, simulator_on
+from meshcast.jobs.program.power_cap import settled_step
+from meshcast.jobs.program.timed import main_fidelity, timed_prediction
+from meshcast.jobs.program.untimed import untimed_prediction
 from meshcast.jobs.trust import with_trust
-from meshcast.lower import NOTHING_PAIRED, Kernel, LoweredProgram, summing_launches
-from meshcast.network import (
-    NETWORK_FACTOR,
-    NETWORK_START_S,
-    CollectivePlan,
-    NetworkModel,
-    Setting,
-    WholeJob,
-    arranged,
-    network_model,
-    without_effect,
-)
+from meshcast.lower import Kernel, LoweredProgram
+from meshcast.network import CollectivePlan, NetworkModel, Setting, network_model
 from meshcast.options import Options
-from meshcast.results import Prediction, Provenance, rank_shares
+from meshcast.results import Infeasible, Prediction
 from meshcast.simulate import (
-    LOOSE_GAP,
-    WHOLE_PROGRAM_LAUNCHES,
     ClassRun,
     Contention,
-    KernelNetwork,
-    KernelTimes,
     MemoryUse,
     OnNetwork,
     Simulator,
     Timeline,
     collective_of_kernel,
-    host_seconds,
-    loose_launches,
-    nothing_launched,
-    peak_memory,
     rank_speeds,
     simulate_classes,
 )
-from meshcast.workload import Collective, Workload
-
-# Host time of the same program differs by this factor, either way, between the servers that we measured on.
-HOST_FACTOR = 1.4
+from meshcast.workload import Workload
 
 
 @shown
@@ -122,32 +101,17 @@ class Run:
 
     @cached_property
     def _arranged(self) -> tuple[Setting, tuple[str, ...]]:
-        counts: Counter[Collective] = Counter()
-        for kernel, count in self.lowered.schedule.walk():
-            if kernel.collective is not None:
-                counts[kernel.collective] += count
-        asked = self.options.network.arrangement
-        speed = {**asked.conditions.speed, **speeds_of_kinds(self)}
-        asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
-        setting, said = arranged(asked, self.cluster, self.devices, counts, self._step_in)
-        if self.job_devices is not None:
-            setting = replace(setting, part_of=WholeJob(cluster=self.cluster, devices=self.job_devices))
-        if not self.whole:
-            return setting, said
-        # The catalogue's clusters may have more than a program needs; what a user has written should do something.
-        own = self.options.own_hardware and bool(counts)
-        return setting, (*said, *without_effect(self.options.network.model, setting, counts, levels=own))
-
-    def _step_in(self, setting: Setting) -> float:
-        """Seconds of the step, at the full clock, with collectives timed in another setting."""
-        model = network_model(self.options.network.model, setting)
-        simulator = Simulator(self.lowered, self.options.scheduling, self._contention_on(model), self._host_rate)
-        return simulator.duration(self.full_clock, OnNetwork(model=model))
+        return arranged_run(self)
 
     @property
     def setting(self) -> Setting:
         """Where collectives run, with what is asked for about how."""
         return self._arranged[0]
+
+    @property
+    def setting_notes(self) -> tuple[str, ...]:
+        """What should be said about where collectives run."""
+        return self._arranged[1]
 
     @cached_property
     def network_model(self) -> NetworkModel:
@@ -166,24 +130,12 @@ class Run:
     @cached_property
     def contention(self) -> Contention | None:
         """What collectives take from compute; None where there is nothing to take, or it is not asked for."""
-        return self._contention_on(self.network_model)
-
-    def _contention_on(self, model: NetworkModel) -> Contention | None:
-        if self.options.run.contention == "off" or self.devices == 1:
-            return None
-        return Contention(
-            device=self.device, in_network=lambda kernel: model.plan(collective_of_kernel(kernel)).in_network
-        )
+        return contention_on(self, self.network_model)
 
     @cached_property
     def simulator(self) -> Simulator:
         """The program planned once, to be run with any times."""
-        return Simulator(self.lowered, self.options.scheduling, self.contention, self._host_rate)
-
-    @property
-    def _host_rate(self) -> float:
-        """Bytes/s of the link to the host's memory; it is asked for where something moves over it alone."""
-        return host_rate(self.device) if self.options.lowering.rewrites.offload else math.inf
+        return simulator_on(self, self.contention)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -211,13 +163,6 @@ class Run:
             return 0.0
         return max(0.0, self.ranks.duration - self.simulator.duration(self.kernels, self.network))
 
-    def duration(self, kernels: KernelTimes, network: KernelNetwork) -> float:
-        """Seconds of the step with other times, until the slowest rank is done; host and pauses are not counted."""
-        alone = self.simulator.duration(kernels, network)
-        if self.speeds is None:
-            return alone
-        return max(alone, simulate_classes(self.simulator, kernels, network, self.speeds).duration)
-
     def paced(self, timeline: Timeline, delay: float = 0.0) -> Timeline:
         """A timeline with the pauses of launches outside of CUDA graphs, and the wait for slower devices.
 
@@ -229,23 +174,12 @@ class Run:
     @cached_property
     def pauses(self) -> float:
         """Seconds between launches outside of CUDA graphs."""
-        if not self.host:
-            return 0.0
-        graphs = self.options.run.host_costs is None or self.options.run.host_costs.graphs
-        return loose_launches(self.lowered.schedule, graphs=graphs) * LOOSE_GAP * self.device.launch_latency_s
+        return pausing_seconds(self)
 
     @cached_property
     def host(self) -> float:
-        """Seconds that the host needs to issue a step, 0 where it is not counted.
-
-        It is not for models that know no launches (the speed of light), and unless told otherwise for programs of a few
-        kernels, which are taken for a part of a larger program. Of one that launches nothing it is all there is.
-        """
-        count, first = self.lowered.kernel_count, self.estimators[0].fidelity
-        launches = self.device.kind == "gpu" and (self.full_clock.gap > 0 if count else first != "roofline")
-        whole = self.options.run.host == "on" or count >= WHOLE_PROGRAM_LAUNCHES or not count
-        costs = self.options.run.host_costs
-        return host_seconds(self.lowered, costs) if launches and whole and self.options.run.host != "off" else 0.0
+        """Seconds that the host needs to issue a step, 0 where it is not counted."""
+        return issuing_seconds(self)
 
     @cached_property
     def executed(self) -> tuple[tuple[Kernel, int], ...]:
@@ -255,144 +189,32 @@ class Run:
     @cached_property
     def memory(self) -> MemoryUse:
         """What one device must hold; all of what a compiler found too much."""
-        found, overflow = peak_memory(self.lowered, self.device), self.lowered.overflow
-        if overflow is None:
-            return found
-        held = found.arguments + found.outputs - found.aliased
-        return replace(found, peak=max(overflow.demand, held), temporaries=max(0, overflow.demand - held))
+        return held_memory(self.lowered, self.device)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes that a device can hold, or that a compiler had where it found no room."""
+        overflow = self.lowered.overflow
+        return overflow.bound if overflow is not None else int(self.device.memory_bytes)
+
+    @cached_property
+    def verdict(self) -> Infeasible | None:
+        """Why it does not fit; None where it does. Nothing is timed for it."""
+        return memory_verdict(self.memory, self.capacity, self.lowered.overflow)
+
+    def untimed(self) -> Prediction:
+        """What is known before anything is timed."""
+        return untimed_prediction(self)
 
     def predict(self) -> Prediction:
         """The prediction, or an infeasible one without a time."""
         started = time.perf_counter()
-        workload, memory = self.workload, self.memory
-        overflow = self.lowered.overflow
-        capacity = overflow.bound if overflow is not None else int(self.device.memory_bytes)
-        infeasible = memory_verdict(memory, capacity, overflow)
-        counted = self.executed
-        prediction = Prediction(
-            name=workload.name,
-            sha256=workload.sha256,
-            devices=self.devices,
-            mesh=workload.mesh.sizes,
-            device=self.device.name,
-            cluster=self.cluster.name if self.devices > 1 else None,
-            fidelity=self.fidelity,
-            lowering=self.lowered.lowering,
-            network=self.options.network.model,
-            infeasible=infeasible,
-            step_time_s=None,
-            interval_s=None,
-            breakdown=None,
-            flops=workload.totals.flops,
-            hbm_bytes=float(sum(n * (k.read_bytes + k.written_bytes) for k, n in counted if k.collective is None)),
-            communication_bytes=round(sum(n * k.collective.sent_bytes for k, n in counted if k.collective is not None)),
-            memory=memory,
-            capacity_bytes=capacity,
-            energy_j=None,
-            mfu=None,
-            hfu=None,
-            kernels=sum(n for _, n in counted) + self._sums,
-            communication_s=None,
-            provenance=Provenance(analytical=1.0),
-            warnings=(*workload.warnings, *self.notes, *self._idle),
-            facts=workload.facts,
-            version=VERSION,
-        )
-        answer = prediction if infeasible else self._timed(prediction)
+        answer = timed_prediction(self) if self.verdict is None else self.untimed()
         if self.whole:
             answer = with_trust(answer, self.cluster, self.options)
         return replace(answer, seconds=time.perf_counter() - started)
 
     @property
-    def _sums(self) -> int:
-        return summing_launches(self.lowered, self.device.cores, self.device.architecture)
-
-    @property
     def fidelity(self) -> str:
         """The fidelity that most of the computing time comes from; `compiled` where that was asked for."""
-        if self.options.estimate.fidelity == "compiled":
-            return "compiled"
-        seconds: defaultdict[str, float] = defaultdict(float)
-        for kernel, count in self.executed:
-            if kernel.collective is None:
-                estimate = self.kernels[kernel]
-                seconds[estimate.estimator] += count * estimate.time
-        by_name = {estimator.name: estimator.fidelity for estimator in self.estimators}
-        return by_name[max(seconds, key=lambda name: seconds[name])] if seconds else self.estimators[0].fidelity
-
-    def _timed(self, prediction: Prediction) -> Prediction:
-        timeline = self.timeline
-        step = timeline.duration
-        energy = capped_energy(
-            timeline.energy + idle_watts(self.device) * step, step, self.device, self.options.estimate.clocks
-        )
-        notes = [*self.kernels.warnings, *self._fallback_notes(), *self._arranged[1], *speeds_without_effect(self)]
-        notes += nothing_launched(self.lowered, self.host)
-        if self.options.estimate.clocks == "burst" and step and energy / step > self.device.tdp_watts:
-            notes.append(
-                f"average power of {energy / step:.0f} W is above the {self.device.tdp_watts:.0f} W cap: "
-                "a sustained run clocks down and takes longer"
-            )
-        elif self.clock_share < 1:
-            notes.append(
-                f"the {self.device.tdp_watts:.0f} W cap leaves {self.clock_share * self.device.clock_hz / 1e6:.0f} of "
-                f"{self.device.clock_hz / 1e6:.0f} MHz"
-            )
-        matrix = matrix_flops(self)
-        most = step * matrix.peak
-        return replace(
-            prediction,
-            step_time_s=step,
-            interval_s=self._interval(),
-            breakdown=timeline.breakdown,
-            energy_j=energy,
-            mfu=matrix.model / most if most else 0.0,
-            hfu=matrix.total / most if most else 0.0,
-            model_flops=matrix.model,
-            matrix_types=matrix.types,
-            communication_s=timeline.communication_busy,
-            provenance=self._provenance(),
-            top_kernels=top_kernels(self),
-            collectives=collective_shares(self),
-            communication=communication_summary(self) if self.devices > 1 else None,
-            timeline=timeline,
-            ranks=rank_shares(self.ranks) if self.ranks is not None else (),
-            warnings=(*prediction.warnings, *notes),
-        )
-
-    @property
-    def _idle(self) -> tuple[str, ...]:
-        """What to say of `--overlap` where the user asked for it in vain: one program has no passes to pair, either."""
-        if not self.whole or "overlap" not in self.options.asked:
-            return ()
-        return (*self.lowered.idle, *((NOTHING_PAIRED,) if self.options.lowering.rewrites.paired_passes else ()))
-
-    def _fallback_notes(self) -> list[str]:
-        """What to say where another fidelity than the one asked for gives most of the time."""
-        asked = self.options.estimate.fidelity
-        if asked in ("auto", "compiled") or self.fidelity == asked:
-            return []
-        return [f"most of the time is {self.fidelity}: {asked} does not answer for the kernels that take it"]
-
-    def _interval(self) -> tuple[float, float]:
-        """The step simulated with every kernel at its lower, and at its upper end."""
-        ends = []
-        for end, factor, start_s in (
-            ("low", 1 / NETWORK_FACTOR, -NETWORK_START_S),
-            ("high", NETWORK_FACTOR, NETWORK_START_S),
-        ):
-            shifted = {key: replace(e, time=getattr(e, end)) for key, e in self.kernels.by_key.items()}
-            network = OnNetwork(model=self.network_model, factor=factor, start_s=start_s)
-            duration = self.duration(replace(self.kernels, by_key=shifted), network) + self.pauses
-            ends.append(max(duration, self.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
-        return min(ends[0], self.timeline.duration), max(ends[1], self.timeline.duration)
-
-    def _provenance(self) -> Provenance:
-        """Shares of busy time by origin."""
-        seconds: defaultdict[str, float] = defaultdict(float)
-        for span, count in self.timeline.walk():
-            collective = span.kernel.collective is not None
-            origin = self.network_model.origin if collective else self.kernels[span.kernel].origin.value
-            seconds[origin] += count * (span.end - span.start)
-        total = sum(seconds.values())
-        return Provenance(**{k: v / total for k, v in seconds.items()}) if total else Provenance(analytical=1.0)
+        return main_fidelity(self)

@@ -34,14 +34,28 @@ def speeds_of_kinds(run: Run) -> Mapping[int, float]:
     return {device: found[name] for device, name in kinds.items()}
 
 
+def check_kinds(run: Run) -> None:
+    """Refuses kinds of devices whose kernels are not this program's, without a time.
+
+    Raises:
+        UsageError: One is none, or not of the same kind.
+    """
+    for name in sorted(set(run.options.network.conditions.kinds.values())):
+        _check_kind(run, load_device(name))
+
+
 def _estimated(run: Run, device: Device) -> EstimatedKernels:
+    _check_kind(run, device)
+    return estimate_kernels(run.lowered, device, run.estimators)
+
+
+def _check_kind(run: Run, device: Device) -> None:
     if device.kind != run.device.kind or run.lowered.lowering == "compiled":
         why = f"is a {device.kind}" if device.kind != run.device.kind else f"has kernels of its own on {device.name}"
         raise UsageError(
             f"the program is lowered for {run.device.name}, and {why}", where="--slow",
             fix=f"name another {run.device.kind}, and use --lowering modelled",
         )  # fmt: skip
-    return estimate_kernels(run.lowered, device, run.estimators)
 
 
 def _seconds(run: Run, kernels: EstimatedKernels) -> float:

@@ -105,15 +105,10 @@ def with_whole_cache(prediction: Prediction, cache: int) -> Prediction:
         by_role={**memory.by_role, "cache": memory.by_role.get("cache", 0) + more},
     )
     found = replace(prediction, memory=memory)
-    if prediction.infeasible is not None or prediction.step_time_s is None:
+    if prediction.timed is None:
         return found
     verdict = memory_verdict(memory, prediction.capacity_bytes)
-    if verdict is None:
-        return found
-    return replace(
-        found, infeasible=verdict, step_time_s=None, interval_s=None, breakdown=None, energy_j=None, mfu=None, hfu=None,
-        communication_s=None, levers=(),
-    )  # fmt: skip
+    return found if verdict is None else replace(found, infeasible=verdict, timed=None)
 
 
 def time_of(passes: Sequence[Pass], predictions: Sequence[Prediction]) -> float:

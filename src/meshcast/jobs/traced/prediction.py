@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 from meshcast.base import VERSION, InputError
 from meshcast.estimate import Estimator
@@ -21,7 +20,7 @@ from meshcast.jobs.traced.timing import Timing, collective_of, time_steps
 from meshcast.jobs.traced.windows import step_windows
 from meshcast.network import NETWORK_FACTOR, arranged, network_model
 from meshcast.options import Options
-from meshcast.results import KernelShare, Prediction, Provenance
+from meshcast.results import KernelShare, Prediction, Provenance, Timed
 from meshcast.simulate import Breakdown, Interval, MemoryUse, covered, merged, rank_speeds
 
 MOST_KERNELS = 20
@@ -64,24 +63,29 @@ def predict_traces(
     # What was recorded on this device has run there, whatever the trace's names add up to.
     at_ease = timing.replayed and at_home(job, device.name)
     steps = job.steps[last]
-    untimed = Prediction(
+    infeasible, timed = None if at_ease else memory_verdict(memory, capacity), None
+    if infeasible is None:
+        timed = _timed(job, timing, run, last, windows[last])
+    return Prediction(
         name=job.name, sha256=_digest(files), devices=job.ranks, mesh={"ranks": job.ranks}, device=device.name,
         cluster=cluster.name if job.ranks > 1 else None, fidelity=_fidelity(job, timing, estimators, last),
-        lowering="given", network=options.network.model, infeasible=None if at_ease else memory_verdict(memory, capacity),
-        step_time_s=None, interval_s=None, breakdown=None, flops=sum(step.flops for step in steps if not step.waits),
+        lowering="given", network=options.network.model, infeasible=infeasible, timed=timed,
+        flops=sum(step.flops for step in steps if not step.waits),
         hbm_bytes=float(sum(step.bytes for step in steps if not step.waits)),
-        communication_bytes=_sent_bytes(job, last), memory=memory, capacity_bytes=capacity, energy_j=None, mfu=None, hfu=None,
-        kernels=sum(step.repeat for step in steps if step.does != "nothing"), communication_s=None,
+        communication_bytes=_sent_bytes(job, last), memory=memory, capacity_bytes=capacity,
+        kernels=sum(step.repeat for step in steps if step.does != "nothing"),
         provenance=_provenance(job, timing), version=VERSION,
         warnings=(*caveats(job, timing, options, device, too_much=memory.peak > capacity), *said),
     )  # fmt: skip
-    if untimed.infeasible is not None:
-        return untimed
-    seconds = windows[last][1] - windows[last][0]
-    breakdown, communicating = _breakdown(job, timing, run, last, windows[last])
-    return replace(
-        untimed, step_time_s=seconds, interval_s=_spread(timing, seconds), breakdown=breakdown,
-        communication_s=communicating, top_kernels=_top(job, timing, last),
+
+
+def _timed(job: TracedJob, timing: Timing, run: Replayed, number: int, window: Interval) -> Timed:
+    """The step of one class and where its time goes."""
+    seconds = window[1] - window[0]
+    breakdown, communicating = _breakdown(job, timing, run, number, window)
+    return Timed(
+        step_time_s=seconds, interval_s=_spread(timing, seconds), breakdown=breakdown, communication_s=communicating,
+        top_kernels=_top(job, timing, number),
     )  # fmt: skip
 
 

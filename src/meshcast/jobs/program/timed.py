@@ -1,0 +1,134 @@
+"""What a run says about its time: the step with its interval, where the time goes, energy, and notes on all of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshcast.estimate import idle_watts
+from meshcast.jobs.program.power_cap import capped_energy
+from meshcast.jobs.program.uneven_devices import speeds_without_effect
+from meshcast.jobs.program.untimed import counted_prediction
+from meshcast.jobs.program.where_time_goes import collective_shares, communication_summary, matrix_flops, top_kernels
+from meshcast.network import NETWORK_FACTOR, NETWORK_START_S
+from meshcast.results import Prediction, Provenance, Timed, rank_shares
+from meshcast.simulate import KernelNetwork, KernelTimes, OnNetwork, nothing_launched, simulate_classes
+
+if TYPE_CHECKING:
+    from meshcast.jobs.program.run import Run
+
+# Host time of the same program differs by this factor, either way, between the servers that we measured on.
+HOST_FACTOR = 1.4
+
+
+def timed_prediction(run: Run) -> Prediction:
+    """The prediction of a run that fits."""
+    untimed = counted_prediction(run, run.executed, run.fidelity)
+    timed = timed_part(run)
+    return replace(
+        untimed,
+        timed=timed,
+        provenance=_provenance(run),
+        warnings=(*untimed.warnings, *_notes(run, timed)),
+    )
+
+
+def timed_part(run: Run) -> Timed:
+    """The step of a run and where its time goes."""
+    timeline = run.timeline
+    step = timeline.duration
+    energy = capped_energy(
+        timeline.energy + idle_watts(run.device) * step, step, run.device, run.options.estimate.clocks
+    )
+    matrix = matrix_flops(run)
+    most = step * matrix.peak
+    return Timed(
+        step_time_s=step,
+        interval_s=_interval(run),
+        breakdown=timeline.breakdown,
+        communication_s=timeline.communication_busy,
+        energy_j=energy,
+        mfu=matrix.model / most if most else 0.0,
+        hfu=matrix.total / most if most else 0.0,
+        model_flops=matrix.model,
+        matrix_types=matrix.types,
+        top_kernels=top_kernels(run),
+        collectives=collective_shares(run),
+        communication=communication_summary(run) if run.devices > 1 else None,
+        ranks=rank_shares(run.ranks) if run.ranks is not None else (),
+        timeline=timeline,
+    )
+
+
+def main_fidelity(run: Run) -> str:
+    """The fidelity that most of the computing time comes from; `compiled` where that was asked for."""
+    if run.options.estimate.fidelity == "compiled":
+        return "compiled"
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for kernel, count in run.executed:
+        if kernel.collective is None:
+            estimate = run.kernels[kernel]
+            seconds[estimate.estimator] += count * estimate.time
+    by_name = {estimator.name: estimator.fidelity for estimator in run.estimators}
+    return by_name[max(seconds, key=lambda name: seconds[name])] if seconds else run.estimators[0].fidelity
+
+
+def _notes(run: Run, timed: Timed) -> list[str]:
+    """What to say about times: who answered for kernels, what was asked in vain, and the power cap."""
+    notes = [*run.kernels.warnings, *_fallback_notes(run), *run.setting_notes, *speeds_without_effect(run)]
+    notes += nothing_launched(run.lowered, run.host)
+    step, watts = timed.step_time_s, run.device.tdp_watts
+    energy = timed.energy_j or 0.0
+    if run.options.estimate.clocks == "burst" and step and energy / step > watts:
+        notes.append(
+            f"average power of {energy / step:.0f} W is above the {watts:.0f} W cap: "
+            "a sustained run clocks down and takes longer"
+        )
+    elif run.clock_share < 1:
+        clock = run.device.clock_hz / 1e6
+        notes.append(
+            f"the {watts:.0f} W cap leaves {run.clock_share * run.device.clock_hz / 1e6:.0f} of {clock:.0f} MHz"
+        )
+    return notes
+
+
+def _fallback_notes(run: Run) -> list[str]:
+    """What to say where another fidelity than the one asked for gives most of the time."""
+    asked = run.options.estimate.fidelity
+    if asked in ("auto", "compiled") or run.fidelity == asked:
+        return []
+    return [f"most of the time is {run.fidelity}: {asked} does not answer for the kernels that take it"]
+
+
+def _interval(run: Run) -> tuple[float, float]:
+    """The step simulated with every kernel at its lower, and at its upper end."""
+    ends = []
+    for end, factor, start_s in (
+        ("low", 1 / NETWORK_FACTOR, -NETWORK_START_S),
+        ("high", NETWORK_FACTOR, NETWORK_START_S),
+    ):
+        shifted = {key: replace(e, time=getattr(e, end)) for key, e in run.kernels.by_key.items()}
+        network = OnNetwork(model=run.network_model, factor=factor, start_s=start_s)
+        duration = _duration(run, replace(run.kernels, by_key=shifted), network) + run.pauses
+        ends.append(max(duration, run.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
+    return min(ends[0], run.timeline.duration), max(ends[1], run.timeline.duration)
+
+
+def _duration(run: Run, kernels: KernelTimes, network: KernelNetwork) -> float:
+    """Seconds of the step with other times, until the slowest rank is done; host and pauses are not counted."""
+    alone = run.simulator.duration(kernels, network)
+    if run.speeds is None:
+        return alone
+    return max(alone, simulate_classes(run.simulator, kernels, network, run.speeds).duration)
+
+
+def _provenance(run: Run) -> Provenance:
+    """Shares of busy time by origin."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for span, count in run.timeline.walk():
+        collective = span.kernel.collective is not None
+        origin = run.network_model.origin if collective else run.kernels[span.kernel].origin.value
+        seconds[origin] += count * (span.end - span.start)
+    total = sum(seconds.values())
+    return Provenance(**{k: v / total for k, v in seconds.items()}) if total else Provenance(analytical=1.0)

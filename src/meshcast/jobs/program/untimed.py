@@ -1,0 +1,96 @@
+"""What is known of a run before anything is timed: its memory, whether that fits, and what it counts.
+
+Of a run that does not fit this is the whole answer: no estimator is asked for a time, and nothing is simulated. Two figures of
+an answer are about times, and have their own way here. Which of two branches runs is decided by which takes longer, so that a
+program with branches is timed after all. And the fidelity, which names where most of the time comes from, is that of the
+estimators which would answer for most of the work, weighed by the speed of light (`estimate.roofline`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from meshcast.base import VERSION
+from meshcast.estimate import answering, light_seconds
+from meshcast.jobs.program.on_network import check_arrangement
+from meshcast.lower import NOTHING_PAIRED, Kernel, summing_launches
+from meshcast.results import Prediction, Provenance
+
+if TYPE_CHECKING:
+    from meshcast.jobs.program.run import Run
+
+Counted = Iterable[tuple[Kernel, int]]
+
+
+def untimed_prediction(run: Run) -> Prediction:
+    """All of a prediction that needs no time, with the verdict on its memory.
+
+    Raises:
+        UsageError, InputError: What is asked for about the network cannot be.
+        UnsupportedError: No estimator would answer for a kernel.
+    """
+    check_arrangement(run)
+    schedule = run.lowered.schedule
+    counted = run.executed if schedule.branches else tuple(schedule.walk())
+    return counted_prediction(run, counted, _fidelity(run, counted))
+
+
+def counted_prediction(run: Run, counted: Counted, fidelity: str) -> Prediction:
+    """A prediction without times of the kernels that run, with how often, and of where their times come from."""
+    workload, counted = run.workload, tuple(counted)
+    return Prediction(
+        name=workload.name,
+        sha256=workload.sha256,
+        devices=run.devices,
+        mesh=workload.mesh.sizes,
+        device=run.device.name,
+        cluster=run.cluster.name if run.devices > 1 else None,
+        fidelity=fidelity,
+        lowering=run.lowered.lowering,
+        network=run.options.network.model,
+        infeasible=run.verdict,
+        flops=workload.totals.flops,
+        hbm_bytes=float(sum(n * (k.read_bytes + k.written_bytes) for k, n in counted if k.collective is None)),
+        communication_bytes=round(sum(n * k.collective.sent_bytes for k, n in counted if k.collective is not None)),
+        memory=run.memory,
+        capacity_bytes=run.capacity,
+        kernels=sum(n for _, n in counted) + _sums(run),
+        provenance=Provenance(analytical=1.0),
+        warnings=(*workload.warnings, *run.notes, *_idle(run)),
+        facts=workload.facts,
+        version=VERSION,
+    )
+
+
+def _sums(run: Run) -> int:
+    return summing_launches(run.lowered, run.device.cores, run.device.architecture)
+
+
+def _idle(run: Run) -> tuple[str, ...]:
+    """What to say of `--overlap` where the user asked for it in vain: one program has no passes to pair, either."""
+    if not run.whole or "overlap" not in run.options.asked:
+        return ()
+    return (*run.lowered.idle, *((NOTHING_PAIRED,) if run.options.lowering.rewrites.paired_passes else ()))
+
+
+def _fidelity(run: Run, counted: Counted) -> str:
+    """The fidelity that would answer for most of the work; `compiled` where that was asked for."""
+    if run.options.estimate.fidelity == "compiled":
+        return "compiled"
+    computing = [(kernel, count) for kernel, count in counted if kernel.collective is None]
+    unique = {kernel.cost_key: kernel for kernel, _ in computing}
+    named = run.options.estimate.simulator is not None
+    answers = {
+        key: run.estimators[answering(kernel, run.device, run.estimators, first_named=named)].fidelity
+        for key, kernel in unique.items()
+    }
+    found = dict.fromkeys(answers.values())
+    if len(found) < 2:
+        return next(iter(found), run.estimators[0].fidelity)
+    seconds = dict(zip(unique, light_seconds(list(unique.values()), run.device).tolist(), strict=True))
+    weights: defaultdict[str, float] = defaultdict(float)
+    for kernel, count in computing:
+        weights[answers[kernel.cost_key]] += count * seconds[kernel.cost_key]
+    return max(weights, key=lambda fidelity: weights[fidelity])

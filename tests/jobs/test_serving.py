@@ -260,7 +260,7 @@ def test_caches_that_leave_no_room_for_a_pass_are_told() -> None:
     alone = meshcast.predict(TINY, on="h100-sxm", settings={"mode": "prefill", "batch": "1", "seq": "64"}, levers=False)
     beside = with_whole_cache(alone, alone.capacity_bytes)
     assert beside.infeasible is not None
-    assert (beside.feasible, beside.step_time_s) == (False, None)
+    assert (beside.feasible, beside.timed, beside.top_kernels) == (False, None, ())
     assert with_whole_cache(alone, 0).feasible
 
 

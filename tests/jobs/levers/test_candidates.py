@@ -18,7 +18,7 @@ from meshcast.jobs.planned import Plan
 from meshcast.options.options import Options
 from meshcast.simulate import Breakdown
 from meshcast.zoo import zoo
-from tests.results.test_printer import ONE
+from tests.results.test_printer import ONE, TIMED
 
 
 def question(model: str = "llama3-tiny", remat: str = "full", plan: str | None = None, **options: object) -> Question:
@@ -34,9 +34,10 @@ def question(model: str = "llama3-tiny", remat: str = "full", plan: str | None =
         settings=chosen.program.settings,
         said=frozenset(),
     )
-    found = replace(
-        ONE, breakdown=Breakdown(compute=1.0), step_time_s=1.0, mfu=0.2, hfu=0.4, matrix_types=("f16", "bf16")
+    timed = replace(
+        TIMED, breakdown=Breakdown(compute=1.0), step_time_s=1.0, mfu=0.2, hfu=0.4, matrix_types=("f16", "bf16")
     )
+    found = replace(ONE, timed=timed)
     return Question(options=chosen, asked=asked, prediction=found, cluster=resolve("dgx-h100"))
 
 
@@ -56,7 +57,9 @@ def test_plans_and_settings_have_the_same_words_for_recomputing_less(model: str,
 def test_nothing_recomputes_less_than_nothing(now: str) -> None:
     asked = question()
     assert recomputing_less(asked, now) == []
-    assert recomputing_less(replace(asked, prediction=replace(asked.prediction, hfu=0.2)), "full") == []
+    assert (
+        recomputing_less(replace(asked, prediction=replace(ONE, timed=replace(TIMED, mfu=0.2, hfu=0.2))), "full") == []
+    )
 
 
 def test_without_its_flag_a_state_is_not_asked_for() -> None:

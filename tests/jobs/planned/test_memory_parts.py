@@ -24,7 +24,7 @@ def too_large(**roles: int) -> Prediction:
     )
     fitting = predict("llama3-tiny", Options(on="h100-sxm", fidelity="roofline", levers=False))
     problem = Infeasible(resource="memory_bytes", demand=memory.peak, bound=80 * GIB, levers=("stage 0", "generic"))
-    return replace(fitting, memory=memory, infeasible=problem)
+    return replace(fitting, memory=memory, infeasible=problem, timed=None)
 
 
 def levers(

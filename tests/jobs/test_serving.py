@@ -116,6 +116,7 @@ def test_layers_of_their_own_compute_the_same(model: str) -> None:
         (TINY, {"mode": "serve", "prompt": "many"}, None, UsageError, "prompt is a positive integer"),
         (TINY, {"mode": "serve", "output": "0"}, None, UsageError, "output is a positive integer"),
         (TINY, {"mode": "serve", "context": "64"}, None, UsageError, "context follows from prompt and output"),
+        (TINY, {"mode": "prefill", "attention": "plain"}, "tp=2", UsageError, "attention is decided by the plan"),
         (
             "gpt2-tiny",
             {"mode": "serve", "prompt": "128"},

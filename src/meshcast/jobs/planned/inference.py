@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.base import UnsupportedError
 from meshcast.capture import Program, capture, keep_off_accelerators
-from meshcast.jobs.planned.settings import check
+from meshcast.jobs.planned.settings import check, refuse_decided
 from meshcast.zoo import AUTO, PLAN_FLAG, Builder, Plan
 
 # What shares out a program that does not train; the rest of a plan is about gradients, stages and what is saved.
@@ -25,6 +25,7 @@ def inference_program(
     Raises:
         UnsupportedError: The plan has more than shares of weights and requests.
         InfeasibleError: They do not divide the model or the batch.
+        UsageError: A setting is the plan's to decide.
     """
     default = Plan()
     for field in fields(Plan):
@@ -53,5 +54,6 @@ def inference_program(
     shared: dict[str, Any] = {"sequence_parallel": True} if plan.sp else {}
     if plan.attention not in (None, AUTO) and "attention" in known:  # single positions attend to the cache by products
         shared["attention"] = plan.attention
+    refuse_decided(plan, shared, chosen)
     fn, args, options = builder(plan.mesh, mode=mode, **chosen, **shared)
     return capture(fn, *args, name=builder.name, platform=platform, options=options)

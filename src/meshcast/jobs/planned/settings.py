@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from meshcast.base import InfeasibleError, UnsupportedError, UsageError
@@ -38,11 +38,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
         UnsupportedError: The model's training step has no such thing.
     """
     known = builder.overrides("train")
-    for name in DECIDED:
-        if name in settings:
-            raise UsageError(
-                f"{name} is decided by the plan {plan}", where="--set", fix="say it in the plan, or use --mesh"
-            )
+    refuse_decided(plan, DECIDED, settings)
     check(plan, builder, settings)
     microbatches = microbatches_of(plan, settings)
     wanted: dict[str, Any] = {
@@ -76,6 +72,19 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     if wanted.get("zero") and plan.in_half and "param_dtype" not in settings:
         wanted["param_dtype"] = "bfloat16"  # the fp32 copy is in the optimizer's state, shared out
     return {**settings, **wanted}
+
+
+def refuse_decided(plan: Plan, decided: Iterable[str], settings: Mapping[str, Any]) -> None:
+    """Refuses settings that a plan decides.
+
+    Raises:
+        UsageError: There is one among them.
+    """
+    for name in decided:
+        if name in settings:
+            raise UsageError(
+                f"{name} is decided by the plan {plan}", where="--set", fix="say it in the plan, or use --mesh"
+            )
 
 
 def _remat(plan: Plan, builder: Builder, *, marks: bool) -> Remat:

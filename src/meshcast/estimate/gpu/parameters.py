@@ -36,7 +36,6 @@ class GpuParameters:
     column_rest_cycles: float = _about(
         "a column reduction's last step where it is not a full one, in cycles; from batch norms", 2000.0
     )
-    second_stage: float = _about("a split reduction's second kernel, in launches beyond the first", 1.3)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
     byte_transpose: float = _about("1-byte elements transposed per SM and cycle", 0.6)
     gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)

@@ -57,7 +57,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("transpose",), ("transpose_loss",)),
     (
         ("reduce",),
-        ("reduction_cycles", "column_step_cycles", "second_stage"),
+        ("reduction_cycles", "column_step_cycles"),
     ),
     (("sort",), ("sort_instructions", "top_k_instructions", "scan_passes")),
     (

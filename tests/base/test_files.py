@@ -220,6 +220,6 @@ def test_a_device_of_any_name_keeps_to_the_cache(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a/b/cache"))
     kept: list[Path] = []
     monkeypatch.setattr(sources, "keep", lambda path, data: kept.append(path))
-    monkeypatch.setattr(sources, "build", lambda *given: NO_KERNELS)
+    monkeypatch.setattr(sources, "build_interpolator", lambda *given: NO_KERNELS)
     sources._fitted(b"", replace(load_device("h200"), name="../../../../evil"), list, "test")
     assert kept[0].parent == tmp_path / "a/b/cache/meshcast" / sources.FOLDER

@@ -114,7 +114,7 @@ def test_a_profile_is_fitted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def refuse(*_: object) -> Interpolator:
         raise AssertionError("fitted twice")
 
-    monkeypatch.setattr(sources, "build", refuse)
+    monkeypatch.setattr(sources, "build_interpolator", refuse)
     sources._given.cache_clear()
     again = given_kernels(path, H200).interpolator
     assert again.families["loop-fusion alone"].y == pytest.approx(

@@ -123,7 +123,9 @@ def test_bytecode_of_others_is_read_by_the_child_alone(monkeypatch: pytest.Monke
     portable = bytes(mlir.stablehlo.serialize_portable_artifact_str(TANH, mlir.stablehlo.get_current_version()))
     read: list[str | bytes] = []
     parse = mlir.parse_module
-    monkeypatch.setattr(mlir, "parse_module", lambda source, *, where: read.append(source) or parse(source, where=where))
+    monkeypatch.setattr(
+        mlir, "parse_module", lambda source, *, where: read.append(source) or parse(source, where=where)
+    )
     monkeypatch.setattr(mlir, "deserialize_portable", lambda *given, **more: pytest.fail("read here"))
     for data in (theirs, portable):
         assert "stablehlo.tanh" in from_bytes(data, name="x", where="x").text

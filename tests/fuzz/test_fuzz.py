@@ -15,6 +15,7 @@ from tests.fuzz.campaign import Campaign, Input, made
 from tests.fuzz.process import Answer, Worker
 from tests.fuzz.readers import READERS, Reader, named
 from tests.fuzz.verdict import cpu_limit, judge
+from tests.fuzz.worker import beginning
 
 # Those whose inputs take a second and more: they capture models, or call programs of the user's own.
 SLOW = {"huggingface", "pipeline", "words-plan", "runs-csv", "exported"}
@@ -113,6 +114,11 @@ def test_a_worker_that_dies_or_hangs_is_told_from_one_that_answers(tmp_path: Pat
         assert worker.ask(["systolic", "--json"], cpu_s=5.0).code == 2
     finally:
         worker.close()
+
+
+def test_of_a_long_answer_the_lines_that_are_whole_are_judged() -> None:
+    assert beginning(b"{}\n{}\n", most=6) == b"{}\n{}\n"
+    assert beginning(b'{}\n{"a": 1}\n', most=6) == b"{}\n"
 
 
 def test_limits_grow_with_inputs() -> None:

@@ -66,6 +66,11 @@ def _run(request: dict[str, Any]) -> int:
         sys.stderr.flush()
 
 
+def beginning(said: bytes, most: int = MOST_OUTPUT) -> bytes:
+    """All of it, or of what is longer than `most` bytes the lines that are whole."""
+    return said if len(said) <= most else said[: said.rfind(b"\n", 0, most) + 1]
+
+
 def main(out: str, err: str) -> None:
     """Answers until stdin ends; what commands print goes to the files `out` and `err`."""
     source, sink = os.fdopen(os.dup(0), "r"), os.fdopen(os.dup(1), "w")
@@ -83,7 +88,7 @@ def main(out: str, err: str) -> None:
         code = _run(request)
         said = {"code": code, "cpu_s": time.process_time() - started}
         for name, path in (("out", out), ("err", err)):
-            said[name] = Path(path).read_bytes()[:MOST_OUTPUT].decode(errors="replace")
+            said[name] = beginning(Path(path).read_bytes()).decode(errors="replace")
         sink.write(json.dumps(said) + "\n")
         sink.flush()
 

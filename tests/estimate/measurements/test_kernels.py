@@ -95,7 +95,16 @@ def test_collectives_have_no_place() -> None:
         kernel_to_json(Kernel(name="", kind=KernelKind.COLLECTIVE, dtype="f32", geometry=collective))
 
 
-@pytest.mark.parametrize("value", [{}, {"kind": "none"}, {"kind": "gemm", "dtype": "f32", "colour": 1}])
+GEMM = {"kind": "gemm", "dtype": "f32"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {}, {"kind": "none"}, {**GEMM, "colour": 1}, {**GEMM, "recency": [[0, 65536], 0]}, {**GEMM, "recency": [[[1]], 0]},
+        {**GEMM, "recency": [[], "young"]}, {**GEMM, "recency": [[], 0, [[1, -2]]]},
+    ],
+)  # fmt: skip
 def test_kernels_of_other_versions(value: dict[str, object]) -> None:
     with pytest.raises(InputError, match="cannot read"):
         kernel_from_json(value)

@@ -276,7 +276,9 @@ def test_what_a_file_leaves_open_is_as_without_a_stack(tmp_path: Path) -> None:
 )
 def test_a_compilers_kernels_are_no_other_frameworks(other: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     asked, device = Options(on="h100-sxm", **other), load_device("h100-sxm")  # type: ignore[arg-type]
-    monkeypatch.setattr(lowering_choice, "why_not_compiled", lambda program, device: None)  # as where the compiler is installed
+    monkeypatch.setattr(
+        lowering_choice, "why_not_compiled", lambda program, device: None
+    )  # as where the compiler is installed
     program = load(FIXTURES / "tanh.mlir", CaptureOptions(platform=device.platform))
     assert chosen_lowering(Options(on="h100-sxm"), program, device) == "compiled"
     assert chosen_lowering(asked, program, device) == "modelled"

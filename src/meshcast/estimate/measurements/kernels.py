@@ -123,7 +123,17 @@ def _picked(value: dict[str, Any]) -> Indexed:
 
 def _recency(value: list[Any]) -> Recency:
     reads, written, *kept = value
-    return Recency(reads=_tuples(reads), written=written, kept=_tuples(kept[0]) if kept else ())
+    if not _whole(written):
+        raise ValueError(f"an age of {written!r}")
+    return Recency(reads=_aged(reads), written=written, kept=_aged(kept[0]) if kept else ())
+
+
+def _aged(value: Any) -> tuple[tuple[int, int], ...]:
+    """Pairs of an age and the bytes of that age."""
+    pairs = _tuples(value)
+    if not isinstance(pairs, tuple) or not all(_wholes(pair) and len(pair) == 2 for pair in pairs):
+        raise ValueError(f"ages and bytes of {value!r}")
+    return tuple(pairs)
 
 
 def _geometry_from_json(value: dict[str, Any]) -> Geometry:

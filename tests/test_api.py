@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_importing_meshcast_does_not_import_jaxlib() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'simulatee'"):
-        meshcast.simulatee  # noqa: B018
+        meshcast.simulatee  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_completion_knows_the_public_names() -> None:
@@ -74,7 +75,7 @@ def test_completion_knows_the_public_names() -> None:
         ("channels", True), ("network", None), ("trip_counts", 7), ("profile", 3), ("conditions", None),
     ],
 )  # fmt: skip
-def test_a_value_of_another_kind_is_named(option: str, value: object) -> None:
+def test_a_value_of_another_kind_is_named(option: str, value: Any) -> None:
     with pytest.raises(meshcast.MeshcastError, match=option) as caught:
         meshcast.predict("gpt2-tiny", **{option: value})
     assert caught.value.exit_code == 2
@@ -101,13 +102,13 @@ def test_values_with_one_meaning_are_taken() -> None:
         {"folder": "a\0b"}, {"options": 5}, {"told": None}, {"told": 3}, {"stack": 5},
     ],
 )  # fmt: skip
-def test_comparisons_name_what_is_wrong(wrong: dict[str, object]) -> None:
+def test_comparisons_name_what_is_wrong(wrong: dict[str, Any]) -> None:
     with pytest.raises(meshcast.MeshcastError, match=next(iter(wrong))):
         meshcast.compare("gpt2-tiny", **{"on": "h200", **wrong})
     with pytest.raises(meshcast.MeshcastError, match="targets"):
-        meshcast.compare(5, on="h200")
+        meshcast.compare(5, on="h200")  # type: ignore[arg-type]
     with pytest.raises(meshcast.MeshcastError, match="targets"):
-        meshcast.compare([1], on="h200", fidelities="roofline")
+        meshcast.compare([1], on="h200", fidelities="roofline")  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(

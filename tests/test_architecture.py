@@ -94,15 +94,23 @@ def test_no_package_may_import_what_it_never_does() -> None:
 def test_what_a_door_names_is_there_under_its_own_name(stub: Path) -> None:
     """Type checkers read the stub whole, `door` line by line: both must see the same; no name may also be a module's."""
     package = ".".join(stub.parent.relative_to(PACKAGE.parent).parts)
+    module = importlib.import_module(package)
     named: dict[str, str] = {}
+    listed: list[str] = []
     for node in ast.parse(stub.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.AnnAssign):
             continue  # a type of what `__init__.py` has itself
+        if isinstance(node, ast.Assign):
+            assert ast.unparse(node.targets[0]) == "__all__"
+            listed = ast.literal_eval(node.value)
+            assert sorted(listed) == sorted(module.__all__)
+            continue
         assert isinstance(node, ast.ImportFrom), f"{package}: a door has imports alone"
         for alias in node.names:
             assert alias.asname is not None
             named[alias.asname] = f"{node.module}.{alias.name}"
-    module = importlib.import_module(package)
+    renamed = [name for name, place in named.items() if place.rpartition(".")[2] != name]
+    assert not renamed or listed, f"{package}: type checkers know {renamed} only where __all__ lists them"
     assert set(named) == set(module.__all__) - {"__version__"}
     for name, place in named.items():
         home, _, original = place.rpartition(".")

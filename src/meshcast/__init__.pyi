@@ -23,3 +23,30 @@ from meshcast.workload import Workload as Workload
 from meshcast.workload import read_workload as read_workload
 
 __version__: str
+# Without it, names with another one in their package would be none of this stub's for type checkers.
+__all__ = [
+    "Comparison",
+    "Mesh",
+    "MeshcastError",
+    "Options",
+    "Part",
+    "Pipeline",
+    "Prediction",
+    "Program",
+    "ReadOptions",
+    "Run",
+    "TorchOptions",
+    "Workload",
+    "__version__",
+    "capture_function",
+    "capture_torch",
+    "compare",
+    "compare_measured",
+    "load",
+    "lower_workload",
+    "partition_program",
+    "pipeline_of",
+    "predict",
+    "prepare",
+    "read_workload",
+]

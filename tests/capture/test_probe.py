@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,9 +124,12 @@ def test_bytecode_of_others_is_read_by_the_child_alone(monkeypatch: pytest.Monke
     portable = bytes(mlir.stablehlo.serialize_portable_artifact_str(TANH, mlir.stablehlo.get_current_version()))
     read: list[str | bytes] = []
     parse = mlir.parse_module
-    monkeypatch.setattr(
-        mlir, "parse_module", lambda source, *, where: read.append(source) or parse(source, where=where)
-    )
+
+    def parse_and_note(source: str | bytes, *, where: str) -> Any:
+        read.append(source)
+        return parse(source, where=where)
+
+    monkeypatch.setattr(mlir, "parse_module", parse_and_note)
     monkeypatch.setattr(mlir, "deserialize_portable", lambda *given, **more: pytest.fail("read here"))
     for data in (theirs, portable):
         assert "stablehlo.tanh" in from_bytes(data, name="x", where="x").text

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,10 @@ from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.workload import OpKind
 from meshcast.zoo import build
 
-torch = pytest.importorskip("torch")
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchax") is None:
     pytest.skip("torchax is not installed", allow_module_level=True)
 
@@ -146,7 +149,7 @@ def captured() -> dict[str, meshcast.Program]:
 def test_torch_and_jax_agree(captured: dict[str, meshcast.Program], name: str, settings: dict[str, Any]) -> None:
     ours, theirs = captured[name], zoo(name, **settings)
     assert matrix_flops(ours) == matrix_flops(theirs)
-    on = {"on": "h200", "fidelity": "analytical"}
+    on: dict[str, Any] = {"on": "h200", "fidelity": "analytical"}
     torch_time, jax_time = (meshcast.predict(program, **on).step_time_s for program in (ours, theirs))
     assert torch_time is not None
     assert torch_time == pytest.approx(jax_time, rel=0.05)
@@ -264,6 +267,8 @@ def test_attention_is_fused_where_it_can_be(dtype: str, platform: str, fused: bo
             meshcast.capture_torch(Attend(), (q,), {"attention": "flash"}, platform=platform)
 
 
+HIDDEN = torch.empty(8, device="meta")
+NARROW = torch.nn.Linear(6, 6)
 BROKEN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "no lowering": (lambda y: torch.special.airy_ai(y), UnsupportedError, "special_airy_ai cannot be lowered"),
     "a branch": (lambda y: y if y.sum() > 0 else -y, UnsupportedError, "depends on the values"),
@@ -276,8 +281,6 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a custom operator": (lambda y: torch.ops.meshcast_test.twice(y), UnsupportedError, "meshcast_test::twice"),
     "another tracer": (lambda y: torch.cond(y.sum() > 0, torch.neg, torch.abs, (y,)), UnsupportedError, "cond"),
 }
-HIDDEN = torch.empty(8, device="meta")
-NARROW = torch.nn.Linear(6, 6)
 
 
 @torch.library.custom_op("meshcast_test::twice", mutates_args=())

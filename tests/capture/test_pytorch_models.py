@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import meshcast
 
-torch = pytest.importorskip("torch")
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
 for _needed in ("torchax", "transformers", "torchvision"):
     if importlib.util.find_spec(_needed) is None:
         pytest.skip(f"{_needed} is not installed", allow_module_level=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,11 +12,14 @@ import pytest
 import meshcast
 from meshcast.base.errors import UnsupportedError
 
-torch = pytest.importorskip("torch")
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchax") is None:
     pytest.skip("torchax is not installed", allow_module_level=True)
 
-from tests.capture.test_pytorch import computed, matrix_flops  # noqa: E402
+from tests.capture.test_pytorch import computed, matrix_flops
 
 
 class Calls(torch.nn.Module):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import meshcast
 from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
 
-torch = pytest.importorskip("torch")
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchax") is None:
     pytest.skip("torchax is not installed", allow_module_level=True)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from meshcast.evidence.comparison import grid
+from meshcast.jobs import predict
 from tests.cli.conftest import Meshcast
 from tests.jobs.traced.jobs import collective, compute, job
 
@@ -90,7 +91,7 @@ def test_mistakes_and_exit_codes(meshcast: Meshcast, arguments: tuple[str, ...],
 
 
 def test_ctrl_c_prints_what_there_is_and_goes_on_later(meshcast: Meshcast, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = grid.predict, []
+    real, asked = predict, []
 
     def interrupted(*arguments: object) -> object:
         asked.append(arguments)

@@ -213,7 +213,9 @@ def test_doctor_knows_the_range_of_jax(monkeypatch: pytest.MonkeyPatch, version:
 
 
 def test_doctor_gives_the_install_line_of_a_declared_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=2", 'jax[tpu]>=0.10; extra == "tpu"'])
+    monkeypatch.setattr(
+        "meshcast.cli.doctor.metadata.requires", lambda _: ["numpy>=2", 'jax[tpu]>=0.10; extra == "tpu"']
+    )
     monkeypatch.setattr(doctor, "_installed", lambda _: None)
     checks = {part.name: doctor._optional(part) for part in doctor.PARTS}
     assert checks["libtpu"].fix == "pip install 'meshcast[tpu]'"

@@ -25,7 +25,7 @@ def run(folder: Path, products: int, elements: int, clocks: str) -> tuple[float,
     steps = "".join(PRODUCT.format(before=f"%{i}", after=f"%{i + 1}") for i in range(products))
     body = f"{steps}\n  %y = stablehlo.add %x, %x : tensor<{elements}xf32>"
     path.write_text(PROGRAM.format(n=elements, body=body, out=f"%{products}"))
-    options = Options(on="h200", fidelity="analytical", clocks=clocks, levers=False)  # type: ignore[arg-type]
+    options = Options(on="h200", fidelity="analytical", clocks=clocks, levers=False)
     prediction = prepare(path, options).predict()
     assert prediction.step_time_s is not None
     assert prediction.energy_j is not None

@@ -242,7 +242,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )
     monkeypatch.setattr(silicon, "installed", lambda: True)
     monkeypatch.setattr(silicon, "package_folder", lambda: root)
-    monkeypatch.setattr(sources.metadata, "version", lambda name: "0.12.0")
+    monkeypatch.setattr("meshcast.estimate.profiled.sources.metadata.version", lambda name: "0.12.0")
     measured_kernels.cache_clear()
     yield root
     measured_kernels.cache_clear()  # or later tests would find these tables installed

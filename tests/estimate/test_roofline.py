@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +36,7 @@ def seconds(kernel: Kernel, device: Device = GPU) -> float:
     return float(Roofline().estimate([kernel], device).time[0])
 
 
-BIG = {"m": 8192, "n": 8192, "k": 8192}
+BIG: dict[str, Any] = {"m": 8192, "n": 8192, "k": 8192}
 FLOPS = 2.0 * 8192**3
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -125,7 +126,7 @@ def test_the_rest_of_a_program_falls_back() -> None:
     assert names == {"roofline"}
 
 
-def predicted(op: str, shape: dict[str, str], dtype: str, **options: object) -> Prediction:
+def predicted(op: str, shape: dict[str, str], dtype: str, **options: Any) -> Prediction:
     row = OpRow(id="row", chip="v4", op=op, dtype=dtype, shape=shape, time_us=1.0)
     program = from_bytes(op_program(row).text.encode(), name=op, where=op)
     return predict(program, on="tpu-v4", fidelity="simulated", simulator="scalesim-tpu", levers=False, **options)

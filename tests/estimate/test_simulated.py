@@ -10,6 +10,7 @@ import pytest
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.capture import capture
 from meshcast.estimate import simulator_names
+from meshcast.estimate.outside import SIMULATORS
 from meshcast.estimate.products import ArrayProduct
 from meshcast.estimate.simulated import Simulated, array_of, spread
 from meshcast.estimate.systolic.cycles import compute_cycles
@@ -80,9 +81,9 @@ def test_simulators_are_named() -> None:
         predict(program, Options(on="tpu-v5e", fidelity="simulated", simulator="scalesym"))
     with pytest.raises(UsageError, match="does not simulate"):
         predict(program, Options(on="tpu-v5e", fidelity="roofline", simulator="scalesim"))
-    assert {
-        simulator_names.load_simulator(name, load_device("tpu-v4")).fidelity for name in simulator_names.SIMULATORS
-    } == {"simulated"}
+    assert {simulator_names.load_simulator(name, load_device("tpu-v4")).fidelity for name in SIMULATORS} == {
+        "simulated"
+    }
 
 
 def test_it_explains_itself() -> None:

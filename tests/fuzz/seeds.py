@@ -259,10 +259,10 @@ def nsys() -> list[bytes]:
 @cache
 def xplane() -> list[bytes]:
     """JAX's profiles."""
-    from tests.evidence.profiler.traces import xspace
+    from tests.evidence.profiler.traces import Plane, xspace
 
     stats = {"hlo_op": "loop_tanh_fusion", "hlo_module": "jit_f", "name": "jit(f)/tanh"}
-    plane = {
+    plane: Plane = {
         "Stream #14(Compute)": [("loop_tanh_fusion", 2000.0, 2500.0, stats)],
         "XLA Modules": [("jit_f", 0.0, 9000.0, {})],
     }

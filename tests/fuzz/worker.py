@@ -86,7 +86,7 @@ def main(out: str, err: str) -> None:
         os.ftruncate(2, 0)
         started = time.process_time()
         code = _run(request)
-        said = {"code": code, "cpu_s": time.process_time() - started}
+        said: dict[str, object] = {"code": code, "cpu_s": time.process_time() - started}
         for name, path in (("out", out), ("err", err)):
             said[name] = beginning(Path(path).read_bytes()).decode(errors="replace")
         sink.write(json.dumps(said) + "\n")

@@ -146,7 +146,7 @@ def test_link_rates_are_of_one_direction(name: str, per_direction: float) -> Non
 
 
 def test_names_and_aliases_are_unique() -> None:
-    everything = [*CATALOGUE.devices, *CATALOGUE.clusters]
+    everything: list[Device | Cluster] = [*CATALOGUE.devices, *CATALOGUE.clusters]
     names = [name for item in everything for name in (item.name, *item.aliases)]
     assert len(names) == len(set(names))
     assert all(device.default_cluster in (None, *hardware.cluster_names()) for device in CATALOGUE.devices)

@@ -44,7 +44,7 @@ def test_texts_become_conditions() -> None:
 )
 def test_bad_texts_say_what_to_write(given: dict[str, list[str]], words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
-        parse_conditions(**given)  # type: ignore[arg-type]
+        parse_conditions(**given)
     assert caught.value.fix
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import meshcast
@@ -59,6 +61,6 @@ def test_what_devices_compute_alike_counts_once(on: str) -> None:
 
 @pytest.mark.parametrize("plan", ["fsdp=2", "pp=2,microbatches=2"])
 def test_the_types_of_the_peak_are_known(plan: str) -> None:
-    asked = {"on": "dgx-h100", "lowering": "modelled", "fidelity": "roofline", "settings": SHAPE}
+    asked: dict[str, Any] = {"on": "dgx-h100", "lowering": "modelled", "fidelity": "roofline", "settings": SHAPE}
     assert meshcast.predict("llama3-8b", plan=plan, **asked).matrix_types == ("bf16",)
     assert meshcast.predict("llama3-8b", plan=f"{plan},precision=tf32", **asked).matrix_types == ("tf32",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import meshcast
@@ -27,7 +29,7 @@ def test_requests_add_up() -> None:
 
 @pytest.mark.parametrize(("on", "plan"), [("h100-sxm", None), ("dgx-h100", "tp=2"), ("tpu-v5e", None)])
 def test_both_passes_are_one_prediction(on: str, plan: str | None) -> None:
-    modelled: dict[str, object] = {"lowering": "modelled"}
+    modelled: dict[str, Any] = {"lowering": "modelled"}
     both = meshcast.predict(TINY, on=on, plan=plan, settings=REQUEST, **modelled)
     rest = {"batch": "4", "context": "80"}
     first = meshcast.predict(f"{TINY}-prefill", on=on, plan=plan, settings={**rest, "seq": "64"}, **modelled)

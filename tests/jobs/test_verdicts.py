@@ -71,7 +71,7 @@ def two_stages(host_state_pieces: int = 0) -> Pipeline:
     return pipeline_of([part], microbatches=4, host_state_pieces=host_state_pieces)
 
 
-TARGETS: dict[str, tuple[Callable[[], Any], dict[str, object]]] = {
+TARGETS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "a program": (lambda: SHARDED, {"on": "dgx-h100"}),
     "a model": (lambda: "llama3-tiny", {"on": "h200"}),
     "a plan": (lambda: "llama3-tiny", {"on": "dgx-h200", "plan": "tp=2,dp=2"}),
@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_not_timed(kind: str, timing: Counter[str]) -> None
     assert small.infeasible is not None
     assert small.timed is None
     assert not timing
-    large = predict(target, **options, levers=False)  # type: ignore[arg-type]
+    large = predict(target, **options, levers=False)
     assert large.timed is not None
     assert timing["estimated"]
     assert timing["simulated"]
@@ -157,7 +157,7 @@ def test_of_branches_the_costlier_one_is_counted_still(timing: Counter[str]) -> 
         ({"beside": ("all_reduce:1GiB:0-7",)}, "knows no links"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_all_the_same(asked: dict[str, object], why: str) -> None:
+def test_what_cannot_be_asked_is_refused_all_the_same(asked: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         predict(SHARDED, on=f"dgx-h100{SMALL}", levers=False, **asked)
 

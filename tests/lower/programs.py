@@ -52,7 +52,7 @@ def all_loops(schedule: Schedule) -> list[LoopStep]:
 
 def planned(plan: str, overlap: str, layers: str = "separate", model: str = "llama3-tiny") -> Run:
     """A tiny model of four layers under a plan."""
-    options = Options(on="dgx-h100", plan=plan, settings=FOUR_LAYERS, overlap=overlap, layers=layers)  # type: ignore[arg-type]
+    options = Options(on="dgx-h100", plan=plan, settings=FOUR_LAYERS, overlap=overlap, layers=layers)
     return prepare(model, options)
 
 

@@ -9,7 +9,7 @@ from meshcast.lower.buckets import with_buckets
 from meshcast.lower.kernel import Kernel
 from meshcast.lower.kernel_dependencies import dependencies
 from tests.simulate.schedules import exchange, kernel, loop, run, schedule
-from tests.simulate.test_channels import STEPS, build
+from tests.simulate.test_channels import STEPS, Graph, build
 
 
 def sizes(steps: object) -> list[int]:
@@ -61,7 +61,7 @@ def test_kinds_groups_and_bodies_stay_apart() -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(STEPS)
-def test_all_bytes_are_still_sent_in_an_order_that_data_allows(graph: list) -> None:
+def test_all_bytes_are_still_sent_in_an_order_that_data_allows(graph: Graph) -> None:
     body = build(graph)
     joined = with_buckets(body, 9000)
     assert sum(sizes(joined.steps)) == sum(sizes(body.steps))

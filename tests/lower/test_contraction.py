@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 
@@ -16,7 +16,7 @@ from meshcast.workload import read_workload
 from meshcast.workload.graph import Cost, Op, OpKind
 
 
-def made(reads: Sequence[int], result: int) -> Op:
+def made(reads: Iterable[int], result: int) -> Op:
     return Op(name="op", cost=Cost(kind=OpKind.ELEMENTWISE), operands=tuple(reads), results=(result,))
 
 

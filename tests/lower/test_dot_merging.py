@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from meshcast.lower import Kernel, KernelKind
@@ -77,14 +78,14 @@ def test_groups_that_need_each_other_are_not_both_merged() -> None:
     """`a1, a2` share x and `b1, b2` share w; b1 reads a1 and a2 reads b2: one of the pairs must stay apart."""
     x = spec(128, 128)
 
-    def crossed(x: object, w: object, p: object) -> object:
-        a1 = x @ p  # type: ignore[operator]
+    def crossed(x: jax.Array, w: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        a1 = x @ p
         b1 = a1 @ w
         b2 = jnp.sin(p) @ w
-        a2 = x @ jnp.cos(b2)  # type: ignore[operator]
+        a2 = x @ jnp.cos(b2)
         return b1, a2, b2
 
-    lowered = lower_function(crossed, x, x, x)  # type: ignore[arg-type]
+    lowered = lower_function(crossed, x, x, x)
     known = set(lowered.schedule.inputs)
     made = {value for kernel in kernels(lowered) for value in kernel.writes}
     for kernel in kernels(lowered):

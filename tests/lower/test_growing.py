@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import pytest
 
 from benchmarks.programs_by_size import independent, shared
 from meshcast.capture.files import from_bytes
 from meshcast.lower import growing, lower
 from meshcast.lower.growing import Growing
+from meshcast.lower.products import is_plain
 from meshcast.lower.reductions import LONGEST, _parts
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Cost, Op, OpKind
@@ -41,10 +45,11 @@ def test_what_joins_is_outside_no_more() -> None:
 
 @pytest.mark.parametrize("fusion", ["compiler", "eager"])
 @pytest.mark.parametrize("program", [independent, shared])
-def test_fusing_looks_at_each_op_a_few_times(program, fusion, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_fusing_looks_at_each_op_a_few_times(
+    program: Callable[[int], str], fusion: Literal["compiler", "eager"], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sum of many products is one fusion that each of them might join."""
     asked = 0
-    is_plain = growing.is_plain
 
     def counting(op: Op) -> bool:
         nonlocal asked

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshcast.base.errors import UsageError
-from meshcast.cli.arguments import OverlapFlag
+from meshcast.cli.flags import flag
 from meshcast.lower.overlap_choices import OVERLAP_CHOICES, Overlap
 
 overlaps = st.builds(
@@ -23,8 +23,8 @@ overlaps = st.builds(
 
 def test_every_field_is_a_choice_and_in_the_help() -> None:
     assert sorted(choice.field for choice in OVERLAP_CHOICES) == sorted(each.name for each in fields(Overlap))
-    (option,) = OverlapFlag.__metadata__  # type: ignore[attr-defined]
-    assert all(f"{choice.name}{choice.example} ({choice.help})" in option.help for choice in OVERLAP_CHOICES)
+    said = flag("overlap").help
+    assert all(f"{choice.name}{choice.example} ({choice.help})" in said for choice in OVERLAP_CHOICES)
 
 
 @given(overlaps)

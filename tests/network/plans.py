@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.network.flow import FlowTraffic
 from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive, Stage
 
-STEPS = {
+STEPS: dict[str, Callable[[int], int]] = {
     "ring": lambda n: n - 1, "bidirectional-ring": lambda n: math.ceil((n - 1) / 2), "torus-rings": lambda n: n - 1,
     "double-binary-tree": lambda n: 2 * math.ceil(math.log2(n)), "halving-doubling": lambda n: math.ceil(math.log2(n)),
     "direct": lambda n: 1, "one-shot": lambda n: 1, "in-network": lambda n: 2,

@@ -10,7 +10,8 @@ from meshcast.base.mesh import Group, Mesh
 from meshcast.hardware import Cluster, cluster_names, load_cluster
 from meshcast.network import spread_over_levels
 from meshcast.network.benchmark import collective_of
-from meshcast.network.models import AlphaBeta, Flow, Setting
+from meshcast.network.models import AlphaBeta, Flow
+from meshcast.network.setting import Setting
 from meshcast.network.slices import regular
 from meshcast.network.spread import LevelSpread
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshcast.base.errors import InfeasibleError, UsageError
-from meshcast.hardware import Cluster, Conditions, LinkCondition, NetworkLevel, cluster_names, load_cluster
+from meshcast.hardware import Cluster, Conditions, LinkCondition, NetworkLevel, Wrap, cluster_names, load_cluster
 from meshcast.network.fabric import Fabric, Routing, fabric_of
 from meshcast.network.fabric.links import Paths
-from meshcast.network.fabric.torus import slice_shape
+from meshcast.network.slices import slice_shape
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
 
 FAT_TREE = replace(FABRIC, topology="fat-tree", radix=8, size=2**17)
@@ -93,7 +93,7 @@ def test_the_slice_of_a_torus_is_as_even_as_can_be() -> None:
 
 
 @pytest.mark.parametrize(("wrap", "links"), [("always", 64), ("full-axis", 48), ("multiples-of-4", 64), ("never", 48)])
-def test_which_sides_of_a_slice_are_closed(wrap: str, links: int) -> None:
+def test_which_sides_of_a_slice_are_closed(wrap: Wrap, links: int) -> None:
     fabric = fabric_of(cluster(replace(TORUS, wrap=wrap)), 16)
     assert len(fabric.links) == links
 

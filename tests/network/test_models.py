@@ -10,7 +10,7 @@ import pytest
 from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.base.mesh import Group, Mesh
 from meshcast.hardware import Conditions, LinkCondition, load_cluster
-from meshcast.network.arranging import Arrangement, arranged, without_effect
+from meshcast.network.arranging import Arrangement, arranged, other_job, without_effect
 from meshcast.network.benchmark import collective_of
 from meshcast.network.models import NETWORK_MODELS, Flow, network_model
 from meshcast.network.setting import Setting
@@ -58,9 +58,11 @@ def test_failed_links_need_the_graph() -> None:
 
 def test_other_jobs_on_the_same_links_slow_ours_down() -> None:
     quiet, _ = arranged(Arrangement(network="flow"), load_cluster("dgx-h100"), 64, {})
-    busy, _ = arranged(Arrangement(network="flow", beside=("all_reduce:1GiB:0-63",)), load_cluster("dgx-h100"), 64, {})
+    busy, _ = arranged(
+        Arrangement(network="flow", beside=(other_job("all_reduce:1GiB:0-63"),)), load_cluster("dgx-h100"), 64, {}
+    )
     apart, _ = arranged(
-        Arrangement(network="flow", beside=("all_reduce:1GiB:64-127",)), load_cluster("dgx-h100"), 64, {}
+        Arrangement(network="flow", beside=(other_job("all_reduce:1GiB:64-127"),)), load_cluster("dgx-h100"), 64, {}
     )
     alone = network_model("flow", quiet).seconds(over("data"))
     assert network_model("flow", busy).seconds(over("data")) > 1.5 * alone
@@ -110,11 +112,11 @@ def test_what_changes_nothing_is_said() -> None:
 
 
 def test_only_flow_knows_single_links() -> None:
-    for asked in (Arrangement(beside=("all_reduce:1GiB:0-7",)), Arrangement(graph="fabric.toml")):
+    for asked in (Arrangement(beside=(other_job("all_reduce:1GiB:0-7"),)), Arrangement(graph="fabric.toml")):
         with pytest.raises(UsageError, match="knows no links"):
             arranged(asked, load_cluster("dgx-h100"), 8, {})
     with pytest.raises(UsageError, match="KIND:BYTES:FIRST-LAST"):
-        arranged(Arrangement(network="flow", beside=("all_reduce:1GiB",)), load_cluster("dgx-h100"), 8, {})
+        other_job("all_reduce:1GiB")
 
 
 def test_every_model_answers() -> None:

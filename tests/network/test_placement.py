@@ -78,12 +78,12 @@ def test_listed_groups_spread_as_strided_ones(dims: tuple[tuple[int, int], ...])
     three = cluster(NODE, replace(FABRIC, name="rail", size=64), replace(FABRIC, name="spine"))
     group = Group(dims=dims, devices=256)
     listed = group.starts()[:, None] + group.offsets()
-    assert spread_of_devices(listed, three) == spread_over_levels(group, three)
+    assert spread_of_devices(list(listed), three) == spread_over_levels(group, three)
 
 
 def test_a_shuffled_group_spreads_otherwise() -> None:
     groups = np.array([[0, 8, 1, 9], [2, 3, 4, 5]])
-    found = [(at.level.name, at.parts, at.below) for at in spread_of_devices(groups, TWO_LEVELS)]
+    found = [(at.level.name, at.parts, at.below) for at in spread_of_devices(list(groups), TWO_LEVELS)]
     assert found == [("node", 4, 1), ("fabric", 2, 2)]
 
 

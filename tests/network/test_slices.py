@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from meshcast.base.errors import InfeasibleError, UsageError
 from meshcast.base.mesh import Group, Mesh
-from meshcast.hardware import NetworkLevel, load_cluster
+from meshcast.hardware import NetworkLevel, Wrap, load_cluster
 from meshcast.network import spread_over_levels
 from meshcast.network.benchmark import collective_of
 from meshcast.network.fabric import fabric_of
 from meshcast.network.leaves import leaving
-from meshcast.network.models import AlphaBeta, Flow, Setting
+from meshcast.network.models import AlphaBeta, Flow
+from meshcast.network.setting import Setting
 from meshcast.network.slices import SliceLine, lines_in_slice, regular, slice_shape
 from tests.network.clusters import TORUS, cluster
 
@@ -99,7 +100,7 @@ ALGORITHMS = (None, "ring", "torus-rings", "bidirectional-ring", "one-shot", "tr
     st.data(),
 )
 def test_plans_are_what_the_links_can_carry(
-    dims: tuple[int, ...], wrap: str, kind: str, algorithm: str | None, data: st.DataObject
+    dims: tuple[int, ...], wrap: Wrap, kind: str, algorithm: str | None, data: st.DataObject
 ) -> None:
     """With links at their full rate: evenly spaced boxes take exactly as long as their flows, no plan takes longer."""
     devices = math.prod(dims)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -136,7 +137,7 @@ def test_loops_inside_shard_map_keep_local_shapes(kit: MeshKit) -> None:
         y, _ = jax.lax.scan(lambda h, layer: (jax.lax.psum(h @ layer, "y"), None), x, w)
         return y
 
-    mapped = jax.shard_map(
+    mapped: Callable[..., jax.Array] = jax.shard_map(
         body, mesh=kit.mesh, in_specs=(P(None, "y", None), P("x", "y")), out_specs=P("x", None), check_vma=False
     )
     workload = _read(
@@ -250,7 +251,9 @@ def test_a_program_that_calls_itself_is_refused() -> None:
 def test_shard_map_regions_fix_the_mesh(kit: MeshKit) -> None:
     from jax.sharding import PartitionSpec as P
 
-    mapped = jax.shard_map(lambda x: jax.lax.psum(x, "x"), mesh=kit.mesh, in_specs=P("x"), out_specs=P())
+    mapped: Callable[..., jax.Array] = jax.shard_map(
+        lambda x: jax.lax.psum(x, "x"), mesh=kit.mesh, in_specs=P("x"), out_specs=P()
+    )
     program = kit.capture(lambda x: mapped(x), kit.shape((64,), "x"))
     with pytest.raises(UsageError, match="shard_map regions"):
         partition(program, mesh={"x": 8})

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from meshcast.base.errors import UsageError
 from meshcast.base.mesh import Mesh
-from meshcast.lower import Schedule
-from meshcast.network.models import AlphaBeta, Setting
+from meshcast.lower import Schedule, Step
+from meshcast.network.models import AlphaBeta
+from meshcast.network.setting import Setting
 from meshcast.simulate.network import OnNetwork
 from meshcast.simulate.scheduling import SCHEDULERS, Scheduling
 from meshcast.simulate.timeline import Span, Timeline
@@ -137,7 +138,7 @@ def test_a_gather_of_what_was_gathered_does_not_wait_for_itself() -> None:
 def test_a_setting_that_cannot_be_is_refused() -> None:
     for wrong in ({"scheduler": "best"}, {"channels": -1}, {"gathers": -1}, {"gathers": 2, "scheduler": "program"}):
         with pytest.raises(UsageError):
-            Scheduling(**wrong)  # type: ignore[arg-type]
+            Scheduling(**wrong)
 
 
 # Steps: what, seconds, what they read, over which group.
@@ -148,6 +149,7 @@ STEPS = st.lists(
     ),
     min_size=1, max_size=12,
 )  # fmt: skip
+Graph = list[tuple[str, int, list[int], str]]
 SETTINGS = st.builds(
     Scheduling,
     scheduler=st.sampled_from(["serial", "program", "latency-hiding", "ideal"]),
@@ -155,8 +157,8 @@ SETTINGS = st.builds(
 )
 
 
-def build(graph: list[tuple[str, int, list[int], str]]) -> Schedule:
-    steps = []
+def build(graph: Graph) -> Schedule:
+    steps: list[Step] = []
     for index, (kind, seconds, sources, over) in enumerate(graph):
         reads = [source % (index + 1) for source in sources]
         if kind == "l":
@@ -172,7 +174,7 @@ def build(graph: list[tuple[str, int, list[int], str]]) -> Schedule:
 
 @settings(deadline=None, max_examples=150)
 @given(STEPS, SETTINGS, st.floats(1, 8), st.floats(1, 8))
-def test_faster_hardware_is_never_slower(graph: list, scheduling: Scheduling, compute: float, network: float) -> None:
+def test_faster_hardware_is_never_slower(graph: Graph, scheduling: Scheduling, compute: float, network: float) -> None:
     body = build(graph)
     slow = run(body, scheduling=scheduling).duration
     faster = run(body, scheduling=scheduling, compute=compute, network=network).duration
@@ -181,7 +183,7 @@ def test_faster_hardware_is_never_slower(graph: list, scheduling: Scheduling, co
 
 @settings(deadline=None, max_examples=150)
 @given(STEPS, SETTINGS, st.integers(0, 3), st.booleans())
-def test_groups_add_up(graph: list, scheduling: Scheduling, limit: int, shared: bool) -> None:
+def test_groups_add_up(graph: Graph, scheduling: Scheduling, limit: int, shared: bool) -> None:
     if scheduling.scheduler == "latency-hiding":
         scheduling = Scheduling(channels=scheduling.channels, gathers=limit)
     timeline = run(build(graph), scheduling=scheduling, shared=shared)
@@ -199,13 +201,10 @@ def test_groups_add_up(graph: list, scheduling: Scheduling, limit: int, shared: 
 
 @settings(deadline=None, max_examples=100)
 @given(STEPS)
-def test_schedulers_are_in_order(graph: list) -> None:
+def test_schedulers_are_in_order(graph: Graph) -> None:
     """What overlaps nothing is slowest, what ignores the data is fastest."""
     body = build(graph)
-    serial, program, hiding, ideal = (
-        run(body, scheduling=Scheduling(scheduler=name)).duration  # type: ignore[arg-type]
-        for name in SCHEDULERS
-    )
+    serial, program, hiding, ideal = (run(body, scheduling=Scheduling(scheduler=name)).duration for name in SCHEDULERS)  # type: ignore[arg-type]
     assert ideal <= min(program, hiding) + 1e-9
     assert max(program, hiding) <= serial + 1e-9
 

@@ -14,7 +14,7 @@ from meshcast.hardware.device import CommunicationCores
 from meshcast.simulate.contention import MOST_CORES, Contention, SpeedShares, Taken
 from meshcast.simulate.network import Uncontended
 from tests.simulate.schedules import Takes, exchange, kernel, run, schedule
-from tests.simulate.test_channels import STEPS, build
+from tests.simulate.test_channels import STEPS, Graph, build
 
 H100 = load_device("h100-sxm")
 FIFTH = Taken(cores=0.2, memory=0.0)
@@ -95,7 +95,7 @@ def test_no_cores_are_taken_where_engines_of_their_own_send() -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(STEPS, st.floats(0, MOST_CORES), st.floats(0, 1), st.booleans(), st.sampled_from([0.0, 0.3]))
-def test_contention_is_bounded(graph: list, cores: float, memory: float, shared: bool, gap: float) -> None:
+def test_contention_is_bounded(graph: Graph, cores: float, memory: float, shared: bool, gap: float) -> None:
     """Never faster than without; never slower than with everything at the least speed there can be."""
     body, taken = build(graph), Taken(cores=cores, memory=memory)
     free = run(body, gap=gap).duration
@@ -114,7 +114,7 @@ def test_contention_is_bounded(graph: list, cores: float, memory: float, shared:
 
 @settings(deadline=None, max_examples=100)
 @given(STEPS, st.sampled_from([1.0, 2.0, 8.0]))  # exact in binary: rounding could break ties between events otherwise
-def test_everything_faster_by_a_factor_is_faster_by_it(graph: list, factor: float) -> None:
+def test_everything_faster_by_a_factor_is_faster_by_it(graph: Graph, factor: float) -> None:
     body = build(graph)
     slow = run(body, taken=FIFTH, shared=True).duration
     assert run(body, taken=FIFTH, shared=True, compute=factor, network=factor).duration == pytest.approx(slow / factor)
@@ -122,7 +122,7 @@ def test_everything_faster_by_a_factor_is_faster_by_it(graph: list, factor: floa
 
 @settings(deadline=None, max_examples=100)
 @given(STEPS)
-def test_taking_nothing_is_no_contention(graph: list) -> None:
+def test_taking_nothing_is_no_contention(graph: Graph) -> None:
     body = build(graph)
     nothing = run(body, taken=Taken(cores=0.0, memory=0.0))
     assert nothing.duration == pytest.approx(run(body).duration)

@@ -10,7 +10,7 @@ from meshcast.simulate.contention import Taken
 from meshcast.simulate.critical import Segment, shortened
 from meshcast.simulate.scheduling import Scheduling
 from tests.simulate.schedules import exchange, kernel, loop, run, schedule
-from tests.simulate.test_channels import SETTINGS, STEPS, build
+from tests.simulate.test_channels import SETTINGS, STEPS, Graph, build
 
 
 def path(segments: tuple[Segment, ...]) -> list[tuple[str, float, int]]:
@@ -58,7 +58,7 @@ def test_shortening_takes_from_the_end() -> None:
     STEPS, SETTINGS, st.sampled_from([0.0, 0.3]), st.sampled_from([None, Taken(cores=0.3, memory=0.6)]), st.booleans()
 )
 def test_it_adds_up_to_the_step(
-    graph: list, scheduling: Scheduling, gap: float, taken: Taken | None, shared: bool
+    graph: Graph, scheduling: Scheduling, gap: float, taken: Taken | None, shared: bool
 ) -> None:
     timeline = run(build(graph), gap=gap, scheduling=scheduling, taken=taken, shared=shared)
     assert sum(segment.seconds for segment in timeline.critical) == pytest.approx(timeline.duration)

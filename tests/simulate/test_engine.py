@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,10 +14,10 @@ from meshcast.estimate import estimate_kernels
 from meshcast.estimate.chain import KernelEstimate
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import load_device
-from meshcast.lower import BranchStep, Kernel, Schedule
+from meshcast.lower import BranchStep, Kernel, Schedule, Step
 from meshcast.network import plan_collective
 from meshcast.simulate import Simulator, simulate
-from meshcast.simulate.timeline import COMMUNICATION
+from meshcast.simulate.timeline import COMMUNICATION, Repeat
 from tests.lower.programs import all_reduce_text, lower_text
 from tests.network.clusters import FABRIC, NODE, cluster
 from tests.simulate.schedules import Times, exchange, kernel, loop, program, run, schedule, update
@@ -163,6 +164,10 @@ def test_an_empty_program_takes_no_time() -> None:
     assert run(schedule([BranchStep(bodies=(), reads=(0,), writes=(1,))])).duration == 0.0
 
 
+def constant(seconds: float) -> Callable[[Kernel], float]:
+    return lambda _: seconds
+
+
 def test_real_programs_overlap_what_their_data_allows() -> None:
     machine = cluster(NODE, FABRIC).for_devices(4)
     device = load_device("h100-sxm")
@@ -173,7 +178,7 @@ def test_real_programs_overlap_what_their_data_allows() -> None:
         product = next(estimates[k].time for k, _ in lowered.schedule.walk() if not k.collective)
         assert reduce.collective is not None
         wire = plan_collective(reduce.collective, machine).seconds
-        timeline = simulate(lowered, estimates, lambda _, wire=wire: wire)
+        timeline = simulate(lowered, estimates, constant(wire))
         assert timeline.duration == pytest.approx(max(product, wire) + product)
 
 
@@ -184,8 +189,11 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
-def build(graph: list[tuple[str, int, list[int]]]) -> Schedule:
-    steps = []
+Graph = list[tuple[str, int, list[int]]]
+
+
+def build(graph: Graph) -> Schedule:
+    steps: list[Step] = []
     newer: dict[int, int] = {}  # values that were overwritten, by what took their place
 
     def newest(value: int) -> int:
@@ -207,7 +215,7 @@ def build(graph: list[tuple[str, int, list[int]]]) -> Schedule:
 
 @settings(deadline=None, max_examples=200)
 @given(STEPS, st.floats(1, 8), st.floats(1, 8), st.sampled_from([0.0, 0.3, 2.0]))
-def test_faster_hardware_is_never_slower(graph: list, compute: float, network: float, gap: float) -> None:
+def test_faster_hardware_is_never_slower(graph: Graph, compute: float, network: float, gap: float) -> None:
     """Graham's anomalies cannot happen: orders do not depend on times."""
     body = build(graph)
     slow = run(body, gap=gap).duration
@@ -219,7 +227,7 @@ def test_faster_hardware_is_never_slower(graph: list, compute: float, network: f
 
 @settings(deadline=None, max_examples=150)
 @given(STEPS)
-def test_a_timeline_is_consistent(graph: list) -> None:
+def test_a_timeline_is_consistent(graph: Graph) -> None:
     body = build(graph)
     timeline = run(body)
     parts = timeline.breakdown
@@ -244,20 +252,20 @@ def test_a_timeline_is_consistent(graph: list) -> None:
             earlier = [s for s in kernels if in_program_order[id(s.kernel)] < position and target in s.kernel.reads]
             assert all(reader.end <= span.start for reader in earlier)
     for stream in (COMMUNICATION, "compute"):
-        spans = [s for s in timeline.spans if not hasattr(s, "kernel") or s.stream == stream]
+        spans = [s for s in timeline.spans if isinstance(s, Repeat) or s.stream == stream]
         assert all(a.end <= b.start + 1e-12 for a, b in itertools.pairwise(spans))
 
 
 @settings(deadline=None, max_examples=50)
 @given(STEPS)
-def test_equal_input_gives_equal_output(graph: list) -> None:
+def test_equal_input_gives_equal_output(graph: Graph) -> None:
     first, second = run(build(graph)), run(build(graph))
     assert first == second
 
 
 @settings(deadline=None, max_examples=50)
 @given(STEPS, st.integers(1, 9))
-def test_n_equal_layers_cost_n_times(graph: list, trips: int) -> None:
+def test_n_equal_layers_cost_n_times(graph: Graph, trips: int) -> None:
     body = build(graph)
     layers = schedule([loop(replace(body, inputs=(0,), outputs=(1,)), trips, [0], [50])])
     assert run(layers).duration == pytest.approx(trips * run(body).duration)
@@ -265,6 +273,6 @@ def test_n_equal_layers_cost_n_times(graph: list, trips: int) -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(STEPS, st.sampled_from([0.0, 0.3, 2.0]))
-def test_the_duration_alone_is_that_of_the_timeline(graph: list, gap: float) -> None:
+def test_the_duration_alone_is_that_of_the_timeline(graph: Graph, gap: float) -> None:
     body = build(graph)
     assert Simulator(program(body)).duration(Times(gap=gap), wire_time) == run(body, gap=gap).duration

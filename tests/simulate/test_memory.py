@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 from meshcast.capture import capture
-from meshcast.lower import BranchStep, lower
+from meshcast.lower import BranchStep, Step, lower
 from meshcast.simulate import peak_memory
 from meshcast.simulate.buffers import LiveBuffer
 from meshcast.simulate.memory import _outside_outputs
@@ -59,7 +59,7 @@ def test_an_update_in_place_needs_nothing() -> None:
 def test_a_loop_keeps_one_buffer_per_carried_value() -> None:
     """Body: 10, 11 (stack of 5,000) -> product 12, stack updated in place with it."""
     body = schedule([kernel([10], [12]), update(11, 12, 13)], [10, 11], [12, 13])
-    steps = [kernel([0], [1]), kernel([0], [2]), loop(body, 4, [1, 2], [3, 4]), kernel([3, 4], [5])]
+    steps: list[Step] = [kernel([0], [1]), kernel([0], [2]), loop(body, 4, [1, 2], [3, 4]), kernel([3, 4], [5])]
     sizes = dict.fromkeys((2, 4, 11, 13), BIG) | {5: Tensor((1,), "i8")}
     # The carried 1,000 and 5,000, and the product, which is written while its old value is still read.
     assert temporaries(schedule(steps, [0], [5]), sizes=sizes) == 7000
@@ -67,7 +67,7 @@ def test_a_loop_keeps_one_buffer_per_carried_value() -> None:
 
 def test_what_a_loop_passes_through_is_not_copied() -> None:
     body = schedule([kernel([10, 11], [12])], [10, 11], [12, 11])
-    steps = [loop(body, 4, [0, 1], [2, 3]), kernel([2], [4])]
+    steps: list[Step] = [loop(body, 4, [0, 1], [2, 3]), kernel([2], [4])]
     sizes = dict.fromkeys((1, 3, 11), BIG) | {4: Tensor((1,), "i8")}
     assert (
         temporaries(schedule(steps, [0, 1], [4]), sizes=sizes) == 2000
@@ -76,13 +76,13 @@ def test_what_a_loop_passes_through_is_not_copied() -> None:
 
 def test_two_carried_values_that_start_alike_have_a_buffer_each() -> None:
     body = schedule([update(10, 0, 12), update(11, 0, 13)], [10, 11], [12, 13])
-    steps = [kernel([0], [1]), loop(body, 4, [1, 1], [2, 3]), kernel([2, 3], [4])]
+    steps: list[Step] = [kernel([0], [1]), loop(body, 4, [1, 1], [2, 3]), kernel([2, 3], [4])]
     assert temporaries(schedule(steps, [0], [4]), sizes={4: Tensor((1,), "i8")}) == 2000
 
 
 def test_of_two_branches_the_larger_counts() -> None:
     small, large = schedule([kernel([0], [5])], (), [5]), schedule([kernel([0], [6]), kernel([0, 6], [7])], (), [7])
-    steps = [BranchStep(bodies=(small, large), reads=(0,), writes=(8,)), kernel([8], [9])]
+    steps: list[Step] = [BranchStep(bodies=(small, large), reads=(0,), writes=(8,)), kernel([8], [9])]
     assert temporaries(schedule(steps, [0], [9]), sizes={9: Tensor((1,), "i8"), 6: BIG}) == 6000
 
 
@@ -159,6 +159,7 @@ def test_memory_agrees_with_xla(name: str) -> None:
     jitted = jax.jit(function, donate_argnums=donated)
     compiled = jitted.lower(*args).compile()
     xla = compiled.memory_analysis()
+    assert xla is not None
     ours = peak_memory(lower(read_workload(capture(jitted, *args, name=name, platform="cpu"))))
     assert ours.arguments == xla.argument_size_in_bytes
     assert ours.aliased == xla.alias_size_in_bytes
@@ -173,7 +174,7 @@ def test_of_several_branches_the_largest_takes_memory() -> None:
     """Each branch has an array of its own on the way; one of them runs."""
 
     def function(which: jax.Array, x: jax.Array) -> jax.Array:
-        def branch(times: int) -> object:
+        def branch(times: int) -> Callable[[jax.Array], jax.Array]:
             return lambda x: (jnp.tile(x, (times, 1)) @ x[0]).sum() * x
 
         return jax.lax.switch(which, [branch(8), branch(8), branch(8)], x)

@@ -45,7 +45,7 @@ def read(path: Path) -> dict[int, dict[str, Any]]:
                 if kind == 3:
                     assert isinstance(inner, bytes)
                     inner = struct.unpack("<d", inner)[0]
-                node[name.decode()] = inner.decode() if kind == 29 else inner
+                node[name.decode()] = inner.decode() if isinstance(inner, bytes) else inner
         nodes[node["id"]] = node
     return nodes
 
@@ -62,9 +62,9 @@ def makespan_ns(
     followers: list[dict[int, list[int]]] = []
     for waited in waits:
         after: dict[int, list[int]] = {i: [] for i in waited}
-        for node, before in waited.items():
+        for waiting, before in waited.items():
             for each in before:
-                after[each].append(node)
+                after[each].append(waiting)
         followers.append(after)
     arrived: dict[tuple[int, int, int], int] = {}
     posted: dict[tuple[int, int, int], list[tuple[int, int]]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_some_ranks_without_the_first_are_known_by_their_manifest(tmp_path: Path
 
 def test_a_small_disk_takes_small_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A twentieth of it is kept free, not as much as of a large one."""
-    disk = type("Disk", (), {"total": 100 << 20, "used": 0, "free": 100 << 20})
+    disk = SimpleNamespace(total=100 << 20, used=0, free=100 << 20)
     assert disk.free < SPARE_BYTES
     monkeypatch.setattr("meshcast.traces.chakra.shutil.disk_usage", lambda _: disk)
     assert written(tmp_path / "job", "dp=2").summary["bytes"] > 0

@@ -121,7 +121,7 @@ def test_files_keep_to_the_feeders_rules(tmp_path: Path) -> None:
             else:
                 peer = said["comm_dst" if node.kind is NodeType.SEND else "comm_src"]
                 pair = (rank, peer) if node.kind is NodeType.SEND else (peer, rank)
-                key = (*pair, said["comm_tag"], said["comm_size"])  # type: ignore[misc]
+                key = (*pair, said["comm_tag"], said["comm_size"])
                 messages[key] = messages.get(key, 0) + (1 if node.kind is NodeType.SEND else -1)
     assert messages
     assert not any(messages.values())

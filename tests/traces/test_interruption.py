@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshcast.base import files
 from meshcast.base.child import child_environment
 from meshcast.base.errors import InfeasibleError, UsageError
 from meshcast.base.files import check_folder, check_place, whole_file, whole_files
@@ -107,7 +106,7 @@ def test_files_come_back_where_moving_is_interrupted(tmp_path: Path, monkeypatch
         if len(moved) == 2:  # the old file is away, the new one in its place
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(files.os, "rename", signalled)
+    monkeypatch.setattr("meshcast.base.files.os.rename", signalled)
     with pytest.raises(InterruptedCommand):
         put(tmp_path, "abc", without="gone")
     assert contents(tmp_path) == {"a": "old"}
@@ -182,7 +181,7 @@ def test_places_that_take_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is no folder"):
         check_folder(tmp_path / "file" / "below", where="-o")
-    monkeypatch.setattr(files.os, "access", lambda *_: False)  # root may write anywhere
+    monkeypatch.setattr("meshcast.base.files.os.access", lambda *_: False)  # root may write anywhere
     with pytest.raises(UsageError, match="cannot be written to"):
         check_folder(tmp_path / "new", where="-o")
 

@@ -48,7 +48,7 @@ def test_axes_and_sub_axes_have_strides() -> None:
 
 def groups(rows: list[list[int]], mesh: Mesh) -> Group:
     with ir.Context():
-        return replica_group(ir.DenseElementsAttr.get(np.array(rows, dtype=np.int64)), mesh)
+        return replica_group(ir.DenseElementsAttr.get(np.array(rows, dtype=np.int64).data), mesh)
 
 
 EIGHT = Mesh(axes=(("x", 8),))
@@ -102,7 +102,7 @@ def test_the_slowest_of_uneven_groups_counts() -> None:
 
 def permute(pairs: list[tuple[int, int]], mesh: Mesh) -> Group:
     with ir.Context():
-        return permutation(ir.DenseElementsAttr.get(np.array(pairs, dtype=np.int64)), mesh)[0]
+        return permutation(ir.DenseElementsAttr.get(np.array(pairs, dtype=np.int64).data), mesh)[0]
 
 
 def shift(*ids: int) -> list[tuple[int, int]]:

@@ -205,4 +205,4 @@ def test_the_content_hash_ignores_names_and_sees_shapes() -> None:
 def test_workloads_print_in_a_terminal_and_a_notebook() -> None:
     workload = read_text(loop_text())
     assert "matrix FLOPs" in str(workload)
-    assert "<table>" in workload._repr_html_()
+    assert "<table>" in workload._repr_html_()  # type: ignore[attr-defined]

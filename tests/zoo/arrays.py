@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib.version
 import numpy as np
 
 # Compiling quickly matters more here than running quickly. Releases that can still do without MLIR's emitters of fusions
@@ -13,7 +14,7 @@ import numpy as np
 QUICK: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
-    **({"xla_cpu_use_fusion_emitters": False} if jax.lib.__version__.startswith("0.10.") else {}),
+    **({"xla_cpu_use_fusion_emitters": False} if jaxlib.version.__version__.startswith("0.10.") else {}),
 }
 
 

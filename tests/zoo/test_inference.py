@@ -15,7 +15,7 @@ from meshcast.zoo.grouped_query import slopes
 from meshcast.zoo.layers import attention
 from tests.zoo.arrays import QUICK, concrete
 
-WIDE = {"param_dtype": "float32"}
+WIDE: dict[str, Any] = {"param_dtype": "float32"}
 # Experts with room for every token: what is dropped depends on who else is in the group.
 ROOM = {"capacity_factor": 8.0}
 BIASED = {"qkv_bias": True, "out_bias": True, "ffn_bias": True, "gated": False, "layers": 1}

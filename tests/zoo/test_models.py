@@ -233,7 +233,7 @@ def test_forward_passes_are_finite(name: str) -> None:
 
 
 def test_microbatches_sum_to_the_batch() -> None:
-    settings = {"seq": 16, "batch": 4, "compute_dtype": "float32", "layers": 1}
+    settings: dict[str, Any] = {"seq": 16, "batch": 4, "compute_dtype": "float32", "layers": 1}
     fn, args, _ = build("gpt2-tiny", **settings)
     params, opt_state, batch = concrete(args, ["params", "opt_state", "batch"])
     split, _, _ = build("gpt2-tiny", **settings, accumulate=2)
@@ -401,7 +401,7 @@ def test_a_mode_is_a_setting_too() -> None:
 def test_local_attention_is_masked_attention(length: int, window: int) -> None:
     rng = np.random.default_rng(length)
     q, k, v = (jnp.asarray(rng.normal(size=(1, length, heads, 4)), jnp.float32) for heads in (2, 1, 1))
-    mask = np.tril(np.ones((length, length), bool)) & ~np.tril(np.ones((length, length), bool), -window)
+    mask = jnp.asarray(np.tril(np.ones((length, length), bool)) & ~np.tril(np.ones((length, length), bool), -window))
     both = jax.jit(
         lambda q, k, v: (causal_attention(q, k, v, window=window, cap=5.0), attention(q, k, v, mask, cap=5.0)),
         compiler_options=QUICK,

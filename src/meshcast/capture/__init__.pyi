@@ -27,6 +27,7 @@ from meshcast.capture.pytorch.options import TorchOptions as TorchOptions
 from meshcast.capture.reading_ahead import start_reader as start_reader
 from meshcast.capture.target import STANDARD_INPUT as STANDARD_INPUT
 from meshcast.capture.target import CaptureOptions as CaptureOptions
+from meshcast.capture.target import Target as Target
 from meshcast.capture.target import load as load
 from meshcast.capture.target import setting_value as setting_value
 from meshcast.capture.target import whole_setting as whole_setting

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from meshcast import zoo
 from meshcast.base import InputError, MeshcastError, UsageError, expect, refuse_nul
@@ -19,11 +19,31 @@ from meshcast.capture.program import Program
 from meshcast.capture.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
 from meshcast.capture.user_lines import raised
 
+if TYPE_CHECKING:
+    from jax.export import Exported
+    from jax.stages import Lowered
+
 STANDARD_INPUT = "-"
 _RETURNS = (
     "a function without arguments returns a Program, a Lowered, an Exported, an ExportedProgram of PyTorch, (fn, args) or "
     "(fn, args, options), where fn may be a PyTorch module"
 )
+
+
+class TorchExported(Protocol):
+    """A `torch.export.ExportedProgram`, for type checkers that have no torch: to them its own name would be anything."""
+
+    @property
+    def graph_module(self) -> Any:
+        """Its operators."""
+
+    @property
+    def graph_signature(self) -> Any:
+        """Which of its inputs are parameters, buffers and arguments."""
+
+
+# What `load` takes; a tuple is a function or a module, its arguments, and options.
+Target: TypeAlias = "str | Path | bytes | Program | Lowered | Exported | TorchExported | tuple[Any, ...]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +56,7 @@ class CaptureOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def load(target: Any, options: CaptureOptions | None = None) -> Program:
+def load(target: Target, options: CaptureOptions | None = None) -> Program:
     """The program a target names, or is.
 
     Args:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import UnsupportedError, UsageError, collected_later, names_taken, room_for_nesting
-from meshcast.capture import CaptureOptions, Program, load, result_names
+from meshcast.capture import CaptureOptions, Program, Target, load, result_names
 from meshcast.hardware import HEALTHY, Cluster, Device, resolve
 from meshcast.jobs.described import Asked, asked_of, inputs_of, throughput_of, unsaid_recipes
 from meshcast.jobs.levers import Question, how_many, with_levers
@@ -49,12 +49,13 @@ from meshcast.workload import ReadOptions, may_deadlock, read_workload, register
 from meshcast.zoo import SERVE, model_named
 
 
-def predict(target: str | Path | Program | Pipeline, options: Options | None = None, **overrides: object) -> Prediction:
+def predict(target: Target | Pipeline, options: Options | None = None, **overrides: object) -> Prediction:
     """How a target will run: `predict("step.mlir", on="h200")`.
 
     Args:
         target: A file (StableHLO, HLO, a Hugging Face configuration), `module:function`, a model's name, a captured
-            `Program`, a `Pipeline` (or its .toml file), or Chakra traces (a file, prefix, folder or manifest).
+            `Program` or what `load` makes one of, a `Pipeline` (or its .toml file), or Chakra traces (a file, prefix,
+            folder or manifest).
         options: All settings at once.
         **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
             that are left at their defaults.
@@ -96,7 +97,7 @@ def _asked(target: Any, options: Options) -> Asked | None:
     return asked_of(target, options, lambda used: resolved(target, used)[1].program.settings, partial(_plan, target))
 
 
-def _predicted(target: str | Path | Program | Pipeline, options: Options) -> Prediction:
+def _predicted(target: Target | Pipeline, options: Options) -> Prediction:
     """A prediction of one program, one pipeline of them, or one job's traces."""
     if names_traces(target):
         return _predict_traces(target, options)  # type: ignore[arg-type]  # it is a path
@@ -232,7 +233,7 @@ def _prepared_pipeline(target: str | Path | Pipeline, options: Options) -> tuple
     return pipeline, cluster, prepare_part
 
 
-def prepare(target: str | Path | Program, options: Options) -> Run:
+def prepare(target: Target, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
     options = given_options(options)
     cluster = resolve(options.on)
@@ -258,7 +259,7 @@ _LOWERED: OrderedDict[tuple[object, ...], LoweredProgram] = OrderedDict()
 KEPT_PROGRAMS = 32
 
 
-def lowered_program(target: str | Path | Program, options: Options, device: Device) -> LoweredProgram:
+def lowered_program(target: Target, options: Options, device: Device) -> LoweredProgram:
     """The kernels of a target on a kind of device; kept by the program's content and everything that shaped it."""
     program, mesh = captured(target, options, device)
     backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
@@ -313,16 +314,14 @@ def _warned(lowered: LoweredProgram, warning: str) -> LoweredProgram:
     return replace(lowered, workload=replace(lowered.workload, warnings=(*lowered.workload.warnings, warning)))
 
 
-def local_program(target: str | Path | Program, options: Options) -> Program:
+def local_program(target: Target, options: Options) -> Program:
     """The program of one device: captured for the hardware's platform, over the mesh asked for, and partitioned."""
     target, options = resolved(target, options)
     program, mesh = captured(target, options, resolve(options.on).device)
     return partition(program, mesh=mesh, route=options.program.partitioner)
 
 
-def captured(
-    target: str | Path | Program, options: Options, device: Device
-) -> tuple[Program, Mapping[str, int] | None]:
+def captured(target: Target, options: Options, device: Device) -> tuple[Program, Mapping[str, int] | None]:
     """The program of a target, lowered for the device's platform, and the mesh sizes that are still to be overridden."""
     target, options = resolved(target, options)
     if is_pipeline(target):

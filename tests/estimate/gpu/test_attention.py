@@ -52,7 +52,7 @@ def test_never_above_the_peak() -> None:
 
 def test_a_mask_halves_long_sequences_and_less_of_short_ones() -> None:
     def gain(length: int) -> float:
-        size = {"batch": 16384 // length, "q_len": length, "kv_len": length}
+        size: dict[str, Any] = {"batch": 16384 // length, "q_len": length, "kv_len": length}
         return seconds(**size, causal=False) / seconds(**size)
 
     assert gain(512) < gain(2048) < gain(8192) < 2
@@ -77,7 +77,7 @@ def test_tiles_are_whole() -> None:
 
 def test_every_clear_is_a_launch() -> None:
     """A forward pass of cuDNN's clears three times, for a single query once; its backward pass is eight launches."""
-    tiny = {"batch": 1, "heads": 1, "kv_heads": 1, "kv_len": 128, "head_dim": 64, "causal": False}
+    tiny: dict[str, Any] = {"batch": 1, "heads": 1, "kv_heads": 1, "kv_len": 128, "head_dim": 64, "causal": False}
     device = load_device("h200")
     launch = shipped_gpu_calibration().parameters.launch_share * device.launch_latency_s
     assert 2 * launch < seconds(**tiny, q_len=1) < 3 * launch

@@ -28,8 +28,8 @@ def machine(name: str) -> GpuMachine:
 
 
 def product(m: int, n: int, k: int, peak: float) -> TiledProduct:
-    moved = {"read": 2.0 * k * (m + n), "written": 2.0 * m * n}
-    return TiledProduct(batch=1, m=m, n=n, k=k, width=2, peak=peak, split=False, **moved)
+    read, written = 2.0 * k * (m + n), 2.0 * m * n
+    return TiledProduct(batch=1, m=m, n=n, k=k, width=2, peak=peak, split=False, read=read, written=written)
 
 
 def clock_share(device: Device, clocks: Clocks) -> float:

@@ -33,7 +33,7 @@ def grouped(
         feature_groups=groups, batch_groups=1, macs=results * (channels // groups) * math.prod(kernel),
         lhs_dtype=dtype, rhs_dtype=dtype, out_dtype=dtype, layout="b01f,01io->b01f",
     )  # fmt: skip
-    size = results * element_bytes(dtype)
+    size = int(results * element_bytes(dtype))
     return Kernel(
         name="convolution", kind=KernelKind.CONVOLUTION, dtype=dtype, matrix_flops=2.0 * geometry.macs,
         read_bytes=size, written_bytes=size, geometry=geometry,

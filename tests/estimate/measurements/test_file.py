@@ -56,7 +56,7 @@ def test_another_device_or_software_is_refused(tmp_path: Path) -> None:
 def test_the_probe_in_which_processes_die_is_found(tmp_path: Path) -> None:
     """A process dies in a batch of three; they are suspects. The next dies in one of them: that one has its row."""
     path = tmp_path / "a.profile.jsonl.gz"
-    ids = [row["id"] for row in ROWS]
+    ids = [str(row["id"]) for row in ROWS]
     ProfileJournal(path, HEADER).attempt(ids)
     second = ProfileJournal(path, HEADER)
     assert second.suspects == set(ids)

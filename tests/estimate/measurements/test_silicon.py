@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,7 +197,7 @@ def test_parquet_is_read_like_csv(root: Path) -> None:
     path = from_csv.source.path
     found = table("h200", "gemm", "gemm_perf", "trtllm", root)
     assert isinstance(found, SiliconTable)
-    columns = {name: found.texts(name) for name in ("gemm_dtype",)} | {
+    columns: dict[str, Any] = {name: found.texts(name) for name in ("gemm_dtype",)} | {
         name: found.integers(name) for name in ("m", "n", "k")
     }
     columns["latency"] = found.seconds() * 1e3

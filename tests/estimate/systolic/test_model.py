@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +65,8 @@ def test_a_single_cell_multiplies_in_cycle_0() -> None:
 )
 def test_windows_are_counted_as_scale_sim_does(sizes: tuple[int, ...], windows: int) -> None:
     names = ("ifmap_height", "ifmap_width", "filter_height", "filter_width", "channels", "filters", "stride")
-    layer = Layer(**dict(zip(names, sizes, strict=True)))
+    given: dict[str, Any] = dict(zip(names, sizes, strict=True))
+    layer = Layer(**given)
     assert layer.m == windows
     assert layer.window_elements == np.count_nonzero(window_addresses(layer) >= 0)
 

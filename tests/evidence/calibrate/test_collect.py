@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def profile(path: Path) -> Path:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": f"p{n}",
             "family": "gemm",

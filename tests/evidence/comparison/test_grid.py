@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
 
     def counted(program: meshcast.Program, options: Options) -> meshcast.Prediction:
-        found.append((program.name, options.on, options.estimate.fidelity))
+        found.append((program.name, str(options.on), options.estimate.fidelity))
         return predict(program, options)
 
     monkeypatch.setattr(grid, "predict", counted)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meshcast.base.errors import InputError
 from meshcast.base.files import unpacked
 from meshcast.evidence.profiler import MeasuredTrace, read_traces
-from tests.evidence.profiler.traces import kernel_event, kineto, xspace
+from tests.evidence.profiler.traces import Plane, kernel_event, kineto, xspace
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "measured"
 NSYS_TRACE = """Generating SQLite file run.sqlite from run.nsys-rep
@@ -45,7 +45,7 @@ KERNEL = kernel_event("k", 0.0, 1.0)
 LAUNCH = {"ph": "X", "cat": "cuda_runtime", "name": "launch", "ts": 0.0, "dur": 1.0, "args": {"correlation": 7}}
 NUMBERED = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0.0, "dur": 1.0}
 
-GPU = {
+GPU: dict[str, Plane] = {
     "/device:GPU:0": {
         "Stream #14(Compute)": [
             ("fusion_3", 2000.0, 500.0, {"hlo_op": "fusion.3", "hlo_module": "jit_f", "name": "jit(f)/add"}),

@@ -12,9 +12,10 @@ from jax.profiler import ProfileData
 from meshcast.evidence.profiler import MeasuredKernel, MeasuredTrace
 
 Event = tuple[str, float, float, Mapping[str, str]]  # name, start and duration in nanoseconds, stats
+Plane = Mapping[str, Sequence[Event]]  # events by line
 
 
-def xspace(planes: Mapping[str, Mapping[str, Sequence[Event]]]) -> bytes:
+def xspace(planes: Mapping[str, Plane]) -> bytes:
     """A JAX profile: events by line by plane."""
     texts = []
     for plane, lines in planes.items():

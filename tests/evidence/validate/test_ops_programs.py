@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_flash_attention_declares_what_its_source_counted(row: OpRow) -> None:
 
 
 def test_attention_calls_have_their_geometry() -> None:
-    sizes = {"B": 2, "S": 512, "q_heads": 32, "kv_heads": 8, "head_dim": 128}
+    sizes: dict[str, Any] = {"B": 2, "S": 512, "q_heads": 32, "kv_heads": 8, "head_dim": 128}
     for name, queries, causal in (
         ("attention_decode_paged", 1, False),
         ("attention_decode_rpa_bucket", 1, False),

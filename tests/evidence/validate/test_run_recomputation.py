@@ -33,7 +33,7 @@ class _Predicted:
     ],
 )
 def test_the_least_that_fits(monkeypatch: pytest.MonkeyPatch, needs: tuple[int, ...], word: str) -> None:
-    by_word = dict(zip(MORE, needs, strict=True))
+    by_word: dict[str, int] = dict(zip(MORE, needs, strict=True))
 
     def predicted(run: RunTarget, options: Options, *, over_memory: bool) -> _Predicted:
         return _Predicted(by_word[str(run.plan["remat"])] * GIGABYTE)

@@ -44,6 +44,7 @@ def test_rows_compare_both_times(folder: Path) -> None:
     product, other = found
     assert product.measured == pytest.approx(17381 / 1.75e9 * 1e6, rel=0.01)  # the compiler's cycles
     assert product.predicted is not None
+    assert product.measured is not None
     assert 0.4 < product.predicted / product.measured < 1.5
     assert other.time is None
     assert "no other.hlo" in str(other.why)

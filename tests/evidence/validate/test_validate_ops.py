@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from meshcast.evidence.validate.ops.comparison import SCALESIM, scalesim_us, val
 from meshcast.evidence.validate.ops.page import OpsSummary, ops_page
 from meshcast.evidence.validate.ops.rows import OpRow
 from meshcast.hardware import load_device
+from meshcast.jobs import Run, prepare
 from meshcast.jobs.asking import Options
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tpu_ops.csv"
@@ -101,8 +103,12 @@ def test_equal_programs_are_predicted_once(monkeypatch: pytest.MonkeyPatch) -> N
     from meshcast.evidence.validate.ops import comparison
 
     calls = []
-    original = comparison.prepare
-    monkeypatch.setattr(comparison, "prepare", lambda *given: calls.append(given) or original(*given))
+
+    def counted(target: Any, options: Options) -> Run:
+        calls.append(target)
+        return prepare(target, options)
+
+    monkeypatch.setattr(comparison, "prepare", counted)
     list(validate_ops([add(f"r{n}", 2**20, 5.0) for n in range(10)], ROOFLINE))
     assert len(calls) == 1
 

@@ -68,7 +68,7 @@ def test_served_requests() -> None:
 
 def test_served_arithmetic_is_that_of_whole_requests() -> None:
     """The same work as one pass over the prompts and seven decoding steps, over the time that the tokens are counted by."""
-    model = {"target": "llama3-tiny", "on": "h100-sxm", "levers": False, "fidelity": "roofline"}
+    model: dict[str, Any] = {"target": "llama3-tiny", "on": "h100-sxm", "levers": False, "fidelity": "roofline"}
     served = predict(**model, settings={"mode": "serve", "prompt": "64", "output": "8", "batch": "4"})
     prompts = predict(**model, settings={"mode": "prefill", "seq": "64", "batch": "4", "context": "72"})
     step = predict(**model, settings={"mode": "decode", "context": "72", "batch": "4"})

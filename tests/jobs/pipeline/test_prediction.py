@@ -77,6 +77,9 @@ def answer(pipeline: Pipeline, **more: Any) -> Prediction:
     assert found.breakdown.total == pytest.approx(found.step_time_s)
     assert found.pipeline is not None
     for stage in found.pipeline.stages:
+        assert stage.busy_s is not None
+        assert stage.exposed_communication_s is not None
+        assert stage.idle_s is not None
         parts = stage.busy_s + stage.exposed_communication_s + stage.idle_s
         assert parts == pytest.approx(found.step_time_s)
     assert sum(found.to_json()["provenance"].values()) == pytest.approx(1.0)
@@ -118,6 +121,7 @@ def test_messages_take_the_links_between_their_stages() -> None:
     assert found.pipeline is not None
     shares = {share.level for share in found.collectives}
     far = resolve("dgx-h100").levels[1]
+    assert found.pipeline.send_s is not None
     assert found.pipeline.send_s > BATCH * DIM * 4 / far.bandwidth
     assert shares & {"nvlink", "infiniband"}
 

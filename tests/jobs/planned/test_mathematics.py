@@ -146,10 +146,13 @@ def test_every_pair_of_a_split_sequence_is_computed_once(kind: str, plan: str) -
 def test_a_tpu_computes_scores_in_both_backward_kernels() -> None:
     """Four products of a pair for keys and values and three for queries, where cuDNN has five in all."""
     said = {"batch": str(BATCH), "seq": str(SEQ), **GPT[1]}
-    cuda, tpu = (
-        _matrix_flops(plan_target(GPT[0], Plan.parse("attention=flash"), settings=said, platform=platform))
-        for platform in ("cuda", "tpu")
-    )
+
+    def flops(platform: str) -> float:
+        program = plan_target(GPT[0], Plan.parse("attention=flash"), settings=said, platform=platform)
+        assert isinstance(program, Program)
+        return _matrix_flops(program)
+
+    cuda, tpu = flops("cuda"), flops("tpu")
     pairs, width, layers = SEQ * (SEQ + 1) // 2, 64, 4
     assert tpu - cuda == pytest.approx(2 * BATCH * layers * width * pairs * (7 - 5))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -10,7 +12,7 @@ from meshcast import Options, Run, capture_function, prepare
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import load_device
 from meshcast.jobs.program.power_cap import MOST_CLOCKS, capped_energy
-from meshcast.simulate import Simulator
+from meshcast.simulate import Simulator, Timeline
 
 DEVICES = ["h200", "h100-sxm-500w", "a100-pcie-80gb", "v100-sxm2-32gb", "b200", "l40s", "mi300x", "tpu-v5p", "tpu-v6e"]
 
@@ -39,7 +41,12 @@ def test_no_step_draws_more_than_the_cap(device: str, plan: str, batch: str) -> 
 def test_the_clock_is_settled_with_few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
     simulate = Simulator.run
-    monkeypatch.setattr(Simulator, "run", lambda *asked: runs.append(1) or simulate(*asked))
+
+    def counted(*asked: Any) -> Timeline:
+        runs.append(1)
+        return simulate(*asked)
+
+    monkeypatch.setattr(Simulator, "run", counted)
     options = Options(
         on="h200", fidelity="analytical", plan="tp=8,sp=1", settings={"layers": "2", "batch": "8", "seq": "4096"}
     )

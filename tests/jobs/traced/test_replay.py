@@ -230,7 +230,7 @@ def test_every_option_is_heeded_or_refused(tmp_path: Path) -> None:
         ("--slow", {"conditions": other}), ("--placement", {"placement": "optimise"}),
     ):  # fmt: skip
         with pytest.raises(UsageError) as raised:
-            predict(prefix, Options(on="dgx-h100", **asked))  # type: ignore[arg-type]
+            predict(prefix, Options(on="dgx-h100", **asked))
         assert raised.value.where == flag
     for flag, asked in (("--network", {"network": "flow"}), ("--clocks", {"clocks": "burst"})):
         said = predict(prefix, Options(on="dgx-h100", **asked)).warnings  # type: ignore[arg-type]

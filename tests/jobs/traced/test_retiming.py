@@ -86,7 +86,7 @@ def test_a_node_that_was_changed_is_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "t.0.et"
     trace = read_trace(path)
     before = step(predict(path, on="dgx-h100", durations="estimated"))
-    largest = max(trace.nodes, key=lambda node: node.attributes.get("matrix_ops", 0))  # type: ignore[arg-type,return-value]
+    largest = max(trace.nodes, key=lambda node: node.attributes.get("matrix_ops", 0))
     said = dict(largest.attributes)
     said |= {name: 10**5 * int(str(said[name])) for name in ("num_ops", "matrix_ops")}
     path.write_bytes(_changed(path, largest.number, said))

@@ -35,6 +35,7 @@ def test_what_is_no_size_is_refused(size: str) -> None:
 def test_its_traces_are_timed(name: str, peers: str) -> None:
     answer = predict(STAGE / name, on="dgx-h100")
     assert answer.devices == 2
+    assert answer.step_time_s is not None
     assert 10e-6 < answer.step_time_s < 1e-3
     assert answer.memory.peak > 0
     assert answer.communication_bytes > 0

@@ -1,0 +1,214 @@
+"""What the passes over a block do to it; `pass_tables.py` has their order.
+
+A function that a table names takes the draft and changes it; one that takes rules gives such a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from meshcast.lower.aliases import AliasRule, without_aliases
+from meshcast.lower.convolutions import ConvolutionRewriter
+from meshcast.lower.dead_code import live_ops, without_unread
+from meshcast.lower.dot_merging import merge_products
+from meshcast.lower.draft import BlockDraft
+from meshcast.lower.fusion import Rules, plan_fusion
+from meshcast.lower.kernel import Kernel, Step
+from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
+from meshcast.lower.library import clears_first, memset
+from meshcast.lower.liveness import stepped_slices
+from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
+from meshcast.lower.nothing import without_nothing
+from meshcast.lower.ordering import order_for_memory
+from meshcast.lower.product_order import with_products_order
+from meshcast.lower.products import with_swapped_operands
+from meshcast.lower.ragged_products import with_masked_groups
+from meshcast.lower.reductions import split_reduction
+from meshcast.lower.scatters import scatter_into_addends
+from meshcast.lower.siblings import merge_siblings
+from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
+from meshcast.lower.updates import kept_targets
+from meshcast.lower.vector_products import with_summed_vectors
+from meshcast.workload import Op, OpKind
+
+# Only these leave ops without readers: reversed filters, zeros and their scatters; beside them transposes that are undone,
+# and weights that products widen themselves.
+_LEAVING = (OpKind.CONVOLUTION, OpKind.SCATTER)
+
+
+def drop_dead_code(draft: BlockDraft) -> None:
+    """The block's live ops, and which values outlive it."""
+    free = draft.program.free
+    live = live_ops(draft.block, free)
+    draft.ops = live
+    draft.nested = {value for op in live if op.blocks for inner in op.blocks for value in free(inner)}
+    draft.kept = draft.nested.union(draft.block.outputs)
+
+
+def drop_nothing(draft: BlockDraft) -> None:
+    """`without_nothing`."""
+    draft.ops = without_nothing(draft.ops, draft.program.empty)
+
+
+def resolve_aliases(rules: Mapping[OpKind, AliasRule]) -> Callable[[BlockDraft], None]:
+    """The pass that leaves out what is an alias by these rules."""
+
+    def run(draft: BlockDraft) -> None:
+        draft.ops = without_aliases(draft.ops, draft.program.aliases, draft.kept, rules)
+
+    return run
+
+
+def mask_groups(draft: BlockDraft) -> None:
+    """`with_masked_groups`."""
+    draft.ops = with_masked_groups(draft.ops, draft.values)
+
+
+def sum_vector_products(draft: BlockDraft) -> None:
+    """`with_summed_vectors`."""
+    draft.ops = with_summed_vectors(draft.ops, draft.values)
+
+
+def order_products(draft: BlockDraft) -> None:
+    """`with_products_order`."""
+    draft.ops = with_products_order(draft.ops, draft.kept, draft.buffer, draft.values.tensors)
+
+
+def lay_out_loops(draft: BlockDraft) -> None:
+    """`with_laid_out_loops`."""
+    draft.ops = with_laid_out_loops(draft.ops, draft.block, draft.values, draft.kept)
+
+
+def lay_out_operands(draft: BlockDraft) -> None:
+    """`with_laid_out_operands`; what a loop carries has the order that the loop gave it."""
+    fixed = frozenset() if draft.looped else frozenset(draft.block.inputs)
+    draft.ops = with_laid_out_operands(draft.ops, fixed, draft.values, draft.buffer, draft.kept)
+
+
+def find_stored_weights(draft: BlockDraft) -> None:
+    """`stored_weights`, for those behind."""
+    draft.stored = stored_weights(draft.ops, draft.values.tensors, draft.buffer)
+
+
+def scatter_in_place(draft: BlockDraft) -> None:
+    """`scatter_into_addends`."""
+    draft.ops = scatter_into_addends(draft.ops, draft.kept, draft.buffer)
+
+
+def merge_dots(draft: BlockDraft) -> None:
+    """`merge_products`."""
+    reads = draft.program.free.reads
+    draft.ops = merge_products(draft.ops, draft.values, draft.buffer, reads, apart=draft.stored.keys())
+
+
+def rewrite_single_ops(draft: BlockDraft) -> None:
+    """In one sweep: `split_reduction`, `ConvolutionRewriter`, `with_swapped_operands` and `with_weights_as_stored`."""
+    values, transposed = draft.values, draft.program.aliases.transposed
+    convolutions = ConvolutionRewriter(values)
+    made: list[Op] = []
+    for op in draft.ops:
+        kind = op.cost.kind
+        if kind is OpKind.REDUCE:
+            made += split_reduction(op, values)
+        elif kind is OpKind.CONVOLUTION:
+            made += convolutions.rewrite(op)
+        elif kind is OpKind.GEMM:
+            made.append(with_weights_as_stored(with_swapped_operands(op, transposed), draft.stored, draft.buffer))
+        else:
+            convolutions.note(op)
+            made.append(op)
+    draft.ops = made
+
+
+def leaves_unread(draft: BlockDraft) -> bool:
+    """Whether rewrites may have left ops without readers."""
+    return draft.program.aliases.undone or bool(draft.stored) or any(op.cost.kind in _LEAVING for op in draft.ops)
+
+
+def drop_unread(draft: BlockDraft) -> None:
+    """`without_unread`."""
+    draft.ops = without_unread(draft.ops, draft.kept, draft.buffer, draft.program.free)
+
+
+def resolve_operands(draft: BlockDraft) -> None:
+    """Operands, results and what outlives the block as the buffers that they show."""
+    buffer = draft.buffer
+    views = buffer.keys()
+    draft.operands = [
+        op.operands if views.isdisjoint(op.operands) else tuple([buffer.get(value, value) for value in op.operands])
+        for op in draft.ops
+    ]
+    draft.outputs = tuple(buffer.get(value, value) for value in draft.block.outputs)
+    draft.live_out = frozenset(draft.outputs) | {buffer.get(value, value) for value in draft.nested}
+
+
+def fuse(rules: Rules) -> Callable[[BlockDraft], None]:
+    """The pass that plans fusions by these rules."""
+
+    def run(draft: BlockDraft) -> None:
+        draft.fusions = plan_fusion(draft.ops, draft.operands, draft.live_out, draft.values.tensors, rules)
+
+    return run
+
+
+def leave_apart(draft: BlockDraft) -> None:
+    """Every op is a fusion of its own."""
+    draft.fusions = {index: [index] for index in range(len(draft.ops))}
+
+
+def find_kept_targets(draft: BlockDraft) -> None:
+    """`kept_targets`: the driver copies them."""
+    draft.copied = kept_targets(draft.ops, draft.operands, draft.live_out, draft.writable)
+
+
+def find_cold_slices(draft: BlockDraft) -> None:
+    """`stepped_slices`: the kernels that have them in are cold."""
+    draft.cold = stepped_slices(draft.ops, draft.values.tensors)
+
+
+def find_spread_inputs(draft: BlockDraft) -> None:
+    """`spread_inputs` of all loops of the block, before their bodies are lowered."""
+    spread = draft.program.spread
+    for op, operands in zip(draft.ops, draft.operands, strict=True):
+        if op.cost.kind is OpKind.LOOP:
+            spread |= spread_inputs(op, operands, draft.ops, spread)
+
+
+def sink_reads(draft: BlockDraft) -> None:
+    """`with_sunk_reads`; a copy of a whole buffer needs the buffer."""
+    spread = draft.program.spread
+    draft.steps = [
+        with_sunk_reads(step, spread) if isinstance(step, Kernel) and step.ops != ("copy",) else step
+        for step in draft.steps
+    ]
+
+
+def clear_counters(draft: BlockDraft) -> None:
+    """Memsets before the library calls that want one."""
+    steps: list[Step] = []
+    for step in draft.steps:
+        if isinstance(step, Kernel) and clears_first(step):
+            steps.append(memset(step))
+        steps.append(step)
+    draft.steps = steps
+
+
+def drop_allocations(draft: BlockDraft) -> None:
+    """`without_allocations`."""
+    draft.steps = without_allocations(draft.steps, frozenset(draft.outputs))
+
+
+def merge_siblings_as(*, into_products: bool, passing_on: bool) -> Callable[[BlockDraft], None]:
+    """The pass that merges siblings, see `merge_siblings`."""
+
+    def run(draft: BlockDraft) -> None:
+        tensors = draft.values.tensors
+        draft.steps = merge_siblings(draft.steps, tensors, into_products=into_products, passing_on=passing_on)
+
+    return run
+
+
+def order_launches(draft: BlockDraft) -> None:
+    """`order_for_memory`."""
+    held = frozenset(draft.block.inputs).union(draft.outputs)
+    draft.steps = order_for_memory(draft.steps, draft.values.tensors, held)

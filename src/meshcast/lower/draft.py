@@ -1,0 +1,77 @@
+"""What passes work on: a program, and one of its blocks, on the way from ops to kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshcast.lower.aliases import Aliases
+from meshcast.lower.alike import FusedKernels
+from meshcast.lower.fusion import Fusion, Fusions
+from meshcast.lower.kernel import Schedule, Step
+from meshcast.lower.liveness import FreeValues
+from meshcast.lower.narrow_weights import Stored
+from meshcast.lower.nothing import empty_values
+from meshcast.lower.ragged_products import RaggedProducts
+from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.separate_layers import Layers
+from meshcast.workload import AttentionLibrary, Block, Op, Workload
+
+
+@dataclass(slots=True, kw_only=True)
+class ProgramDraft:
+    """A program, what was asked for (see `lower`), and what is known of its values; all of its blocks share it."""
+
+    workload: Workload
+    fusion: Fusion
+    attention: AttentionLibrary
+    layers: Layers
+    ragged: RaggedProducts
+    values: ValueTypes = field(init=False)  # types, which grow
+    aliases: Aliases = field(init=False)
+    kernels: FusedKernels = field(init=False)
+    empty: frozenset[int] = field(init=False)  # values without elements
+    free: FreeValues = field(default_factory=FreeValues)  # what blocks read from outside
+    spread: dict[int, int] = field(
+        default_factory=dict
+    )  # broadcasts that loops carry unchanged -> bytes they are made of
+    schedule: Schedule = field(
+        default_factory=lambda: Schedule(inputs=(), outputs=(), steps=())
+    )  # once blocks are lowered
+
+    def __post_init__(self) -> None:
+        self.values = ValueTypes(self.workload.tensors)
+        self.aliases = Aliases(self.values.tensors)
+        self.kernels = FusedKernels(self.values.tensors)
+        self.empty = empty_values(self.values.tensors)
+
+
+@dataclass(slots=True, kw_only=True)
+class BlockDraft:
+    """A block: its ops, then how they fuse, then its steps."""
+
+    program: ProgramDraft
+    block: Block
+    writable: frozenset[int]  # inputs that may be overwritten
+    looped: bool  # whether it is a loop's body, or lies in one
+    ops: Sequence[Op] = ()
+    nested: set[int] = field(default_factory=set)  # values that blocks in this one read
+    kept: set[int] = field(default_factory=set)  # those, and the block's results
+    stored: Mapping[int, Stored] = field(default_factory=dict)  # widened weights -> what they are made of
+    operands: list[tuple[int, ...]] = field(default_factory=list)  # of each op, views resolved
+    outputs: tuple[int, ...] = ()  # views resolved
+    live_out: frozenset[int] = frozenset()  # `kept`, views resolved
+    fusions: Fusions = field(default_factory=dict)
+    copied: set[int] = field(default_factory=set)  # places of updates that work on a copy of their target
+    cold: set[int] = field(default_factory=set)  # places of slices that no cache can hold yet
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def values(self) -> ValueTypes:
+        """Types of all values of the program."""
+        return self.program.values
+
+    @property
+    def buffer(self) -> dict[int, int]:
+        """The value whose bytes a view shows."""
+        return self.program.aliases.buffer

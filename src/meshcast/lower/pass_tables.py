@@ -1,0 +1,274 @@
+"""The passes of every backend, in order: what each does, and why it stands there (`docs/lowering.md` has them in one table).
+
+A program is lowered block by block. `PassTable.ops` works on a block's ops until it is decided which of them are one kernel and
+which updates need a copy; then the driver (`lowering.py`) makes the steps, and goes into loops and branches; `PassTable.steps`
+works on those. `PassTable.program` works on the whole schedule in the end. No pass goes into bodies by itself before that.
+"""
+
+from __future__ import annotations
+
+from meshcast.lower import block_passes as block
+from meshcast.lower import program_passes as whole
+from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
+from meshcast.lower.draft import BlockDraft, ProgramDraft
+from meshcast.lower.fusion import EAGER, GPU, TPU, Fusion
+from meshcast.lower.passes import LoweringPass, PassTable
+
+_Block = LoweringPass[BlockDraft]
+_Program = LoweringPass[ProgramDraft]
+
+# Of every backend: what nobody needs goes before anybody looks at readers.
+_CLEANED = (
+    _Block(
+        "dead code",
+        "only what leads to a result or has an effect; first, as all others count readers",
+        block.drop_dead_code,
+    ),
+    _Block(
+        "empty arrays",
+        "nothing runs for arrays without elements; before layouts and fusion see them",
+        block.drop_nothing,
+    ),
+)
+_GPU_ALIASES = _Block(
+    "aliases",
+    "views, transposes into library calls and behind attention, reductions of single elements are names of a buffer; before "
+    "rewrites, which ask whose bytes an operand shows",
+    block.resolve_aliases(GPU_ALIASES),
+)
+_MASKED = _Block(
+    "masked groups",
+    "ragged products are dense ones of masked operands; before all that looks for dense products",
+    block.mask_groups,
+    lambda draft: draft.program.ragged == "masked",
+)
+_LAYOUTS = (
+    _Block(
+        "loop layouts",
+        "what loops carry lies as their products want it; outer blocks before their bodies",
+        block.lay_out_loops,
+    ),
+    _Block(
+        "operand layouts",
+        "arguments that batched products want in another order; behind loops, whose order is given",
+        block.lay_out_operands,
+    ),
+)
+_STORED = _Block(
+    "stored weights",
+    "finds weights that products of few rows widen themselves; before products are merged, as these stay apart",
+    block.find_stored_weights,
+)
+_SCATTERS = _Block(
+    "scatters", "`y + scatter(0, u)` is `scatter(y, u)`; before fusion takes the addition", block.scatter_in_place
+)
+_SINGLE = (
+    _Block(
+        "single ops",
+        "long reductions in two stages, what cuDNN wants around a convolution, products with their operands as they lie; "
+        "behind the merger, as it makes products",
+        block.rewrite_single_ops,
+    ),
+    _Block("unread ops", "what only rewritten ops read; behind all rewrites", block.drop_unread, block.leaves_unread),
+)
+_BUFFERS = _Block(
+    "buffers",
+    "operands as the buffers they show; behind all that makes aliases, for fusion and copies",
+    block.resolve_operands,
+)
+_PLANNED = (
+    _Block(
+        "kept targets",
+        "updates whose target is still needed work on a copy; once operands are buffers",
+        block.find_kept_targets,
+    ),
+    _Block(
+        "cold slices",
+        "what loops step through is in no cache; on the ops that kernels are made of",
+        block.find_cold_slices,
+        lambda draft: draft.looped,
+    ),
+)
+_MEMSETS = _Block(
+    "memsets", "large library calls clear a counter first; before the order is chosen", block.clear_counters
+)
+_ORDERED = _Block("launch order", "by memory; last, on the kernels that are left", block.order_launches)
+_LIBRARIES = "whose kernels run attention, and what they pad; once no kernel is merged any more"
+_ORDERS = _Program(
+    "both orders",
+    "copies of 8-bit operands that products want in the other order; once per program",
+    whole.copy_narrow_operands,
+)
+_LAYERS = (
+    _Program(
+        "separate layers",
+        "arrays of their own for every turn of a loop, as frameworks have them; on kernels that slice stacks",
+        whole.separate_layers,
+        lambda draft: draft.layers != "scanned",
+    ),
+    _Program(
+        "layerwise weights",
+        "casts and sums of weights in each layer; once layers are separate",
+        whole.layerwise_weights,
+        lambda draft: draft.layers != "scanned",
+    ),
+)
+_RECENCY = _Program(
+    "recency", "bytes moved since operands were last touched; last, as every kernel counts", whole.note_recency
+)
+
+XLA_GPU = PassTable(
+    ops=(
+        *_CLEANED,
+        _GPU_ALIASES,
+        _MASKED,
+        _Block(
+            "vector products",
+            "batches of products with vectors are reductions; before layouts are wanted by them",
+            block.sum_vector_products,
+        ),
+        _Block(
+            "product order",
+            "a transpose behind a product names its bytes; before loops are laid out by it",
+            block.order_products,
+        ),
+        *_LAYOUTS,
+        _STORED,
+        _SCATTERS,
+        _Block(
+            "merged products",
+            "products that share an operand are one; once operands have their layouts",
+            block.merge_dots,
+        ),
+        *_SINGLE,
+        _BUFFERS,
+        _Block(
+            "fusion", "XLA:GPU's loop, input and row fusions and epilogues; on the ops that are left", block.fuse(GPU)
+        ),
+        *_PLANNED,
+    ),
+    steps=(
+        _MEMSETS,
+        _Block(
+            "siblings",
+            "multi-output fusion; on kernels, as it joins what fusion left",
+            block.merge_siblings_as(into_products=False, passing_on=True),
+        ),
+        _ORDERED,
+    ),
+    program=(
+        _Program(
+            "returned copies",
+            "arguments and constants that are returned are copied; at the program's end alone",
+            whole.copy_returned,
+        ),
+        _ORDERS,
+        _Program("libraries", _LIBRARIES, whole.choose_libraries(padded=True)),
+        *_LAYERS,
+        _RECENCY,
+    ),
+)
+
+# A framework on GPUs that runs op by op: no compiler merges its products, and it returns the very tensor.
+EAGER_GPU = PassTable(
+    ops=(
+        *_CLEANED,
+        _GPU_ALIASES,
+        _MASKED,
+        *_LAYOUTS,
+        _STORED,
+        _SCATTERS,
+        *_SINGLE,
+        _BUFFERS,
+        _Block("fusion", "what a framework has one kernel for; on the ops that are left", block.fuse(EAGER)),
+        *_PLANNED,
+    ),
+    steps=(
+        _MEMSETS,
+        _Block(
+            "siblings",
+            "ops with several results; on kernels",
+            block.merge_siblings_as(into_products=False, passing_on=False),
+        ),
+        _ORDERED,
+    ),
+    program=(
+        _ORDERS,
+        _Program("libraries", _LIBRARIES, whole.choose_libraries(padded=False)),
+        *_LAYERS,
+        _RECENCY,
+    ),
+)
+
+# Layouts and single ops are XLA:TPU's own business: its products take what leads to them in.
+XLA_TPU = PassTable(
+    ops=(
+        *_CLEANED,
+        _Block(
+            "aliases",
+            "views, transposes into products, reductions of single elements name a buffer; before fusion counts bytes",
+            block.resolve_aliases(TPU_ALIASES),
+        ),
+        _BUFFERS,
+        _Block("fusion", "XLA:TPU's: around products, and to reductions", block.fuse(TPU)),
+        *_PLANNED,
+        _Block(
+            "spread inputs",
+            "finds broadcasts that loops carry unchanged; before their bodies are lowered",
+            block.find_spread_inputs,
+        ),
+    ),
+    steps=(
+        _Block(
+            "sunk reads",
+            "bodies read what such broadcasts are made of; first, by kernels as fused",
+            block.sink_reads,
+            lambda draft: bool(draft.program.spread),
+        ),
+        _Block(
+            "allocations",
+            "zeros that loops start from are not written; before siblings take them in",
+            block.drop_allocations,
+        ),
+        _Block(
+            "siblings",
+            "multi-output fusion, into products as well",
+            block.merge_siblings_as(into_products=True, passing_on=True),
+        ),
+        _ORDERED,
+    ),
+    program=(
+        _Program(
+            "returned copies",
+            "arguments and constants that are returned are copied; at the program's end alone",
+            whole.copy_returned,
+            lambda draft: draft.fusion == "compiler",
+        ),
+        _Program(
+            "recency",
+            "the same of a memory that the compiler fills; on kernels in their order",
+            whole.note_placed_recency,
+        ),
+        _Program("reuse", "what stays on chip from turn to turn; by recency", whole.note_reuse),
+    ),
+)
+
+# No compiler: every op is a kernel.
+UNFUSED = PassTable(
+    ops=(
+        *_CLEANED,
+        _Block("aliases", "views are names of a buffer", block.resolve_aliases(VIEWS)),
+        _BUFFERS,
+        _Block("fusion", "none: each op alone", block.leave_apart),
+        *_PLANNED,
+    ),
+    steps=(),
+    program=(_RECENCY,),
+)
+
+# By backend, then by who fuses. Nothing but GPUs has a framework that runs op by op.
+TABLES: dict[str, dict[Fusion, PassTable]] = {
+    "xla-gpu": {"compiler": XLA_GPU, "eager": EAGER_GPU},
+    "xla-tpu": {"compiler": XLA_TPU, "eager": XLA_TPU},
+    "none": {"compiler": UNFUSED, "eager": UNFUSED},
+}

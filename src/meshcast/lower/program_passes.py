@@ -1,0 +1,59 @@
+"""What the passes over a program's whole schedule do; `pass_tables.py` has their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from meshcast.lower.draft import ProgramDraft
+from meshcast.lower.layerwise import with_layerwise_weights
+from meshcast.lower.libraries import with_libraries
+from meshcast.lower.narrow_operands import with_both_orders
+from meshcast.lower.recency import with_recency
+from meshcast.lower.returned import with_returned_copies
+from meshcast.lower.reuse import with_reuse
+from meshcast.lower.separate_layers import with_separate_layers
+
+
+def copy_returned(draft: ProgramDraft) -> None:
+    """`with_returned_copies`."""
+    draft.schedule = with_returned_copies(draft.schedule, draft.workload.arguments, draft.values)
+
+
+def copy_narrow_operands(draft: ProgramDraft) -> None:
+    """`with_both_orders`."""
+    draft.schedule = with_both_orders(draft.schedule, draft.values)
+
+
+def choose_libraries(*, padded: bool) -> Callable[[ProgramDraft], None]:
+    """The pass that gives attention to its library, see `with_libraries`."""
+
+    def run(draft: ProgramDraft) -> None:
+        draft.schedule = with_libraries(draft.schedule, attention=draft.attention, padded=padded)
+
+    return run
+
+
+def separate_layers(draft: ProgramDraft) -> None:
+    """`with_separate_layers`."""
+    draft.schedule = with_separate_layers(draft.schedule, draft.values.tensors)
+
+
+def layerwise_weights(draft: ProgramDraft) -> None:
+    """`with_layerwise_weights`."""
+    fused_sums = draft.layers == "accumulating"
+    draft.schedule = with_layerwise_weights(draft.schedule, draft.values, fused_sums=fused_sums)
+
+
+def note_recency(draft: ProgramDraft) -> None:
+    """`with_recency`."""
+    draft.schedule = with_recency(draft.schedule, draft.values.tensors)
+
+
+def note_placed_recency(draft: ProgramDraft) -> None:
+    """`with_recency` of a memory that the compiler fills."""
+    draft.schedule = with_recency(draft.schedule, draft.values.tensors, placed=True)
+
+
+def note_reuse(draft: ProgramDraft) -> None:
+    """`with_reuse`."""
+    draft.schedule = with_reuse(draft.schedule, draft.values.tensors)

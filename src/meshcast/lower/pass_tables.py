@@ -93,7 +93,7 @@ _MEMSETS = _Block(
     "memsets", "large library calls clear a counter first; before the order is chosen", block.clear_counters
 )
 _ORDERED = _Block("launch order", "by memory; last, on the kernels that are left", block.order_launches)
-_LIBRARIES = "whose kernels run attention, and what they pad; once no kernel is merged any more"
+_LIBRARIES = "whose kernels run attention, and whether rows of products are padded; once no kernel is merged any more"
 _ORDERS = _Program(
     "both orders",
     "copies of 8-bit operands that products want in the other order; once per program",

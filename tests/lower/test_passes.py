@@ -1,0 +1,97 @@
+"""The tables of passes: the page has the same ones, a pass that does not apply is not run, and bodies are lowered by all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meshcast.capture import from_bytes
+from meshcast.lower import BranchStep, LoopStep, lower
+from meshcast.lower import pass_tables as tables
+from meshcast.lower.draft import BlockDraft, ProgramDraft
+from meshcast.lower.passes import LoweringPass, PassTable
+from meshcast.workload import read_workload
+
+PAGE = Path(__file__).parents[2] / "docs" / "lowering.md"
+COLUMNS = {2: tables.XLA_GPU, 3: tables.EAGER_GPU, 4: tables.XLA_TPU, 5: tables.UNFUSED}
+# A loop, and a branch in it.
+NESTED = """
+func.func @main(%x: tensor<8xf32>, %n: tensor<i32>) -> tensor<8xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<8xf32> cond {
+    %four = stablehlo.constant dense<4> : tensor<i32>
+    %c = stablehlo.compare LT, %i, %four : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %b = "stablehlo.case"(%n) ({
+      %e = stablehlo.exponential %a : tensor<8xf32>
+      stablehlo.return %e : tensor<8xf32>
+    }, {
+      %t = stablehlo.tanh %a : tensor<8xf32>
+      stablehlo.return %t : tensor<8xf32>
+    }) : (tensor<i32>) -> tensor<8xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %b : tensor<i32>, tensor<8xf32>
+  }
+  return %r#1 : tensor<8xf32>
+}
+"""
+
+
+def _rows() -> list[list[str]]:
+    """The page's table, a list of cells a pass."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in rows if len(row) == 7 and row[0] in ("ops", "steps", "program")]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_the_page_has_the_passes_of_every_backend_in_order(column: int) -> None:
+    table = COLUMNS[column]
+    for stage in ("ops", "steps", "program"):
+        told = [row[1] for row in _rows() if row[0] == stage and row[column] == "x"]
+        assert told == [each.name for each in getattr(table, stage)]
+
+
+def test_names_are_each_one_pass_of_a_table_and_say_what_they_do() -> None:
+    for table in COLUMNS.values():
+        assert len(set(table.names)) == len(table.names)
+        assert all(each.does for each in (*table.ops, *table.steps))
+        assert all(each.does for each in table.program)
+
+
+def test_the_driver_runs_the_passes_that_apply_on_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, bool]] = []
+    passes = replace(
+        tables.UNFUSED,
+        ops=(
+            *tables.UNFUSED.ops,
+            LoweringPass[BlockDraft]("any", "", lambda draft: ran.append(("ops", draft.looped))),
+            LoweringPass[BlockDraft]("never", "", lambda _: ran.append(("never", True)), lambda _: False),
+        ),
+        steps=(LoweringPass[BlockDraft]("any", "", lambda draft: ran.append(("steps", draft.looped))),),
+        program=(LoweringPass[ProgramDraft]("whole", "", lambda draft: ran.append(("program", False))),),
+    )
+    monkeypatch.setitem(tables.TABLES, "none", {"compiler": passes, "eager": passes})
+    lowered = lower(read_workload(from_bytes(NESTED.encode(), name="nested", where="nested")), backend="none")
+    (loop,) = lowered.schedule.steps
+    assert isinstance(loop, LoopStep)
+    assert any(isinstance(step, BranchStep) for step in loop.body.steps)
+    inner = [("ops", True), ("steps", True)]  # of a branch: as the loop around it says
+    assert ran == [("ops", False), ("ops", True), *inner, *inner, ("steps", True), ("steps", False), ("program", False)]
+
+
+def test_what_is_asked_for_decides_which_passes_apply() -> None:
+    workload = read_workload(from_bytes(NESTED.encode(), name="nested", where="nested"))
+    asked = ProgramDraft(workload=workload, fusion="eager", attention="cudnn", layers="scanned", ragged="grouped")
+
+    def idle(table: PassTable, draft: ProgramDraft) -> set[str]:
+        return {each.name for each in table.program if not each.applies(draft)}
+
+    assert idle(tables.XLA_GPU, asked) == {"separate layers", "layerwise weights"}
+    assert idle(tables.XLA_GPU, replace(asked, layers="separate")) == set()
+    assert idle(tables.XLA_TPU, asked) == {"returned copies"}  # an eager framework returns the very tensor
+    assert idle(tables.XLA_TPU, replace(asked, fusion="compiler")) == set()

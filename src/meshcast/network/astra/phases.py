@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from meshcast.base import InfeasibleError, UsageError
+from meshcast.base import InfeasibleError, UnsupportedError, UsageError
 from meshcast.hardware import AstraNetwork
 from meshcast.network.astra.config import AstraKind, AstraSystem, Implementation, implementations
+
+MOST_CHUNKS = 100_000  # some hundred times as many as simulations of ASTRA-sim have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,16 @@ def chunk_sizes(kind: AstraKind, size: int, splits: int, npus: int) -> tuple[int
 
     Raises:
         UsageError: `splits` is not positive, or too many for this size.
+        UnsupportedError: They are more than are simulated.
     """
     if splits < 1:
         raise UsageError(
             f"preferred-dataset-splits is {splits}: ASTRA-sim divides by it", fix="set it to 1 or more chunks"
+        )
+    if splits > MOST_CHUNKS:
+        raise UnsupportedError(
+            f"preferred-dataset-splits is {splits:,}, and chunks are simulated one by one: {MOST_CHUNKS:,} at most",
+            fix="use fewer preferred-dataset-splits",
         )
     chunk = size // splits
     if kind != "all_gather" and chunk < npus:

@@ -134,7 +134,7 @@ def test_the_command_asks_for_every_device_by_default(monkeypatch: pytest.Monkey
         asked.update(settings, devices=devices)
         return []
 
-    monkeypatch.setattr("meshcast.evidence.validate.silicon.validate_silicon", remember)
+    monkeypatch.setattr("meshcast.evidence.validate_silicon", remember)
     monkeypatch.setattr(sys, "argv", ["meshcast", "validate", "silicon", "--json"])
     with pytest.raises(SystemExit):
         run()

@@ -97,7 +97,8 @@ $(VENV)/.torch-ready: tests/capture/torch.lock | $(VENV)/.made
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/ruff format --check src tests examples benchmarks
-	$(BIN)/mypy
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then echo $(BIN)/mypy && $(BIN)/mypy; \
+	  else echo "Types are checked on Python 3.11: NumPy and jax have others in the releases that newer Pythons get"; fi
 
 # 20,000 mutated inputs over everything that is read (docs/fuzzing.md); Ctrl-C and go on.
 fuzz: $(VENV)/.test-ready

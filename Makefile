@@ -21,8 +21,9 @@ WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
 
-test: lint
+test:
 	@$(MAKE) --no-print-directory --jobs 2 test-setup
+	@$(MAKE) --no-print-directory lint
 	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
 	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	@if [ -e $(VENV)/.torch-ready ]; then $(MAKE) --no-print-directory test-torch; \

@@ -39,7 +39,6 @@ from meshcast.jobs.serving import predict_serving
 from meshcast.jobs.traced import check_asked, find_traces, names_traces, predict_traces
 from meshcast.jobs.trust import with_trust
 from meshcast.lower import LoweredProgram, OutOfMemoryError, Overflow, lower, lower_compiled, overlapped
-from meshcast.network import NETWORK_MODELS as NETWORK_MODELS
 from meshcast.options import Options as Options
 from meshcast.options import chosen_estimators, chosen_lowering, given_options, key_of
 from meshcast.partition import partition, shardy

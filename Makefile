@@ -46,7 +46,7 @@ check: lint
 # the extra "torch" that is installed elsewhere: make test-torch TORCH_PYTHON=/path/to/python.
 TORCH_PYTHON ?= $(TORCH)/bin/python
 test-torch: $(VENV)/.test-ready $(if $(filter $(TORCH)/bin/python,$(TORCH_PYTHON)),$(VENV)/.torch-ready)
-	PYTHONPATH=$(PLUGIN) $(TORCH_PYTHON) -m pytest --numprocesses 2 --dist loadfile tests/capture/test_pytorch*.py
+	PYTHONPATH=$(PLUGIN) $(TORCH_PYTHON) -m pytest --numprocesses 2 --dist loadfile tests/programs/test_pytorch*.py
 
 setup: $(VENV)/.ready
 
@@ -88,7 +88,7 @@ $(VENV)/.perfetto-ready: tests/traces/perfetto.lock | $(VENV)/.made
 # the one for CUDA and what it brings along are 3 GB. Where it cannot be had (an index without it, a Python that it has no wheel
 # for) its tests are skipped and say so.
 TORCH_ABSENT := torch's CPU build could not be installed (try TORCH_INDEX=https://download.pytorch.org/whl/cpu, see docs/pytorch.md)
-$(VENV)/.torch-ready: tests/capture/torch.lock | $(VENV)/.made
+$(VENV)/.torch-ready: tests/programs/torch.lock | $(VENV)/.made
 	{ $(PYTHON) -m venv --clear --without-pip $(TORCH) && \
 	  $(PIP) --python $(TORCH) $(WHEELS) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $< && \
 	  $(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(" + repr(sysconfig.get_path("purelib")) + ")")' \

@@ -58,7 +58,7 @@ def cold(*arguments: str) -> Callable[[], object]:
 def training_step(folder: Path) -> Path:
     """GPT-2 small's training step as a StableHLO file."""
     from meshcast import zoo
-    from meshcast.capture import capture
+    from meshcast.programs import capture
 
     function, arguments, options = zoo.build("gpt2-small", batch=8)
     path = folder / "gpt2-small-train.mlir.gz"
@@ -97,9 +97,9 @@ def cold_figures(step: Path, repeats: int) -> Iterator[Figure]:
 
 def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
     """One program in a warm process."""
-    from meshcast.capture import mlir
     from meshcast.jobs import asking
     from meshcast.jobs.asking import predict
+    from meshcast.programs import mlir
 
     def afresh() -> None:
         asking._LOWERED.clear()
@@ -129,9 +129,9 @@ def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
 def large_step_figures(repeats: int) -> Iterator[Figure]:
     """GPT-2-XL's training step, captured once, in both fidelities of GPUs."""
     import meshcast
-    from meshcast.capture import mlir
     from meshcast.jobs import asking
     from meshcast.jobs.asking import predict
+    from meshcast.programs import mlir
 
     program = meshcast.load("gpt2-xl")
     text = program.text
@@ -156,8 +156,8 @@ def large_step_figures(repeats: int) -> Iterator[Figure]:
 def partition_figure(repeats: int) -> Figure:
     """Llama-3 8B over 32,768 devices through Shardy."""
     from meshcast import zoo
-    from meshcast.capture import capture, mlir
     from meshcast.partition import partition
+    from meshcast.programs import capture, mlir
 
     mesh = {"data": 64, "fsdp": 64, "tensor": 8}
     function, arguments, options = zoo.build("llama3-8b", mesh=mesh, batch=4096)
@@ -197,7 +197,7 @@ def large_figure() -> Figure:
 
 def many_figure() -> Figure:
     """All measured programs in one call."""
-    from meshcast.capture import mlir
+    from meshcast.programs import mlir
 
     paths = sorted(GROUND_TRUTH.glob("*.mlir.gz"))
     texts = [gzip.decompress(path.read_bytes()).decode() for path in paths]

@@ -53,7 +53,7 @@ class Clock:
 def measured(path: Path, warming: Path, *, staged: bool) -> dict[str, float]:
     """Seconds of this process: of a prediction as a whole or of its stages, then of the bare parse."""
     import meshcast as mc
-    from meshcast.capture import mlir
+    from meshcast.programs import mlir
 
     mc.predict(str(warming), on="h200")
     clock = Clock()
@@ -88,7 +88,7 @@ def _stages(path: str, warming: str, clock: Clock) -> None:
 def text_of(model: str, settings: Mapping[str, str] | None = None) -> str:
     """The StableHLO of a model of the zoo."""
     import meshcast as mc
-    from meshcast.capture import CaptureOptions
+    from meshcast.programs import CaptureOptions
 
     return mc.load(model, CaptureOptions(settings=settings or {})).text
 

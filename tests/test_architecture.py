@@ -18,22 +18,22 @@ MAY_IMPORT = {
     "hardware": "base",
     "zoo": "base",
     "chakra": "base",
-    "capture": "base zoo",
-    "partition": "base capture",
-    "workload": "base zoo capture partition",
-    "lower": "base hardware zoo capture partition workload",
+    "programs": "base zoo",
+    "partition": "base programs",
+    "workload": "base zoo programs partition",
+    "lower": "base hardware zoo programs partition workload",
     "estimate": "base hardware workload lower",
     "network": "base hardware chakra workload",
     "simulate": "base hardware workload lower estimate network",
     "results": "base hardware zoo network simulate",
-    "options": "base hardware zoo capture workload lower estimate network simulate",
-    "jobs": "base hardware zoo chakra capture partition workload lower estimate network simulate results options",
-    "traces": "base hardware chakra capture workload lower estimate network simulate options jobs",
-    "evidence": "base hardware zoo capture partition workload lower estimate network simulate results options jobs",
-    "cli": "base hardware zoo chakra capture partition estimate network results options jobs traces evidence",
+    "options": "base hardware zoo programs workload lower estimate network simulate",
+    "jobs": "base hardware zoo chakra programs partition workload lower estimate network simulate results options",
+    "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
+    "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
+    "cli": "base hardware zoo chakra programs partition estimate network results options jobs traces evidence",
 }
 # Modules that other packages take as such, because their functions read best behind the module's name.
-MODULES_AT_DOORS = {("capture", "mlir"), ("hardware", "document"), ("hardware", "loader"), ("partition", "shardy")}
+MODULES_AT_DOORS = {("programs", "mlir"), ("hardware", "document"), ("hardware", "loader"), ("partition", "shardy")}
 # Lines that a module may have without a reason, and at most.
 LONG, TOO_LONG = 400, 800
 LONG_FOR_A_REASON: dict[str, str] = {}

@@ -1,10 +1,5 @@
 from meshcast.base.errors import MeshcastError as MeshcastError
 from meshcast.base.mesh import Mesh as Mesh
-from meshcast.capture import Program as Program
-from meshcast.capture import TorchOptions as TorchOptions
-from meshcast.capture import capture as capture_function
-from meshcast.capture import capture_torch as capture_torch
-from meshcast.capture import load as load
 from meshcast.evidence import Comparison as Comparison
 from meshcast.evidence import compare as compare
 from meshcast.evidence import compare_measured as compare_measured
@@ -17,6 +12,11 @@ from meshcast.jobs import prepare as prepare
 from meshcast.lower import lower as lower_workload
 from meshcast.options import Options as Options
 from meshcast.partition import partition as partition_program
+from meshcast.programs import Program as Program
+from meshcast.programs import TorchOptions as TorchOptions
+from meshcast.programs import capture as capture_function
+from meshcast.programs import capture_torch as capture_torch
+from meshcast.programs import load as load
 from meshcast.results import Prediction as Prediction
 from meshcast.workload import ReadOptions as ReadOptions
 from meshcast.workload import Workload as Workload

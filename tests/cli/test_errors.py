@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from meshcast.capture import mlir
-from meshcast.capture.files import SIZE_LIMIT_VARIABLE
+from meshcast.programs import mlir
+from meshcast.programs.files import SIZE_LIMIT_VARIABLE
 from tests.cli.conftest import Meshcast
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -32,7 +32,7 @@ def test_every_registered_estimator_conforms(name: str, device: str) -> None:
 
 @pytest.mark.skipif("constant" not in estimator_names(), reason="pip install tests/plugin_package")
 def test_the_installed_plug_in_predicts() -> None:
-    from meshcast.capture import capture
+    from meshcast.programs import capture
 
     program = capture(lambda x: x @ x, spec(64, 64), name="square")
     assert predict(program, Options(on="h100-sxm", fidelity="constant")).step_time_s == pytest.approx(1e-6)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshcast import predict
-from meshcast.capture.files import from_bytes
 from meshcast.estimate import estimate_kernels, load_estimator
 from meshcast.estimate.scalesim_tpu import ScaleSimTpu, published_model
 from meshcast.evidence.validate.ops.programs import op_program
 from meshcast.evidence.validate.ops.rows import OpRow
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind, lower
+from meshcast.programs.files import from_bytes
 from meshcast.results import Prediction
 from meshcast.workload import read_workload
 from tests.estimate.conformance import COLLECTIVE, gemm, pass_over

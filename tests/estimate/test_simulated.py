@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
-from meshcast.capture import capture
 from meshcast.estimate import simulator_names
 from meshcast.estimate.outside import SIMULATORS
 from meshcast.estimate.products import ArrayProduct
@@ -17,6 +16,7 @@ from meshcast.estimate.systolic.cycles import compute_cycles
 from meshcast.estimate.systolic.layer import product_shapes
 from meshcast.hardware import load_device
 from meshcast.jobs.asking import Options, predict, prepare
+from meshcast.programs import capture
 from tests.estimate.conformance import check_conformance, gemm
 from tests.lower.programs import spec
 

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast import predict
-from meshcast.capture import capture
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.gpu.solvers import shipped_solvers, solver_path
 from meshcast.evidence.fits.gpu_solvers import fit, log_ratios, read_rows
 from meshcast.hardware.registry import load_device
 from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.programs import capture
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Factorisation, Routine
 from meshcast.workload.rules.solvers import SOLVER_COUNTS

@@ -137,7 +137,7 @@ def hlo() -> list[bytes]:
 @cache
 def bytecode() -> list[bytes]:
     """StableHLO as MLIR's bytecode."""
-    from meshcast.capture import mlir
+    from meshcast.programs import mlir
 
     return [mlir.to_bytecode(mlir.parse_module(text.decode(), where="seed")) for text in stablehlo()]
 

@@ -8,10 +8,10 @@ import pytest
 
 from meshcast import zoo
 from meshcast.base.errors import UsageError
-from meshcast.capture import capture
 from meshcast.jobs import asking
 from meshcast.jobs.asking import Options, predict, prepare
 from meshcast.partition import partition
+from meshcast.programs import capture
 from meshcast.workload.custom_calls import register_custom_call
 from meshcast.workload.graph import Cost, OpKind
 

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast import Options, Prediction, capture_function, compare, predict
-from meshcast.capture.program import Program
 from meshcast.estimate.gpu.clocks import CALIBRATED_DEVICE
 from meshcast.hardware import load_device, resolve
 from meshcast.hardware.checked import HOW_CHECKED_WORDS
@@ -23,6 +22,7 @@ from meshcast.jobs.described import asked_of
 from meshcast.jobs.program import run
 from meshcast.jobs.trust import widenings, with_trust
 from meshcast.options.fidelities import common_fidelity
+from meshcast.programs.program import Program
 
 OWN = 'schema = "meshcast.device/1"\nname = "mine"\nbase = "h200"\n[checked]\nhow = "measured"\nagainst = "hearsay"\n'
 CLASSES = {"h200": "measured", "a100-sxm-80gb": "kernels", "tpu-v6e": "kernels", "tpu-v5e": "runs", "mi300x": "data-sheet",

@@ -14,12 +14,12 @@ import pytest
 
 from meshcast import Options, Part, Pipeline, capture_function, pipeline_of, predict, prepare
 from meshcast.base import UnsupportedError, UsageError
-from meshcast.capture import Program
 from meshcast.estimate import Estimates, Support, chain
 from meshcast.hardware import Conditions, Device, LinkCondition
 from meshcast.jobs.pipeline import replicas
 from meshcast.jobs.pipeline import timed as pipeline_timed
 from meshcast.lower import Kernel
+from meshcast.programs import Program
 from meshcast.results import Prediction, Timed
 from meshcast.simulate import Simulator
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from meshcast.capture import capture, from_bytes
 from meshcast.jobs.asking import prepare
 from meshcast.jobs.program.run import Run
 from meshcast.lower import Kernel, LoopStep, LoweredProgram, Schedule, lower
 from meshcast.options.options import Options
+from meshcast.programs import capture, from_bytes
 from meshcast.workload import Workload, read_workload
 
 FOUR_LAYERS = {"batch": "16", "seq": "64", "layers": "4"}

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.programs_by_size import chain, layers
-from meshcast.capture.files import from_bytes
 from meshcast.lower import alike, lower
 from meshcast.lower.alike import FusedKernels
 from meshcast.lower.fused_kernel import Member, fused_kernel
@@ -18,6 +17,7 @@ from meshcast.lower.layouts import with_laid_out_operands
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.nothing import empty_values, without_nothing
 from meshcast.lower.rewriting import ValueTypes
+from meshcast.programs.files import from_bytes
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Cost, Op, OpKind, Tensor
 from meshcast.workload.workload import Workload

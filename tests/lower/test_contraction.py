@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 import pytest
 
 from benchmarks.programs_by_size import chain, layers, shared
-from meshcast.capture.files import from_bytes
 from meshcast.lower import lower
 from meshcast.lower.contraction import Contraction, in_order
 from meshcast.lower.liveness import FreeValues
+from meshcast.programs.files import from_bytes
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Cost, Op, OpKind
 

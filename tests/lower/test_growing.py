@@ -8,11 +8,11 @@ from typing import Literal
 import pytest
 
 from benchmarks.programs_by_size import independent, shared
-from meshcast.capture.files import from_bytes
 from meshcast.lower import growing, lower
 from meshcast.lower.growing import Growing
 from meshcast.lower.products import is_plain
 from meshcast.lower.reductions import LONGEST, _parts
+from meshcast.programs.files import from_bytes
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Cost, Op, OpKind
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from meshcast.capture import capture
 from meshcast.lower import Kernel, LoweredProgram, lower
+from meshcast.programs import capture
 from meshcast.simulate import peak_memory
 from meshcast.workload import read_workload
 from tests.lower.programs import all_loops, planned, spec

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import meshcast as mc
-from meshcast.capture.files import from_bytes
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.lower.narrow_weights import MAX_ROWS
+from meshcast.programs.files import from_bytes
 from meshcast.workload.graph import Gemm
 
 K, N = 256, 512

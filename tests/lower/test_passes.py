@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from meshcast.capture import from_bytes
 from meshcast.lower import BranchStep, LoopStep, lower
 from meshcast.lower import pass_tables as tables
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.passes import LoweringPass, PassTable
+from meshcast.programs import from_bytes
 from meshcast.workload import read_workload
 
 PAGE = Path(__file__).parents[2] / "docs" / "lowering.md"

@@ -10,9 +10,9 @@ import pytest
 from jax import lax
 
 from meshcast import predict
-from meshcast.capture import capture
 from meshcast.lower import lower
 from meshcast.lower.kernel import Kernel
+from meshcast.programs import capture
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Gemm
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshcast import Options, predict
-from meshcast.capture import from_bytes
+from meshcast.programs import from_bytes
 from tests.lower.programs import kernels, lower_text
 
 SIZE = 1 << 20

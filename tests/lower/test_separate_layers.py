@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast.capture import capture
 from meshcast.jobs.asking import predict
 from meshcast.lower import Kernel, LoweredProgram, lower
 from meshcast.options.options import Options
 from meshcast.options.stacks import load_stack
+from meshcast.programs import capture
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Attention, Gemm
 from tests.lower.programs import kernels, loops, lower_function, spec

@@ -13,14 +13,14 @@ import pytest
 from meshcast.base.cache import cache_folder
 from meshcast.base.child import ChildCrashedError, ChildFailedError
 from meshcast.base.errors import UnsupportedError, UsageError
-from meshcast.capture.files import from_bytes
-from meshcast.capture.program import Program
 from meshcast.hardware import device_names, load_device
 from meshcast.jobs.asking import Options, predict, prepare
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.xla_gpu import compiler
 from meshcast.lower.xla_gpu.target import lanes_per_core, target_config
+from meshcast.programs.files import from_bytes
+from meshcast.programs.program import Program
 
 H200 = load_device("h200")
 PROGRAM = """

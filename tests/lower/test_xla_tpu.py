@@ -15,14 +15,14 @@ import pytest
 from meshcast import predict
 from meshcast.base.child import ChildCrashedError, ChildFailedError
 from meshcast.base.errors import UnsupportedError
-from meshcast.capture.files import from_bytes
-from meshcast.capture.program import Program
 from meshcast.hardware import load_device
 from meshcast.jobs import asking
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.lower.xla_tpu import OutOfMemoryError, compiler
 from meshcast.lower.xla_tpu.topology import GENERATIONS, missing_facts, slice_shape, topology
+from meshcast.programs.files import from_bytes
+from meshcast.programs.program import Program
 
 V6E = load_device("tpu-v6e")
 PROGRAM = """

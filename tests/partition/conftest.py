@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from meshcast.capture import Program, capture
+from meshcast.programs import Program, capture
 
 Sharded = Callable[..., Program]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from meshcast import zoo
-from meshcast.capture import Program, capture, from_bytes
 from meshcast.partition import partition, xla_spmd
+from meshcast.programs import Program, capture, from_bytes
 from meshcast.workload import Workload, read_workload
 from tests.partition.test_shardy import MESHES
 

@@ -11,8 +11,8 @@ import pytest
 
 from meshcast import zoo
 from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
-from meshcast.capture import capture, from_bytes
 from meshcast.partition import partition
+from meshcast.programs import capture, from_bytes
 from meshcast.workload import Collective, Workload, read_workload
 from tests.partition.conftest import MeshKit
 

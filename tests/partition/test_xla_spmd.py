@@ -13,8 +13,8 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
-from meshcast.capture import hlo_text, mlir
 from meshcast.partition import xla_spmd
+from meshcast.programs import hlo_text, mlir
 
 MESH = AbstractMesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 

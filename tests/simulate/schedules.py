@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from meshcast.base.mesh import Group, Mesh
-from meshcast.capture.program import Argument, Role
 from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin
 from meshcast.lower import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule
+from meshcast.programs.program import Argument, Role
 from meshcast.simulate import Simulator, Timeline
 from meshcast.simulate.contention import Contention, Taken
 from meshcast.simulate.scheduling import Scheduling

@@ -14,10 +14,10 @@ from jax.sharding import PartitionSpec as P
 
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.base.mesh import OUTSIDE, Mesh, group_numbers
-from meshcast.capture import from_bytes
 from meshcast.jobs.asking import prepare
 from meshcast.jobs.program.deadlocks import check_program, check_programs
 from meshcast.options.options import Options
+from meshcast.programs import from_bytes
 from meshcast.simulate.matching import check_matching
 from meshcast.workload.posted import Posted, RankSequence, rank_sequences
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from meshcast.capture import capture
 from meshcast.lower import BranchStep, Step, lower
+from meshcast.programs import capture
 from meshcast.simulate import peak_memory
 from meshcast.simulate.buffers import LiveBuffer
 from meshcast.simulate.memory import _outside_outputs

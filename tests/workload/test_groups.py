@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from meshcast.base.mesh import Group, Mesh, SubAxis
-from meshcast.capture.mlir import ir
 from meshcast.hardware import load_cluster
 from meshcast.network import plan_collective
+from meshcast.programs.mlir import ir
 from meshcast.workload.graph import Collective
 from meshcast.workload.groups import group_of_ids, permutation, replica_group
 

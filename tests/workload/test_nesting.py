@@ -10,9 +10,9 @@ import pytest
 import meshcast as mc
 from benchmarks.programs_by_size import calls, nested_branches, nested_loops
 from meshcast.base.errors import UnsupportedError
-from meshcast.capture.files import from_bytes
-from meshcast.capture.program import Program
 from meshcast.partition import partition
+from meshcast.programs.files import from_bytes
+from meshcast.programs.program import Program
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Block
 

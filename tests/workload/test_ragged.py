@@ -10,7 +10,7 @@ import pytest
 from jax import export, lax
 
 from meshcast.base.errors import UnsupportedError
-from meshcast.capture import capture, from_bytes
+from meshcast.programs import capture, from_bytes
 from meshcast.workload import Workload, read_workload
 from meshcast.workload.graph import Gemm, Op, OpKind
 

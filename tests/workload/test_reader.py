@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
-from meshcast.capture import capture, from_bytes
+from meshcast.programs import capture, from_bytes
 from meshcast.workload import OpKind, ReadOptions, Workload, read_workload
 
 F32 = jax.ShapeDtypeStruct((8, 8), "float32")

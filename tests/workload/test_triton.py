@@ -13,7 +13,7 @@ from jax.experimental.pallas.ops.gpu.attention import mha
 
 from meshcast import predict
 from meshcast.base.errors import UnsupportedError
-from meshcast.capture import capture, from_bytes
+from meshcast.programs import capture, from_bytes
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Attention, Cost
 

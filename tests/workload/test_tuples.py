@@ -6,7 +6,7 @@ import pytest
 
 from meshcast import predict
 from meshcast.base.errors import UnsupportedError
-from meshcast.capture import from_bytes
+from meshcast.programs import from_bytes
 from meshcast.workload import Workload, read_workload
 from meshcast.workload.graph import SortGeometry
 

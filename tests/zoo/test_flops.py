@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshcast.capture import capture
+from meshcast.programs import capture
 from meshcast.workload import read_workload
 from meshcast.zoo import build, models
 

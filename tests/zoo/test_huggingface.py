@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
-from meshcast.capture import CaptureOptions, load
+from meshcast.programs import CaptureOptions, load
 from meshcast.zoo import models, num_parameters
 from meshcast.zoo.huggingface import builder_of, read_builder
 from meshcast.zoo.huggingface.translations import TRANSLATIONS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from meshcast.base.errors import InputError
-from meshcast.capture import load
 from meshcast.jobs.planned.target import model_of
+from meshcast.programs import load
 from meshcast.zoo import model_named
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "huggingface" / "gpt2.json"

@@ -22,7 +22,7 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        from meshcast.capture import start_reader
+        from meshcast.programs import start_reader
 
         start_reader(sys.argv[1:])
         from meshcast.cli.app import run

@@ -185,8 +185,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _partition() -> str:
-    from meshcast.capture import from_bytes
     from meshcast.partition import partition
+    from meshcast.programs import from_bytes
 
     local = partition(from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor"))
     if "all_reduce" not in local.text:
@@ -241,8 +241,8 @@ def _catalogue(folder: Literal["devices", "clusters"]) -> Check:
 
 def _predict() -> str:
     from meshcast.base import format_time
-    from meshcast.capture import from_bytes
     from meshcast.jobs import predict
+    from meshcast.programs import from_bytes
 
     program = from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor")
     prediction = predict(program, on="h100-sxm", fidelity="roofline", levers=False)

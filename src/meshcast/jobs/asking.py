@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import UnsupportedError, UsageError, collected_later, names_taken, room_for_nesting
-from meshcast.capture import CaptureOptions, Program, Target, load, result_names
 from meshcast.hardware import HEALTHY, Cluster, Device, resolve
 from meshcast.jobs.described import Asked, asked_of, inputs_of, throughput_of, unsaid_recipes
 from meshcast.jobs.levers import Question, how_many, with_levers
@@ -42,6 +41,7 @@ from meshcast.lower import LoweredProgram, OutOfMemoryError, Overflow, lower, lo
 from meshcast.options import Options as Options
 from meshcast.options import chosen_estimators, chosen_lowering, given_options, key_of
 from meshcast.partition import partition, shardy
+from meshcast.programs import CaptureOptions, Program, Target, load, result_names
 from meshcast.results import Prediction
 from meshcast.simulate import PipelineRun
 from meshcast.workload import ReadOptions, may_deadlock, read_workload, registered_rules

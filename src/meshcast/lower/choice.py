@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from meshcast.base import UnsupportedError, UsageError
-from meshcast.capture import Program
 from meshcast.hardware import Device
 from meshcast.lower.compiled import why_not_compiled
 from meshcast.lower.kernel import Lowering
+from meshcast.programs import Program
 
 LOWERINGS = ("auto", "modelled", "compiled")
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from meshcast.base import UnsupportedError, UsageError
-from meshcast.capture import Program, from_bytes
 from meshcast.hardware import Device
 from meshcast.lower import xla_gpu, xla_tpu
 from meshcast.lower.compilation import Compilation
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.lower.scheduled import lower_scheduled
 from meshcast.partition import check_divisible, is_sharded, with_mesh
+from meshcast.programs import Program, from_bytes
 from meshcast.workload import ReadOptions, read_workload
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from meshcast.capture import Role
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
@@ -16,6 +15,7 @@ from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.unit_copies import with_unit_copies
+from meshcast.programs import Role
 
 
 def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshcast.capture import Argument
 from meshcast.lower.kernel import Schedule, Step
 from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import ValueTypes
+from meshcast.programs import Argument
 
 
 def with_returned_copies(schedule: Schedule, arguments: Sequence[Argument], values: ValueTypes) -> Schedule:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from itertools import groupby
 
 from meshcast.base import InputError
-from meshcast.capture import from_bytes
 from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
@@ -23,6 +22,7 @@ from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
+from meshcast.programs import from_bytes
 from meshcast.workload import Block, CompiledLaunch, Op, OpKind, ReadOptions, Workload, read_workload
 
 COPY = "meshcast.copy"  # the reader's name for XLA's copy instruction

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from meshcast.base import UsageError, nearest
-from meshcast.capture import Program
 from meshcast.estimate import (
     Estimator,
     Profiled,
@@ -20,6 +19,7 @@ from meshcast.estimate import (
 from meshcast.hardware import Device
 from meshcast.lower import Lowering, choose_lowering
 from meshcast.options.options import Options
+from meshcast.programs import Program
 
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("profiled", "analytical", "roofline")

@@ -8,7 +8,6 @@ from typing import Any
 from jaxlib.mlir import passmanager
 
 from meshcast.base import serve
-from meshcast.capture import entry_function, ir, make_context, to_bytecode
 from meshcast.partition.inline import inline_calls
 from meshcast.partition.meshes import resize_meshes
 from meshcast.partition.rewrites import (
@@ -18,6 +17,7 @@ from meshcast.partition.rewrites import (
     scans_to_windows,
     scatter_sliced_all_reduces,
 )
+from meshcast.programs import entry_function, ir, make_context, to_bytecode
 
 # Up to explicit collectives on global types, with a sharding on every op. `sdy-convert-global-to-local` is left out on
 # purpose: it fails on loops in jaxlib 0.10 and aborts on some programs in 0.12; local shapes follow by division.

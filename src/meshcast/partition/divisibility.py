@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshcast.base import InfeasibleError, Mesh
-from meshcast.capture import Program, entry_function, ir, sdy
+from meshcast.programs import Program, entry_function, ir, sdy
 
 
 def check_divisible(program: Program, mesh: Mesh) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from jaxlib.mlir import passmanager
 
-from meshcast.capture import Program, entry_function
 from meshcast.partition.inline import inline_calls
+from meshcast.programs import Program, entry_function
 
 
 def flatten(program: Program) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshcast.base import InputError, UnsupportedError, allow_nesting, recursion, room_to_grow
-from meshcast.capture import ir, string_of, symbol_of
+from meshcast.programs import ir, string_of, symbol_of
 
 
 def inline_calls(module: Any, main: Any, *, whole: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshcast.base import Mesh, UsageError, nearest
-from meshcast.capture import Program, ir, sdy
+from meshcast.programs import Program, ir, sdy
 
 
 def target_mesh(program: Program, mesh: Mapping[str, int] | None) -> Mesh:

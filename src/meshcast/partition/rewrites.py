@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from meshcast.capture import ir
+from meshcast.programs import ir
 
 _MONOIDS = ("stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.minimum")
 _RESHARDS = ("sdy.all_gather", "sdy.all_to_all", "sdy.all_slice", "sdy.collective_permute")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from meshcast.base import UsageError, expect
-from meshcast.capture import Program, from_bytes
 from meshcast.partition import shardy, xla_spmd
+from meshcast.programs import Program, from_bytes
 
 ROUTES = ("shardy", "xla")
 

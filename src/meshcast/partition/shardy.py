@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError, MeshcastError, UnsupportedError
-from meshcast.capture import Program, mlir, module_mesh
 from meshcast.partition.divisibility import check_divisible
 from meshcast.partition.flatten import flatten
 from meshcast.partition.meshes import is_sharded, target_mesh
+from meshcast.programs import Program, mlir, module_mesh
 
 _child = Child("meshcast.partition._shardy_child")
 

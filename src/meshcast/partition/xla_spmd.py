@@ -1,7 +1,7 @@
 """Partitioning with XLA's own SPMD partitioner, to check Shardy's route against: slower, but what really runs.
 
 A child process compiles the program for as many virtual CPU devices as the mesh has (tried up to 2,048) and is killed
-once XLA has dumped the partitioned program: about a second. `capture.hlo_text.to_stablehlo` reads the result.
+once XLA has dumped the partitioned program: about a second. `programs.hlo_text.to_stablehlo` reads the result.
 """
 
 from __future__ import annotations

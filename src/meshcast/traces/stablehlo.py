@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.base import UnsupportedError
-from meshcast.capture import Program, entry_function, ir, operations, parse_module, string_of
+from meshcast.programs import Program, entry_function, ir, operations, parse_module, string_of
 from meshcast.workload import is_library_target
 
 SUFFIXES = (".mlir", ".mlir.gz")

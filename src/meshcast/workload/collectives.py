@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from meshcast.base import Group, Mesh, SubAxis
-from meshcast.capture import ir, sdy, stablehlo
 from meshcast.partition import IndexMap, received_elements, shifted_reversal
+from meshcast.programs import ir, sdy, stablehlo
 from meshcast.workload.graph import Collective, Cost, OpKind, Tensor
 from meshcast.workload.groups import permutation, replica_group
 from meshcast.workload.local_types import Axis, LocalTypes, axis_of

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from meshcast.base import InputError, UnsupportedError, UsageError
-from meshcast.capture import ir
+from meshcast.programs import ir
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import RULES

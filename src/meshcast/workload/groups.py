@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.base import Group, Mesh, SubAxis, pairs_of
-from meshcast.capture import ir
+from meshcast.programs import ir
 
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
 

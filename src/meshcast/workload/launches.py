@@ -1,4 +1,4 @@
-"""What the notes that `capture.hlo_text` leaves on a compiled program's ops mean: launches, copies, cycles."""
+"""What the notes that `programs.hlo_text` leaves on a compiled program's ops mean: launches, copies, cycles."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from meshcast.base import Mesh, SubAxis, UnsupportedError
-from meshcast.capture import DYNAMIC, bounds_of, ir, sdy
+from meshcast.programs import DYNAMIC, bounds_of, ir, sdy
 from meshcast.workload.graph import DTYPE_BITS, Tensor
 
 Axis = str | SubAxis

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import OUTSIDE, UsageError, format_bytes, group_numbers
-from meshcast.capture import Program, entry_function, ir, stablehlo, string_of, symbol_of
+from meshcast.programs import Program, entry_function, ir, stablehlo, string_of, symbol_of
 from meshcast.workload.graph import Block, Collective, OpKind
 from meshcast.workload.groups import linked, permute_pairs, replica_group
 from meshcast.workload.local_types import LocalTypes

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshcast.base import InputError, UnsupportedError, allow_nesting, expect
-from meshcast.capture import Program, entry_function, ir, sdy, string_of, symbol_of
+from meshcast.programs import Program, entry_function, ir, sdy, string_of, symbol_of
 from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.base import UsageError
-from meshcast.capture import ir
+from meshcast.programs import ir
 
 CONSTANTS = ("stablehlo.constant", "sdy.constant")
 _TRANSPARENT = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshcast.capture import ir, operations, to_bytecode
+from meshcast.programs import ir, operations, to_bytecode
 
 _Parts = list[Any]  # values, or such lists for tuples in tuples
 _LAYOUTS = frozenset({"operand_layouts", "result_layouts"})  # say nothing about costs, and have an entry a result

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.base import Mesh, Rows, shown
-from meshcast.capture import Argument
+from meshcast.programs import Argument
 from meshcast.workload.graph import Block, Collective, Op, Tensor
 
 COLUMNS = np.dtype(

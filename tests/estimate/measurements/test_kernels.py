@@ -6,10 +6,10 @@ from dataclasses import fields
 import pytest
 
 from meshcast.base.errors import InputError, UnsupportedError
-from meshcast.capture import CaptureOptions, load
 from meshcast.estimate.measurements.kernels import GEOMETRIES, LEFT_OUT, kernel_from_json, kernel_to_json
 from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
+from meshcast.programs import CaptureOptions, load
 from meshcast.workload import ReadOptions, read_workload
 from meshcast.workload.graph import (
     Attention,

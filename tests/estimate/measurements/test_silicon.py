@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from meshcast.base.errors import InputError, UnsupportedError
-from meshcast.capture.files import from_bytes
 from meshcast.estimate.measurements import silicon
 from meshcast.estimate.measurements.silicon import SYSTEMS, SiliconTable, installed, system_folder, table
 from meshcast.estimate.measurements.silicon_kernels import (
@@ -22,6 +21,7 @@ from meshcast.estimate.measurements.silicon_tables import attention_table, colle
 from meshcast.hardware import device_names, load_device
 from meshcast.lower import KernelKind, lower
 from meshcast.partition import partition
+from meshcast.programs.files import from_bytes
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Attention
 from tests.estimate.measurements.silicon_layout import ATTENTION, GEMM, NCCL, QUANTISE, attention_row, gemm_row, write

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from meshcast.base.errors import MeshcastError, UnsupportedError
-from meshcast.capture.files import from_bytes
 from meshcast.evidence.validate.ops.programs import family, op_program
 from meshcast.evidence.validate.ops.rows import OpRow, read_op_rows
 from meshcast.lower import Kernel, KernelKind, lower
+from meshcast.programs.files import from_bytes
 from meshcast.workload import Workload, read_workload
 from meshcast.workload.graph import Attention
 

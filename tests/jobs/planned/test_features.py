@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
-from meshcast.capture.program import Program
 from meshcast.jobs.asking import Options, predict
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, plan_target, redundancy
 from meshcast.partition import partition
+from meshcast.programs.program import Program
 from meshcast.results import Prediction
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Tensor

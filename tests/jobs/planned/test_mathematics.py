@@ -10,11 +10,11 @@ from functools import cache
 
 import pytest
 
-from meshcast.capture.program import Program
 from meshcast.jobs.asking import Options, predict
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, Redundancy, plan_target, redundancy
 from meshcast.partition import partition
+from meshcast.programs.program import Program
 from meshcast.workload import read_workload
 
 BATCH, SEQ = 16, 64

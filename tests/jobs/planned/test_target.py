@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from meshcast.base.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
-from meshcast.capture.program import Program
 from meshcast.hardware import load_device
 from meshcast.jobs.asking import Options, predict, prepare
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target
 from meshcast.jobs.planned.attending import with_attention
+from meshcast.programs.program import Program
 
 
 @pytest.mark.parametrize(

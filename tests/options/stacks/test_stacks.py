@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
-from meshcast.capture.target import CaptureOptions, load
 from meshcast.cli.app import app
 from meshcast.hardware import load_device, resolve
 from meshcast.jobs.asking import predict
@@ -21,6 +20,7 @@ from meshcast.lower import choice as lowering_choice
 from meshcast.options.fidelities import chosen_lowering
 from meshcast.options.options import Options
 from meshcast.options.stacks import choices_of, load_stack, stack_names
+from meshcast.programs.target import CaptureOptions, load
 from meshcast.simulate.host import HostCosts
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jaxlib.mlir import ir
 
-from meshcast.capture.mlir import parse_module
+from meshcast.programs.mlir import parse_module
 from meshcast.workload.custom_calls import custom_call_cost
 from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading

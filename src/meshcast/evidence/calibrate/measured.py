@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from meshcast.base import MeshcastError
-from meshcast.capture import CaptureOptions, load
 from meshcast.estimate import (
     InterpolatorRow,
     MeasuredProgram,
@@ -24,6 +23,7 @@ from meshcast.evidence.calibrate.timed import timed_kernels, timed_model
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, lower
 from meshcast.partition import partition
+from meshcast.programs import CaptureOptions, load
 from meshcast.workload import ReadOptions, read_workload
 
 

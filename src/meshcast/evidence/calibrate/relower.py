@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import VERSION, MeshcastError
-from meshcast.capture import Program, capture, from_bytes
 from meshcast.estimate import ProfileHeader, ProfileRow, kernel_to_json, read_rows, write_rows
 from meshcast.evidence.calibrate.compiling import unpack
 from meshcast.evidence.calibrate.kept_hlo import hlo_folder, read_hlo
@@ -20,6 +19,7 @@ from meshcast.evidence.calibrate.suite import build
 from meshcast.evidence.calibrate.timed import timed_kernels
 from meshcast.lower import Kernel, lower
 from meshcast.partition import partition
+from meshcast.programs import Program, capture, from_bytes
 from meshcast.workload import ReadOptions, read_workload
 
 _PLATFORMS = {"gpu": "cuda", "tpu": "tpu", "cpu": "cpu"}

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 
 from meshcast.base import BugError, MeshcastError, UsageError, expect, nearest
-from meshcast.capture import STANDARD_INPUT, Program, program_name
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.evidence.comparison.cell import Ask, Cell, predicted_cell, refused_cell
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
@@ -29,6 +28,7 @@ from meshcast.jobs import (
     serves,
 )
 from meshcast.options import Options, common_fidelity, fidelity_names
+from meshcast.programs import STANDARD_INPUT, Program, program_name
 from meshcast.results import Prediction
 from meshcast.zoo import AUTO
 

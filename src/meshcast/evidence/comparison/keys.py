@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from meshcast.capture import Program
 from meshcast.hardware import Cluster
 from meshcast.jobs import TraceFiles
 from meshcast.lower import FLAG_VARIABLES
 from meshcast.options import Options
+from meshcast.programs import Program
 from meshcast.workload import registered_rules
 
 

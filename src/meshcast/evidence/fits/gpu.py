@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from meshcast.base import write_whole
-from meshcast.capture import CaptureOptions, load
 from meshcast.estimate import (
     GPU_SCHEMA,
     Array,
@@ -43,6 +42,7 @@ from meshcast.evidence.fits.fitting import geomean_error, quantiles, search, to_
 from meshcast.hardware import Device, resolve
 from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
+from meshcast.programs import CaptureOptions, load
 from meshcast.workload import Attention, AttentionLibrary, ReadOptions, read_workload
 
 # (groups, parameters they set), in order: later stages build on earlier ones.

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import MeshcastError
-from meshcast.capture import read_program
 from meshcast.estimate import MeasuredProgram
 from meshcast.evidence.validate.programs import Pair
 from meshcast.evidence.validate.tables import TextTable, print_grid, wide_console
@@ -29,6 +28,7 @@ from meshcast.lower import (
     summing_launches,
     why_not_compiled,
 )
+from meshcast.programs import read_program
 from meshcast.workload import read_workload
 
 WITHIN = 0.15  # of the measured count

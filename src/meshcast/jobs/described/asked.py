@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meshcast.capture import setting_value
 from meshcast.hardware import Device, resolve
 from meshcast.jobs.planned.settings import DECIDED, microbatches_of
 from meshcast.jobs.serving import chunk_of, request_lengths
 from meshcast.jobs.serving.chunks import CHUNK_SETTING
 from meshcast.options import Options
+from meshcast.programs import setting_value
 from meshcast.zoo import SERVE, Builder, Plan, model_named, text_of
 
 _LENGTHS = ("seq", "context")  # that a model's table of positions says where nobody does

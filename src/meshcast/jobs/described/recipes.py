@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from meshcast.base import MeshcastError
-from meshcast.capture import setting_value
 from meshcast.jobs.described.asked import Asked
 from meshcast.jobs.planned.settings import step_settings
 from meshcast.jobs.planned.stages import check_cut
 from meshcast.options import Options
+from meshcast.programs import setting_value
 from meshcast.zoo import Builder, Plan, text_of
 
 

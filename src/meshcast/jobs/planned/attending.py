@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from meshcast.capture import setting_value
 from meshcast.hardware import Device
 from meshcast.jobs.planned.fused_kernels import without_kernel, without_unequal
 from meshcast.jobs.planned.settings import length_of
 from meshcast.options import Options
+from meshcast.programs import setting_value
 from meshcast.workload import AttentionLibrary
 from meshcast.zoo import AUTO, SERVE, Attention, Builder, Plan, dtype_named
 

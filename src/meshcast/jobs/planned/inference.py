@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from meshcast.base import UnsupportedError
-from meshcast.capture import Program, capture, keep_off_accelerators
 from meshcast.jobs.planned.settings import check, refuse_decided
+from meshcast.programs import Program, capture, keep_off_accelerators
 from meshcast.zoo import AUTO, PLAN_FLAG, Builder, Plan
 
 # What shares out a program that does not train; the rest of a plan is about gradients, stages and what is saved.

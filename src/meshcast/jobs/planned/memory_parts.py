@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.base import MeshcastError, format_bytes
-from meshcast.capture import setting_value
 from meshcast.hardware import Device
 from meshcast.jobs.planned.attending import unfused, with_attention
 from meshcast.jobs.planned.settings import check, check_device, step_settings
 from meshcast.options import Options
+from meshcast.programs import setting_value
 from meshcast.results import Infeasible, Prediction
 from meshcast.zoo import Builder, Plan, model_named, text_of
 

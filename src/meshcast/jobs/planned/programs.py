@@ -27,9 +27,9 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from meshcast.capture import Program, capture, entry_function, ir, sdy
 from meshcast.jobs.planned.splitting import split
 from meshcast.partition import partition
+from meshcast.programs import Program, capture, entry_function, ir, sdy
 from meshcast.zoo import BATCH, MeshLayout, Sections, adamw, adamw_state, jit_options
 
 # Parts are made side by side, but traced one after the other: what they have in common is then traced once.

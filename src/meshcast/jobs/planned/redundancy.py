@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshcast.base import Rows, format_flops, shown
-from meshcast.capture import Program
 from meshcast.jobs.planned.settings import microbatches_of
 from meshcast.jobs.planned.target import plan_target
 from meshcast.partition import partition
+from meshcast.programs import Program
 from meshcast.workload import read_workload
 from meshcast.zoo import ALIKE_SCOPE, Plan
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from meshcast.base import InfeasibleError, UnsupportedError, UsageError
-from meshcast.capture import whole_setting
 from meshcast.hardware import Device, host_rate
+from meshcast.programs import whole_setting
 from meshcast.zoo import MARKED, PLAN_FLAG, UNMARKED, Builder, Plan, Remat
 
 # Settings that a plan decides.

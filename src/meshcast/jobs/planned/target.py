@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import UndividedError, UnsupportedError, UsageError, nearest
-from meshcast.capture import Program, capture, keep_off_accelerators, setting_value
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned.inference import inference_program
 from meshcast.jobs.planned.settings import check_devices, near_divisors, step_settings
 from meshcast.jobs.planned.stages import build_pipeline
+from meshcast.programs import Program, capture, keep_off_accelerators, setting_value
 from meshcast.zoo import FUSED_PLATFORMS, PLAN_FLAG, Builder, Plan, model_named, zoo
 
 # What plans call the axes of a layout.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshcast.capture import Program
+from meshcast.programs import Program
 from meshcast.simulate import Ints, check_matching
 from meshcast.workload import program_sequence, rank_sequences
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from meshcast.base import UsageError
-from meshcast.capture import setting_value, whole_setting
 from meshcast.jobs.serving.chunks import (
     CHUNK_SETTING,
     Pass,
@@ -25,6 +24,7 @@ from meshcast.jobs.serving.chunks import (
     with_whole_cache,
 )
 from meshcast.options import Options
+from meshcast.programs import setting_value, whole_setting
 from meshcast.results import Prediction, Serving
 from meshcast.zoo import SERVE, Builder, model_named
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from meshcast.capture import whole_setting
 from meshcast.jobs.program.feasibility import memory_verdict
 from meshcast.options import Options
+from meshcast.programs import whole_setting
 from meshcast.results import Prediction
 from meshcast.zoo import BATCH
 

@@ -17,9 +17,9 @@ from typing import Any
 from jaxlib import _jax, xla_client
 
 from meshcast.base import serve
-from meshcast.capture import ir, make_context
 from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin
 from meshcast.partition import compile_options
+from meshcast.programs import ir, make_context
 
 PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 TOOLKITS = ("nvidia.cuda_nvcc", "nvidia.cu13")

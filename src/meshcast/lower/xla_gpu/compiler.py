@@ -15,10 +15,10 @@ from importlib import metadata
 from typing import Any
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError, UnsupportedError
-from meshcast.capture import Program
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
 from meshcast.lower.xla_gpu.target import missing_facts, target_config
+from meshcast.programs import Program
 
 EXTRA = "gpu-compiler"
 TIMEOUT_S = 1800.0

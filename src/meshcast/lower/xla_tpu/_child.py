@@ -44,9 +44,9 @@ if __name__ == "__main__":
 
 from jaxlib import _jax, xla_client  # noqa: E402
 
-from meshcast.capture import ir, make_context  # noqa: E402
 from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin  # noqa: E402
 from meshcast.partition import compile_options  # noqa: E402
+from meshcast.programs import ir, make_context  # noqa: E402
 
 
 @functools.cache

@@ -9,10 +9,10 @@ from importlib import metadata
 from typing import Any
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError, InfeasibleError, UnsupportedError
-from meshcast.capture import Program
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
 from meshcast.lower.xla_tpu.topology import missing_facts, topology
+from meshcast.programs import Program
 
 EXTRA = "tpu"
 TIMEOUT_S = 7200.0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo
 
-from meshcast.capture import string_of
+from meshcast.programs import string_of
 
 PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
 

@@ -78,7 +78,7 @@ def flops_per_mac(dtype: str) -> int:
 
 def minor_dims(op: Any) -> tuple[int, int] | None:
     """The two operands' innermost dimensions as a compiled program laid them out; nothing where all are row-major."""
-    layouts = text(op, "meshcast.layouts")  # "{1,0},{0,1}->{1,0}", innermost first, noted by capture.hlo_text
+    layouts = text(op, "meshcast.layouts")  # "{1,0},{0,1}->{1,0}", innermost first, noted by programs.hlo_text
     found = [int(group.split(",")[0]) for group in re.findall(r"\{([\d,]+)\}", layouts.partition("->")[0])]
     return (found[0], found[1]) if len(found) >= 2 else None
 

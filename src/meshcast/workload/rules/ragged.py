@@ -22,7 +22,7 @@ import numpy as np
 from jaxlib.mlir.dialects import chlo
 
 from meshcast.base import UnsupportedError
-from meshcast.capture import string_of
+from meshcast.programs import string_of
 from meshcast.workload.graph import Cost
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import PRECISIONS, precision

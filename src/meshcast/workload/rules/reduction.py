@@ -35,7 +35,7 @@ def _reduce(reading: OpReading) -> Cost:
 
 def _as_laid_out(op: Any, geometry: Reduction) -> Reduction:
     """The same reduction with its dimensions in the order they lie in memory, where a compiler chose another one."""
-    found = re.match(r"\{([\d,]+)\}", text(op, "meshcast.layouts"))  # innermost first, noted by capture.hlo_text
+    found = re.match(r"\{([\d,]+)\}", text(op, "meshcast.layouts"))  # innermost first, noted by programs.hlo_text
     if found is None:
         return geometry
     order = [int(dim) for dim in reversed(found[1].split(","))]

@@ -8,7 +8,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from meshcast.base import UnsupportedError
-from meshcast.capture import symbol_of
+from meshcast.programs import symbol_of
 from meshcast.workload.graph import Tensor
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import elementwise, gemm, movement

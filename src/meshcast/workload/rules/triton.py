@@ -19,7 +19,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError
-from meshcast.capture import string_of
+from meshcast.programs import string_of
 from meshcast.workload.graph import Attention, Cost, OpKind
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attention import attended, attention_cost

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from meshcast.base import InfeasibleError, InputError, UnsupportedError, UsageError, expect, format_bytes, format_time
-from meshcast.capture import Program
 from meshcast.evidence.comparison.reality.predicted import PredictedLaunch, launches
 from meshcast.evidence.comparison.reality.reality import MeasuredRank, Reality, side_by_side
 from meshcast.evidence.comparison.reality.sources import Sources, sources_of
@@ -19,6 +18,7 @@ from meshcast.evidence.profiler.repetition import repetitions
 from meshcast.hardware import resolve
 from meshcast.jobs import captured, chosen_options, is_pipeline, names_traces, prepare, resolved
 from meshcast.options import Options
+from meshcast.programs import Program
 from meshcast.results import Prediction
 
 # Of the measured step that may be gaps beyond those predicted: as much as kernels alone are off in most of the profiles that come

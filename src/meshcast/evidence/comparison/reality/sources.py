@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from meshcast.base import unpacked
-from meshcast.capture import Program, operations, read_bytes
 from meshcast.lower import Kernel
+from meshcast.programs import Program, operations, read_bytes
 from meshcast.workload import location_name
 
 _PLACE = re.compile(r'"([^"]+)":(\d+):\d+')

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import InputError, file_name, write_whole
-from meshcast.capture import from_bytes
 from meshcast.estimate import FALLBACK, published_model
 from meshcast.evidence.validate.ops import elementwise
 from meshcast.evidence.validate.ops.programs import OpProgram, family, op_program
@@ -19,6 +18,7 @@ from meshcast.hardware import resolve
 from meshcast.jobs import Run, prepare
 from meshcast.lower import LoopStep
 from meshcast.options import Options, chosen_estimators
+from meshcast.programs import from_bytes
 
 SCALESIM = "scalesim-tpu"
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from meshcast.base import UnsupportedError
-from meshcast.capture import capture, keep_off_accelerators
 from meshcast.evidence.validate.ops.elementwise import kv_pages
 from meshcast.evidence.validate.ops.rows import OpRow
+from meshcast.programs import capture, keep_off_accelerators
 from meshcast.workload import DTYPE_BITS
 from meshcast.zoo import ATTENTION_NOTE, BLOCK
 

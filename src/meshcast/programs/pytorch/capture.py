@@ -1,0 +1,63 @@
+"""`capture_torch`: the one call that makes a `Program` of a PyTorch object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from meshcast.base import UsageError
+from meshcast.programs.annotations import bring_over_shardings
+from meshcast.programs.jax_function import lowered_module
+from meshcast.programs.program import Program, from_module
+from meshcast.programs.pytorch.library import require_torch
+from meshcast.programs.pytorch.options import TorchOptions
+
+
+def capture_torch(
+    module: Callable[..., Any],
+    args: Sequence[Any] = (),
+    options: TorchOptions | Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    platform: str = "cuda",
+) -> Program:
+    """The program of a module's forward pass, of a training step of it, or of a function of tensors.
+
+    Args:
+        module: An `nn.Module`, on the meta device or with weights, which are not read; or a function of tensors.
+        args: Positional arguments of the call: tensors of any device (shape and dtype count), or pytrees with them.
+        options: Whether it is trained, in which precision and over which mesh.
+        name: What to call it; the class or function's own name by default.
+        platform: What to lower for: `cuda`, `rocm`, `tpu` or `cpu`.
+    """
+    require_torch()
+    from meshcast.programs.pytorch.environment import quiet
+    from meshcast.programs.pytorch.mistakes import explained
+    from meshcast.programs.pytorch.reductions import widen_reduced_products
+    from meshcast.programs.pytorch.tracing import Tracing
+
+    label = str(name or getattr(module, "__name__", type(module).__name__))
+    if not callable(module):
+        raise UsageError(f"{type(module).__name__} cannot be called", where=label, fix="give a module or a function")
+    if not isinstance(args, (tuple, list)):
+        raise UsageError(
+            f"args is a tuple, not {type(args).__name__}", where=label, fix="write (tensor,) for one tensor"
+        )
+    chosen = TorchOptions.of(options, where=label)
+    try:
+        tracing = Tracing(module, tuple(args), chosen, label=label, platform=platform)
+        function, arguments, jit_options = tracing.program()
+        with quiet():
+            lowered = lowered_module(function, arguments, platform=platform, options=jit_options)
+    except Exception as error:  # the user's own module raised while being traced
+        raise explained(error, label, module) from error
+    warnings = list(tracing.warnings())
+    if tracing.reduces_wider and (narrow := widen_reduced_products(lowered)):
+        warnings.append(
+            f"{narrow} gradients that are no products are reduced in FSDP's param_dtype, not in its reduce_dtype"
+        )
+    bring_over_shardings(lowered, where=label)
+    note = f" ({tracing.attention.note})" if tracing.attention.note else ""
+    program = from_module(lowered, name=label, source=f"torch:{label}{note}")
+    return replace(program, notes=tuple(warnings), facts=tuple(tracing.facts()))

@@ -1,0 +1,89 @@
+"""Released models are captured unmodified, in training under autocast and in inference.
+
+They are held against PyTorch's own count of FLOPs, which comes from running the same module on the meta device: what capturing
+lost, or did twice, would be missing here or there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import meshcast
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
+for _needed in ("torchax", "transformers", "torchvision"):
+    if importlib.util.find_spec(_needed) is None:
+        pytest.skip(f"{_needed} is not installed", allow_module_level=True)
+
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from tests.programs.torch_models import MODELS, Case, built  # noqa: E402
+
+# Of causal attention torch counts the whole square and no second computation of the scores in the backward pass; of images it
+# counts the padding too.
+CLOSE = 0.05
+
+
+def grouped_mm(a: Any, b: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+    return 2 * math.prod(a[-2:]) * int(b[-1])
+
+
+def convolution_backward(gradient: Any, _x: Any, weight: Any, *rest: Any, out_shape: Any = None, **__: Any) -> int:
+    """Those of the forward pass for each of the gradients asked for; torch's own formula leaves groups out."""
+    return 2 * math.prod(gradient) * math.prod(weight[1:]) * sum(rest[-1][:2])
+
+
+FORMULAS = {
+    torch.ops.aten._grouped_mm: grouped_mm,
+    torch.ops.aten.convolution_backward: convolution_backward,
+}
+
+
+def flops(case: Case, *, train: bool) -> float:
+    """FLOPs of products and convolutions by torch's counter; it cannot run what asks whether a mask holds anything."""
+    module, labels = case.module.to(torch.bfloat16), case.labels if train else {}
+    inputs = {name: half(value) for name, value in case.inputs.items() if name != "attention_mask"}
+    with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter, torch.set_grad_enabled(train):
+        output = module(**inputs, **labels)
+        if train:
+            (output.loss if labels else total(output)).backward()
+    return float(counter.get_total_flops())
+
+
+def half(tensor: Any) -> Any:
+    return tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+
+
+def total(output: Any) -> Any:
+    return getattr(output, "logits", output).float().sum()
+
+
+def products(program: meshcast.Program) -> dict[str, float]:
+    return dict(meshcast.read_workload(meshcast.partition_program(program)).totals.matrix_flops)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_released_model_trains_under_autocast(name: str) -> None:
+    case = built(name)
+    options: dict[str, Any] = {"kwargs": {**case.inputs, **case.labels}, "train": True, "autocast": "bfloat16"}
+    if not case.labels:
+        options["loss"] = total
+    found = products(meshcast.capture_torch(case.module.train(), (), options))
+    assert sum(found.values()) == pytest.approx(flops(case, train=True), rel=CLOSE)
+    # Autocast leaves grouped products alone, so that experts multiply in the precision of their weights.
+    assert set(found) == ({"bf16", "f32"} if name == "mixtral" else {"bf16"})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_released_model_infers(name: str) -> None:
+    module, inputs, _ = built(name)
+    case = Case(module.to(torch.bfloat16).eval(), {key: half(value) for key, value in inputs.items()}, {})
+    found = products(meshcast.capture_torch(case.module, (), {"kwargs": case.inputs}))
+    assert found == {"bf16": pytest.approx(flops(case, train=False), rel=CLOSE)}

@@ -75,9 +75,9 @@ def _stages(path: str, warming: str, clock: Clock) -> None:
     other = mc.prepare(warming, mc.Options(on="h200"))
     with collected_later():
         program = clock("capture", lambda: mc.load(path))
-        local = clock("partition", lambda: mc.partition_program(program))
-        workload = clock("read", lambda: mc.read_workload(local))
-        lowered = clock("lower", lambda: mc.lower_workload(workload))
+        local = clock("partition", lambda: program.partition())
+        workload = clock("read", lambda: local.workload())
+        lowered = clock("lower", lambda: workload.lower())
         run = replace(other, lowered=lowered, devices=program.devices)
         clock("estimate", lambda: run.full_clock)
         clock("simulate", lambda: run.timeline)

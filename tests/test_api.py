@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 import meshcast
+from meshcast.hardware import resolve
+from meshcast.lower import lower
+from meshcast.partition import partition
+from meshcast.workload import read_workload
+from tests.documentation.pages import ROOT, blocks
 
+API = ROOT / "docs" / "api.md"
 ADD = """
 func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> {
   %0 = stablehlo.add %x, %x : tensor<64xf32>
@@ -32,10 +44,109 @@ def test_every_name_stays_what_it_is(name: str, tmp_path: Path) -> None:
 def test_the_stages_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "add.mlir").write_text(ADD)
     program = meshcast.load(tmp_path / "add.mlir")
-    workload = meshcast.read_workload(meshcast.partition_program(program))
-    assert meshcast.lower_workload(workload).kernel_count == 1
-    run = meshcast.prepare(program, meshcast.Options(on="h200"))
+    workload = program.partition().workload()
+    lowered = workload.lower()
+    assert lowered.kernel_count == 1
+    run = lowered.on("h200")
     assert run.predict().step_time_s == run.timeline.duration
+    for same in (program.on("h200"), meshcast.prepare(program, meshcast.Options(on="h200"))):
+        assert same.predict().step_time_s == run.timeline.duration
+
+
+def test_stages_refuse_what_an_earlier_one_decides(tmp_path: Path) -> None:
+    (tmp_path / "add.mlir").write_text(ADD)
+    program = meshcast.load(tmp_path / "add.mlir")
+    lowered = program.partition().workload().lower()
+    with pytest.raises(meshcast.MeshcastError, match="lowered already") as caught:
+        lowered.on("h200", mesh={"data": 8})
+    assert (caught.value.exit_code, caught.value.where) == (2, "mesh")
+    with pytest.raises(meshcast.MeshcastError, match="the kernels are those of xla-gpu"):
+        lowered.on("tpu-v5p")
+    assert program.partition().workload().lower(backend="xla-tpu").on("tpu-v5p").predict().feasible
+    assert lowered.on(
+        "h200", overlap="prefetch"
+    ).lowered.idle  # rewrites are still made, where there is something to do
+    with pytest.raises(meshcast.MeshcastError, match="no setting 'fidelty'"):
+        program.on("h200", fidelty="roofline")
+
+
+def test_a_sharded_program_is_read_once_it_is_partitioned() -> None:
+    mesh = AbstractMesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    x = jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("data")))
+    program = meshcast.capture(lambda x: x.sum(), x, name="sum")
+    with pytest.raises(meshcast.MeshcastError, match="sharded over 4 devices") as caught:
+        program.workload()
+    assert caught.value.exit_code == 2
+    assert [collective.kind for collective, _ in program.partition().workload().collectives()] == ["all_reduce"]
+    assert program.partition(mesh={"data": 2}).devices == 2
+
+
+def test_hardware_plans_and_stacks_are_taken_as_objects(tmp_path: Path) -> None:
+    (tmp_path / "add.mlir").write_text(ADD.replace("64xf32", f"{2**28}xf32"))  # more than caches hold
+    device, stack = meshcast.Device.load("h200"), meshcast.Stack.load("megatron")
+    assert meshcast.Options(on=device).on == resolve("h200")
+    assert meshcast.Options(on=meshcast.Cluster.load("dgx-h100")).on == resolve("dgx-h100")
+    assert meshcast.Options(plan=meshcast.Plan(fsdp=2)).program == meshcast.Options(plan="fsdp=2").program
+    slower = replace(device, memory_bandwidth=device.memory_bandwidth / 2)
+    asked: list[dict[str, Any]] = [
+        {"on": "h200", "stack": "megatron"}, {"on": device, "stack": stack}, {"on": slower, "fidelity": "roofline"},
+        {"on": device, "fidelity": "roofline"},
+    ]  # fmt: skip
+    named, given, slow, fast = (meshcast.predict(tmp_path / "add.mlir", **each).step_time_s for each in asked)
+    assert given == named
+    assert slow == pytest.approx(2 * fast)  # type: ignore[operator]
+
+
+def test_a_step_that_does_not_fit_is_matched_as_infeasible(tmp_path: Path) -> None:
+    (tmp_path / "add.mlir").write_text(ADD.replace("64xf32", f"{2**36}xf32"))
+    match meshcast.predict(tmp_path / "add.mlir", on="h200"):
+        case meshcast.Prediction(step_time_s=None, timeline=None, infeasible=meshcast.Infeasible() as verdict):
+            assert verdict.resource == "memory_bytes"
+            assert verdict.gap == verdict.demand - verdict.bound > 0
+        case fits:
+            pytest.fail(f"{fits} fits")
+
+
+def test_traces_are_written_from_python(tmp_path: Path) -> None:
+    (tmp_path / "add.mlir").write_text(ADD)
+    written = meshcast.trace(tmp_path / "add.mlir", tmp_path / "add.json", format="kineto", on="h200")
+    assert written.summary["files"] == [str(tmp_path / "add.json")]
+    assert str(tmp_path / "add.json") in str(written)
+    times = [event.get("dur", 0) for event in json.loads((tmp_path / "add.json").read_text())["traceEvents"]]
+    assert max(times) > 0
+    for wrong, where in (({"format": "vcd"}, "--format"), ({"format": "kineto", "dedup": True}, "--dedup")):
+        with pytest.raises(meshcast.MeshcastError) as caught:
+            meshcast.trace(tmp_path / "add.mlir", tmp_path / "x.json", **wrong)
+        assert (caught.value.exit_code, caught.value.where) == (2, where)
+
+
+def test_load_takes_what_a_target_cannot_say_by_name() -> None:
+    program = meshcast.load("gpt2-tiny", settings={"batch": 2, "layers": 1}, platform="tpu")
+    assert "2x128" in program.text
+    with pytest.raises(meshcast.MeshcastError, match="no option 'batch'"):
+        meshcast.load("gpt2-tiny", batch=2)
+    with pytest.raises(meshcast.MeshcastError, match="settings is a dict"):
+        meshcast.load("gpt2-tiny", settings=5)
+
+
+OLD = ("ReadOptions", "capture_function", "lower_workload", "partition_program", "read_workload")
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_old_names_work_and_warn(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"meshcast\.{name} is an old name: \w") as warned:
+        found = getattr(meshcast, name)
+    assert callable(found)
+    assert warned[0].filename == __file__  # the line that uses it is named, not ours
+    assert name not in dir(meshcast)
+    assert name not in meshcast.__all__
+    assert f"`{name}(" in API.read_text(encoding="utf-8")
+
+
+def test_the_page_has_an_example_of_every_public_name() -> None:
+    code = "\n".join(block.text for block in blocks(API) if block.language == "python")
+    missing = [name for name in meshcast.__all__ if not re.search(rf"\bmeshcast\.{name}\b", code)]
+    assert missing == ["__version__"]
 
 
 def test_every_object_prints_in_a_terminal_and_a_notebook(tmp_path: Path) -> None:
@@ -119,9 +230,9 @@ def test_comparisons_name_what_is_wrong(wrong: dict[str, Any]) -> None:
         (lambda: meshcast.load("gpt2-tiny", np.arange(3)), "options"),  # type: ignore[arg-type]
         (lambda: meshcast.load("a\0b"), "target"),
         (lambda: meshcast.predict("a\0b"), "target"),
-        (lambda: meshcast.read_workload("gpt2-tiny"), "program"),  # type: ignore[arg-type]
-        (lambda: meshcast.partition_program(5), "program"),  # type: ignore[arg-type]
-        (lambda: meshcast.lower_workload(None), "workload"),  # type: ignore[arg-type]
+        (lambda: read_workload("gpt2-tiny"), "program"),  # type: ignore[arg-type]
+        (lambda: partition(5), "program"),  # type: ignore[arg-type]
+        (lambda: lower(None), "workload"),  # type: ignore[arg-type]
         (lambda: meshcast.compare_measured(1.5, 1.5), "target"),  # type: ignore[arg-type]
         (lambda: meshcast.compare_measured("gpt2-tiny", 1.5), "measured"),  # type: ignore[arg-type]
         (lambda: meshcast.compare_measured("gpt2-tiny", ["a\0b"]), "measured"),

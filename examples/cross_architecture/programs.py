@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from meshcast import capture_function, zoo
+from meshcast import capture, zoo
 
 FOLDER = Path(__file__).parent / "programs"
 CHIPS = 8
@@ -56,7 +56,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, build in PROGRAMS.items():
         fn, args, options = build()
-        program = capture_function(fn, *args, name=name, platform="cuda", options=options)
+        program = capture(fn, *args, name=name, platform="cuda", options=options)
         # No time stamp: the same program is the same file.
         (FOLDER / f"{name}.mlir.gz").write_bytes(gzip.compress(program.text.encode(), mtime=0))
         print(f"{name}: {program.devices} chips, {len(program.text):,} characters")

@@ -3,10 +3,13 @@
     import meshcast
     print(meshcast.predict("step.mlir", on="h200"))
 
-The stages can be called one by one: `load` or `capture_function`, `partition_program`, `read_workload`,
-`lower_workload`, `prepare`, `predict`; `compare` puts targets, devices and fidelities side by side,
-`compare_measured` a prediction beside a profile. No name here is also
-a package's: importing a submodule would put the package in its place.
+`predict` answers for one target, `compare` for several devices and fidelities side by side, `compare_measured` puts a
+prediction beside a profile, `trace` writes what is predicted as a file for other tools. The stages between can be called
+one by one: `load(...)` or `capture(...)` gives a `Program`, and
+`program.partition().workload().lower().on("h200").predict()` goes on from there.
+
+docs/api.md has every name with an example. No name here is also a package's: importing a submodule would put the package in
+its place.
 """
 
 from meshcast.base.doors import door

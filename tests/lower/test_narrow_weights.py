@@ -15,7 +15,7 @@ K, N = 256, 512
 
 def kernels(text: str) -> list[Kernel]:
     program = from_bytes(text.encode(), name="narrow", where="narrow.mlir")
-    lowered = mc.lower_workload(mc.read_workload(program))
+    lowered = program.workload().lower()
     return [step for step in lowered.schedule.steps if isinstance(step, Kernel)]
 
 

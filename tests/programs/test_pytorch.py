@@ -113,11 +113,11 @@ def test_plain_attention_computes_what_torch_computes(heads: int) -> None:
 
 def zoo(name: str, **settings: Any) -> meshcast.Program:
     function, args, options = build(name, **settings)
-    return meshcast.capture_function(function, *args, options=options, name=name)
+    return meshcast.capture(function, *args, options=options, name=name)
 
 
 def matrix_flops(program: meshcast.Program) -> dict[str, float]:
-    return meshcast.read_workload(meshcast.partition_program(program)).totals.matrix_flops
+    return program.partition().workload().totals.matrix_flops
 
 
 LAYERS, BLOCKS = 3, (2, 1, 1, 1)
@@ -258,7 +258,7 @@ class Attend(torch.nn.Module):
 def test_attention_is_fused_where_it_can_be(dtype: str, platform: str, fused: bool) -> None:
     q = torch.empty(2, 4, 128, 64, dtype=getattr(torch, dtype), device="meta")
     program = meshcast.capture_torch(Attend(), (q,), platform=platform)
-    workload = meshcast.read_workload(meshcast.partition_program(program))
+    workload = program.partition().workload()
     kinds = [op.cost.geometry for op, _ in workload.walk() if op.cost.kind is OpKind.CUSTOM]
     assert [type(each).__name__ for each in kinds] == (["Attention"] if fused else [])
     assert ("fused" in program.source) is fused

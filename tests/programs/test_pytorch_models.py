@@ -66,7 +66,7 @@ def total(output: Any) -> Any:
 
 
 def products(program: meshcast.Program) -> dict[str, float]:
-    return dict(meshcast.read_workload(meshcast.partition_program(program)).totals.matrix_flops)
+    return dict(program.partition().workload().totals.matrix_flops)
 
 
 @pytest.mark.parametrize("name", MODELS)

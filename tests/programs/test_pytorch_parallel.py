@@ -53,7 +53,7 @@ def layers() -> tuple[Any, tuple[Any, ...]]:
 def collectives(module: Any, args: tuple[Any, ...], **options: Any) -> dict[tuple[str, str], int]:
     """Calls by kind and mesh axes."""
     program = meshcast.capture_torch(module, args, options)
-    workload = meshcast.read_workload(meshcast.partition_program(program))
+    workload = program.partition().workload()
     found: dict[tuple[str, str], int] = {}
     for collective, count in workload.collectives():
         key = (collective.kind, str(collective.group))
@@ -126,7 +126,7 @@ def test_fsdp_runs_in_the_precision_of_its_policy(world: Any, reduce: str | None
     for layer in (*module, module):
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     options = {"train": True, "loss": lambda y: y.square().mean(), "optimizer": "sgd"}
-    workload = meshcast.read_workload(meshcast.partition_program(meshcast.capture_torch(module, args, options)))
+    workload = meshcast.capture_torch(module, args, options).partition().workload()
     assert set(workload.totals.matrix_flops) == {"bf16"}
     widths = {kind: {c.payload_bytes // (4 * DIM * DIM) for c in seen} for kind, seen in by_kind(workload).items()}
     # Weights of 4 DIM^2 elements are gathered whole; gradients are scattered from as many.

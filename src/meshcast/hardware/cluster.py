@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from meshcast.base import Rows, UsageError, format_rate, shown
@@ -117,6 +118,18 @@ class Cluster:
     notes: str = ""
     facts: Mapping[str, Fact] = field(hash=False, repr=False)
     sources: Mapping[str, Source] = field(hash=False, repr=False)
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Cluster:
+        """The cluster of the catalogue with this name or alias, or in this TOML file.
+
+        Raises:
+            UnsupportedError: No such cluster, or no such device as it names.
+            InputError: The file cannot be read or does not follow the schema.
+        """
+        from meshcast.hardware.registry import load_cluster  # which makes clusters
+
+        return load_cluster(name_or_path)
 
     def summary_rows(self) -> Rows:
         """Its device and its levels, from the inside out."""

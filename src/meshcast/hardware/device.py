@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from meshcast.base import Rows, UnsupportedError, format_bytes, format_rate, nearest, shown
@@ -152,6 +153,18 @@ class Device:
     notes: str = ""
     facts: Mapping[str, Fact] = field(hash=False, repr=False)
     sources: Mapping[str, Source] = field(hash=False, repr=False)
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Device:
+        """The device of the catalogue with this name or alias, or in this TOML file.
+
+        Raises:
+            UnsupportedError: No such device.
+            InputError: The file cannot be read or does not follow the schema.
+        """
+        from meshcast.hardware.registry import load_device  # which makes devices
+
+        return load_device(name_or_path)
 
     def summary_rows(self) -> Rows:
         """The data sheet in a few lines."""

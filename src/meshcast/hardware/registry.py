@@ -92,7 +92,7 @@ def load_link(name_or_path: str | Path) -> LinkTechnology:
     return _named_link(_find("links", str(name_or_path)))
 
 
-def resolve(name_or_path: str | Path | Cluster) -> Cluster:
+def resolve(name_or_path: str | Path | Device | Cluster) -> Cluster:
     """The cluster that a name or file stands for; a device stands for its default cluster, made of that very device.
 
     `DEVICE@FILE.yml` is that device on a network of ASTRA-sim's; `NAME+memory.bandwidth=6.7TB/s` has other numbers (`what_if`). A
@@ -105,6 +105,8 @@ def resolve(name_or_path: str | Path | Cluster) -> Cluster:
     """
     if isinstance(name_or_path, Cluster):
         return name_or_path
+    if isinstance(name_or_path, Device):
+        return _default_cluster(name_or_path)
     name, changes = what_if.split(str(name_or_path))
     if changes:
         cluster = resolve(name)
@@ -121,7 +123,10 @@ def resolve(name_or_path: str | Path | Cluster) -> Cluster:
             raise UnsupportedError(f"no device or cluster {name!r} in the catalogue", fix=nearest(name, known))
     if is_cluster:
         return load_cluster(name_or_path)
-    device = load_device(name_or_path)
+    return _default_cluster(load_device(name_or_path))
+
+
+def _default_cluster(device: Device) -> Cluster:
     if device.default_cluster is None:
         return single(device)
     # A what-if device keeps the network of what it is based on.

@@ -47,6 +47,8 @@ from meshcast.jobs.planned.stacked import with_stack as with_stack
 from meshcast.jobs.program.explanations import explain_kernel as explain_kernel
 from meshcast.jobs.program.explanations import explanation_json as explanation_json
 from meshcast.jobs.program.explanations import print_explanation as print_explanation
+from meshcast.jobs.program.placing import lowered_on as lowered_on
+from meshcast.jobs.program.placing import program_on as program_on
 from meshcast.jobs.program.run import Run as Run
 from meshcast.jobs.program.tables import kernels_json as kernels_json
 from meshcast.jobs.program.tables import print_kernels as print_kernels

@@ -37,7 +37,7 @@ from meshcast.jobs.program.run import Run as Run
 from meshcast.jobs.serving import predict_serving
 from meshcast.jobs.traced import check_asked, find_traces, names_traces, predict_traces
 from meshcast.jobs.trust import with_trust
-from meshcast.lower import LoweredProgram, OutOfMemoryError, Overflow, lower, lower_compiled, overlapped
+from meshcast.lower import LoweredProgram, OutOfMemoryError, Overflow, backend_of, lower, lower_compiled, overlapped
 from meshcast.options import Options as Options
 from meshcast.options import chosen_estimators, chosen_lowering, given_options, key_of
 from meshcast.partition import partition, shardy
@@ -261,7 +261,7 @@ KEPT_PROGRAMS = 32
 def lowered_program(target: Target, options: Options, device: Device) -> LoweredProgram:
     """The kernels of a target on a kind of device; kept by the program's content and everything that shaped it."""
     program, mesh = captured(target, options, device)
-    backend = {"tpu": "xla-tpu"}.get(device.kind, "xla-gpu")
+    backend = backend_of(device)
     asked, lowering = options.asked_lowering, chosen_lowering(options, program, device)
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (

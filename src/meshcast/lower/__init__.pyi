@@ -1,3 +1,4 @@
+from meshcast.lower.choice import backend_of as backend_of
 from meshcast.lower.choice import choose_lowering as choose_lowering
 from meshcast.lower.compiled import lower_compiled as lower_compiled
 from meshcast.lower.compiled import why_not_compiled as why_not_compiled

@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import Mesh, Rows, format_bytes, shown
 from meshcast.workload import Collective, Geometry, Indexed, Tensor, Workload
+
+if TYPE_CHECKING:
+    from meshcast.hardware import Cluster, Device
+    from meshcast.jobs import Run
+    from meshcast.options import Options
 
 Lowering = Literal["modelled", "compiled", "given"]
 SCALAR_BYTES = 16  # what a few numbers take, up to a complex one of twice 8 bytes: scalars, whatever their type
@@ -357,6 +362,21 @@ class LoweredProgram:
     def mesh(self) -> Mesh:
         """The devices of the whole program."""
         return self.workload.mesh
+
+    def on(self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: object) -> Run:
+        """These kernels on chosen hardware (`jobs.lowered_on`): from there they are timed, simulated and predicted.
+
+        Args:
+            hardware: A device or cluster of the catalogue, a file, or one of `Device` and `Cluster`.
+            options: Settings of the stages that are left: estimates, network, run, and `overlap`.
+            **overrides: Single ones, as `meshcast.predict` takes them.
+
+        Raises:
+            UsageError: A setting concerns a stage that is done, or the kernels are those of another kind of device.
+        """
+        from meshcast.jobs import lowered_on
+
+        return lowered_on(self, hardware, options, overrides)
 
     def summary_rows(self) -> Rows:
         """Launches by kind, with what they move and do."""

@@ -39,7 +39,7 @@ def lower(
             add to sums of gradients themselves.
         ragged: Whether ragged products on GPUs are dense ones of masked operands, or one grouped kernel.
     """
-    expect(workload, Workload, "a meshcast.Workload", where="workload", fix="such as what meshcast.read_workload gives")
+    expect(workload, Workload, "a meshcast.Workload", where="workload", fix="such as what program.workload() gives")
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
     if workload.scheduled and given and backend != "none":

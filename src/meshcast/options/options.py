@@ -32,10 +32,10 @@ KEPT = ("brought", "written")
 def _on(name: str, value: Any) -> str | Cluster:
     if isinstance(value, str):
         return str(checked(name, value, (str,)))
-    from meshcast.hardware import Cluster
+    from meshcast.hardware import Cluster, Device, resolve
 
-    found: str | Cluster = checked(name, value, (str, Cluster))
-    return found
+    found: str | Device | Cluster = checked(name, value, (str, Device, Cluster))
+    return resolve(found) if isinstance(found, Device) else found
 
 
 def _lever_count(levers: str | None) -> bool | int:
@@ -52,7 +52,7 @@ class Options:
     `Options(network=NetworkOptions(model="flow"))`, or both; they are read in their parts: `options.estimate.fidelity`.
 
     Attributes:
-        on: A device or cluster of the catalogue, a file, or a cluster itself.
+        on: The name of a device or cluster of the catalogue, a file, a `Cluster`, or a `Device`, which is kept as its cluster.
         devices: How many; None: as many as the program's mesh has.
         levers: How many changes are predicted to see what would help; True: a few.
         parts: All other options, by stage.

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from meshcast.base import InputError, Mesh, Rows, shown
+from meshcast.base import InputError, Mesh, Rows, UsageError, shown
 from meshcast.programs.device_ids import count_devices
 from meshcast.programs.mlir import ir, sdy, string_of, symbol_of, to_bytecode
 from meshcast.programs.roles import Role as Role
 from meshcast.programs.roles import role_of
+
+if TYPE_CHECKING:
+    from meshcast.hardware import Cluster, Device
+    from meshcast.jobs import Run
+    from meshcast.options import Options
+    from meshcast.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +34,10 @@ class Argument:
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A captured program. `module` is an MLIR module object; treat it as read-only (stages clone before rewriting)."""
+    """A captured program. `module` is an MLIR module object; treat it as read-only (stages clone before rewriting).
+
+    The stages behind are methods: `program.partition().workload().lower().on("h200").predict()`.
+    """
 
     name: str
     module: Any
@@ -55,6 +65,64 @@ class Program:
     def text(self) -> str:
         """The program as StableHLO text."""
         return str(self.module)
+
+    def partition(
+        self, *, mesh: Mapping[str, int] | None = None, route: str = "shardy", optimise: bool = True
+    ) -> Program:
+        """The program of one device, with explicit collectives (`partition.partition`).
+
+        Args:
+            mesh: Axis sizes that replace the program's own; unnamed axes keep theirs.
+            route: `shardy`, or `xla` for XLA's own partitioner.
+            optimise: Shardy only: merge collectives as XLA's later passes do.
+
+        Raises:
+            UsageError: There is no such route.
+            InfeasibleError: The mesh does not divide the program.
+        """
+        from meshcast.partition import partition
+
+        return partition(self, mesh=mesh, route=route, optimise=optimise)
+
+    def workload(
+        self, *, trip_counts: Mapping[str, int] | None = None, approximate: bool = False, skew: float = 0.0
+    ) -> Workload:
+        """The op graph of one device, with FLOPs, bytes, loops and collectives (`workload.read_workload`).
+
+        Args:
+            trip_counts: Trips of loops whose count is not in the program, by the loop's label; `*` for every such loop.
+            approximate: Cost unknown custom calls by their bytes instead of refusing them.
+            skew: The exponent of the Zipf law that gather and scatter indices follow; 0: uniform.
+
+        Raises:
+            UnsupportedError: No rule covers an op, a dtype or a custom call.
+            UsageError: The program is sharded and not partitioned yet, or a trip count is missing, or is given for no loop.
+        """
+        from meshcast.workload import ReadOptions, read_workload
+
+        if self.devices > 1 and not self.partitioned:
+            raise UsageError(
+                f"the program is sharded over {self.devices} devices ({self.mesh}): only one device's program is read",
+                where=self.name,
+                fix="partition it first: program.partition().workload()",
+            )
+        read = ReadOptions(trip_counts=dict(trip_counts or {}), approximate=approximate, skew=skew)
+        return read_workload(self, read)
+
+    def on(self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: object) -> Run:
+        """The program partitioned, read and lowered for chosen hardware: all stages up to the times of its kernels.
+
+        Args:
+            hardware: A device or cluster of the catalogue, a file, or one of `Device` and `Cluster`.
+            options: All settings at once.
+            **overrides: Single settings, as `meshcast.predict` takes them.
+
+        Raises:
+            MeshcastError: As `meshcast.predict` does, short of what timing the step may refuse.
+        """
+        from meshcast.jobs import program_on
+
+        return program_on(self, hardware, options, overrides)
 
     def summary_rows(self) -> Rows:
         """Where it came from, its mesh and its arguments by role."""

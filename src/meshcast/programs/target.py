@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from meshcast import zoo
-from meshcast.base import InputError, MeshcastError, UsageError, expect, refuse_nul
+from meshcast.base import InputError, MeshcastError, UsageError, expect, nearest, refuse_nul
 from meshcast.programs.program import Program
 from meshcast.programs.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
 from meshcast.programs.user_lines import raised
@@ -56,18 +56,20 @@ class CaptureOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def load(target: Target, options: CaptureOptions | None = None) -> Program:
-    """The program a target names, or is.
+def load(target: Target, options: CaptureOptions | None = None, **overrides: Any) -> Program:
+    """The program a target names, or is: `load("step.mlir")`, `load("gpt2-small", settings={"batch": 8})`.
 
     Args:
         target: What the command line takes, as text or path; or an object: a `Program`, a `jax.stages.Lowered`, a
             `jax.export.Exported` or its bytes, `(fn, args)` or `(fn, args, jit_options)`, or with tensors of PyTorch
             `(module, args)` or `(module, args, options)`, or a `torch.export.ExportedProgram`.
         options: What the target itself cannot say.
+        **overrides: Single ones, by the field names of `CaptureOptions`: `platform`, `dims`, `mesh`, `settings`.
+
+    Raises:
+        MeshcastError: There is no such target, it cannot be read, or an option is not one of these.
     """
-    options = CaptureOptions() if options is None else options
-    settings = "such as CaptureOptions(settings={'batch': '64'}) of meshcast.programs"
-    expect(options, CaptureOptions, "CaptureOptions or None", where="options", fix=settings)
+    options = _chosen(CaptureOptions() if options is None else options, overrides)
     if isinstance(target, (str, Path)):
         refuse_nul(target, where="target")
     else:
@@ -97,6 +99,21 @@ def load(target: Target, options: CaptureOptions | None = None) -> Program:
     if "/" in text or path.suffix in {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}:
         raise InputError("no such file", where=text, fix="check the path")
     raise UsageError(f"{text!r} is neither a file, a module:function nor a model", where="TARGET", fix=zoo.hint(text))
+
+
+def _chosen(options: CaptureOptions, overrides: Mapping[str, Any]) -> CaptureOptions:
+    """The options of a call, with single ones changed."""
+    fix = "such as settings={'batch': 64}, or CaptureOptions(settings={'batch': '64'}) of meshcast.programs"
+    expect(options, CaptureOptions, "CaptureOptions or None", where="options", fix=fix)
+    known = [each.name for each in fields(CaptureOptions)]
+    for name in overrides:
+        if name not in known:
+            raise UsageError(f"load has no option {name!r}", where="load", fix=nearest(name, known))
+    given = dict(overrides)
+    if "settings" in given:
+        expect(given["settings"], Mapping, "a dict", where="settings", fix=fix)
+        given["settings"] = {name: str(value) for name, value in given["settings"].items()}
+    return replace(options, **given)
 
 
 def _from_standard_input(options: CaptureOptions) -> Program:

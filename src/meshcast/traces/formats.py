@@ -103,6 +103,9 @@ class Written:
     lines: tuple[str, ...]
     summary: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFormat:

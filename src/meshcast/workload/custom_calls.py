@@ -39,7 +39,7 @@ _DECLARATION = "meshcast.cost"
 _PALLAS_TPU = "tpu_custom_call"
 _DECLARED_KEYS = frozenset({"flops", "vector_flops", "transcendentals", "bytes", "dtype"})
 _REMEDY = (
-    "declare its cost: meshcast.workload.custom_calls.register_custom_call({target!r}, rule), or a "
+    "declare its cost: meshcast.register_custom_call({target!r}, rule), or a "
     '`meshcast.cost = {{flops = ... : f64, bytes = ... : i64, dtype = "bf16"}}` attribute on the op'
 )
 

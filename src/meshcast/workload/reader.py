@@ -32,7 +32,7 @@ def read_workload(program: Program, options: ReadOptions | None = None) -> Workl
     """
     expect(program, Program, "a meshcast.Program", where="program", fix="such as what meshcast.load gives")
     told = ReadOptions() if options is None else options
-    expect(told, ReadOptions, "meshcast.ReadOptions or None", where="options")
+    expect(told, ReadOptions, "ReadOptions or None", where="options")
     try:
         return _Reader(program, told).read()
     except TupleError:  # so few programs have tuples that none is searched for them

@@ -7,13 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshcast.base import Mesh, Rows, shown
 from meshcast.programs import Argument
-from meshcast.workload.graph import Block, Collective, Op, Tensor
+from meshcast.workload.graph import AttentionLibrary, Block, Collective, Op, Tensor
+
+if TYPE_CHECKING:
+    from meshcast.lower import Fusion, Layers, LoweredProgram, RaggedProducts
 
 COLUMNS = np.dtype(
     [
@@ -63,6 +66,35 @@ class Workload:
     def devices(self) -> int:
         """Devices the whole program runs on."""
         return self.mesh.size
+
+    def lower(
+        self,
+        *,
+        backend: str = "xla-gpu",
+        given: bool = True,
+        fusion: Fusion = "compiler",
+        attention: AttentionLibrary = "cudnn",
+        layers: Layers = "scanned",
+        ragged: RaggedProducts = "masked",
+    ) -> LoweredProgram:
+        """The kernels that one device runs for the op graph, by modelled rules (`lower.lower`).
+
+        Args:
+            backend: Whose fusion rules: `xla-gpu`, `xla-tpu`, or `none`.
+            given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
+            fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
+            attention: Whose fused attention runs on GPUs.
+            layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own.
+            ragged: Whether ragged products on GPUs are dense ones of masked operands, or one grouped kernel.
+
+        Raises:
+            UsageError: There is no such backend.
+        """
+        from meshcast.lower import lower
+
+        return lower(
+            self, backend=backend, given=given, fusion=fusion, attention=attention, layers=layers, ragged=ragged
+        )
 
     def walk(self) -> Iterator[tuple[Op, int]]:
         """Every op with how often it runs in a step; of branches only the costlier one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from meshcast.base import Rows, shown
@@ -79,6 +80,18 @@ class Stack:
     facts: Mapping[str, Fact] = field(default_factory=dict, hash=False, repr=False)
     said: frozenset[str] = field(default=frozenset(), repr=False)
     sources: Mapping[str, Source] = field(default_factory=dict, hash=False, repr=False)
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Stack:
+        """The stack that comes with meshcast under this name, or in this TOML file.
+
+        Raises:
+            UnsupportedError: No such stack.
+            InputError: The file cannot be read or does not follow the schema.
+        """
+        from meshcast.options.stacks.loader import load_stack  # which makes stacks
+
+        return load_stack(name_or_path)
 
     @property
     def remat(self) -> str:

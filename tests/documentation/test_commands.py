@@ -6,6 +6,7 @@ import glob
 import re
 import shlex
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ NOT_RUN = {
     r"^make (?!demo)": "the target's recipe is checked by `make -n`",
     r"doctor --install": "fetches packages; tests/simulators runs what it installs",
     r"^python benchmarks/": "minutes of measuring",
+    r"^python -m benchmarks\.": "needs the libraries whose programs it captures",
+    r"^python -m venv ": "an environment that nothing here uses",
     r"^python -m meshcast\.": "minutes of fitting; tests/calibrate and tests/estimate fit small tables",
 }
 WITH_COMMANDS = [page for page in PAGES if commands(page)]
@@ -70,9 +73,14 @@ def test_every_flag_and_file_is_there(page: Path) -> None:
         elif words[0] == "python" and words[1].endswith(".py"):
             assert (ROOT / words[1]).is_file(), f"{command}: no such file"
         elif words[:2] == ["python", "-m"]:
-            assert (ROOT / "src" / words[2].replace(".", "/")).with_suffix(".py").is_file(), (
-                f"{command}: no such module"
-            )
+            assert _is_module(words[2]), f"{command}: no such module"
+
+
+def _is_module(name: str) -> bool:
+    """Whether `python -m NAME` finds a module of ours, a package of ours that runs, or one of Python's own."""
+    path = name.replace(".", "/")
+    ours = (ROOT / "src" / f"{path}.py", ROOT / path / "__main__.py")
+    return name in sys.stdlib_module_names or any(file.is_file() for file in ours)
 
 
 def test_every_make_target_is_there() -> None:

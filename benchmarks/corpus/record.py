@@ -1,0 +1,163 @@
+"""What the corpus knows of a program, which part it belongs to, and the index that holds it. Needs no library but Python's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+Origin = Literal["library", "example", "helper"]
+Mode = Literal["train", "infer", "step", "update", "decode"]
+Group = Literal[
+    "llm",
+    "vision",
+    "science",
+    "graph",
+    "sequence",
+    "optimizer",
+    "recsys",
+    "misc",
+    "audio",
+    "rl",
+    "probabilistic",
+]
+Dtype = Literal["f32", "bf16", "mixed", "f16", "f64", "int8", "f8", "c64", "i32"]
+Part = Literal["apart", "open"]
+# A function and its arguments: arrays, `jax.ShapeDtypeStruct`s, or trees of either.
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def part_of(library: str) -> Part:
+    """Which part a library's programs belong to: a third of the names, by their hash, is set apart and not looked at.
+
+    The rule asks for the name alone, so that a library added later has its part before anyone has seen a figure of it.
+    """
+    return "apart" if hashlib.sha256(library.encode()).digest()[0] % 3 == 0 else "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One program: what the index says of it, and how its function and arguments are made."""
+
+    id: str
+    library: str
+    origin: Origin
+    mode: Mode
+    dtype: Dtype
+    group: Group
+    build: Callable[[], Call]
+    # A loop's end depends on values: turns, and with them the time, are those of the arguments of a run.
+    ends_on_data: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses words that the index does not know: they would be groups of one in every table."""
+        for name, known in (("origin", Origin), ("mode", Mode), ("dtype", Dtype), ("group", Group)):
+            if getattr(self, name) not in get_args(known):
+                raise ValueError(
+                    f"{self.id}: {name} is {getattr(self, name)!r}, not one of {', '.join(get_args(known))}"
+                )
+
+    def row(self) -> dict[str, Any]:
+        """What the index says of the program before it is captured."""
+        row = {
+            "id": self.id,
+            "library": self.library,
+            "part": part_of(self.library),
+            "origin": self.origin,
+            "mode": self.mode,
+            "dtype": self.dtype,
+            "group": self.group,
+        }
+        return {**row, "ends_on_data": True} if self.ends_on_data else row
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """The programs of one library, in the order in which they are captured."""
+
+    library: str
+    origin: Origin = "library"
+    group: Group = "misc"
+    programs: list[Program] = field(default_factory=list)
+
+    def add(
+        self,
+        id: str,
+        build: Callable[[], Call],
+        mode: Mode,
+        dtype: Dtype = "f32",
+        *,
+        group: Group | None = None,
+        origin: Origin | None = None,
+        ends_on_data: bool = False,
+    ) -> None:
+        """One more program; a second one of the same id is refused, since its file would take the first one's place."""
+        if any(each.id == id for each in self.programs):
+            raise ValueError(f"{self.library} has two programs called {id}")
+        self.programs.append(
+            Program(
+                id=id,
+                library=self.library,
+                origin=origin or self.origin,
+                mode=mode,
+                dtype=dtype,
+                group=group or self.group,
+                build=build,
+                ends_on_data=ends_on_data,
+            )
+        )
+
+    def program(
+        self,
+        id: str,
+        mode: Mode,
+        dtype: Dtype = "f32",
+        *,
+        group: Group | None = None,
+        origin: Origin | None = None,
+        ends_on_data: bool = False,
+    ) -> Callable[[Callable[[], Call]], Callable[[], Call]]:
+        """A decorator: the function below it makes the program's function and arguments."""
+
+        def added(build: Callable[[], Call]) -> Callable[[], Call]:
+            self.add(id, build, mode, dtype, group=group, origin=origin, ends_on_data=ends_on_data)
+            return build
+
+        return added
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`index.jsonl` of a folder: one JSON object a program, appended as programs are captured."""
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """Where the rows lie."""
+        return self.folder / "index.jsonl"
+
+    def file_of(self, id: str) -> Path:
+        """Where a program's text lies."""
+        return self.folder / "programs" / f"{id}.mlir.gz"
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """All rows, in the order in which they were written; a program captured twice has its last one only."""
+        if not self.path.exists():
+            return
+        lines = self.path.read_text().splitlines()
+        yield from {row["id"]: row for row in (json.loads(line) for line in lines if line.strip())}.values()
+
+    def has(self, id: str) -> bool:
+        """Whether a program's text and row are both there: an interrupted capture left neither or the text alone."""
+        return self.file_of(id).exists() and any(row["id"] == id for row in self.rows())
+
+    def write(self, program: Program, text: bytes, **measured: Any) -> None:
+        """Keeps a program's gzipped text and then its row: the row says that the text is whole."""
+        self.file_of(program.id).parent.mkdir(parents=True, exist_ok=True)
+        self.file_of(program.id).write_bytes(text)
+        with self.path.open("a") as file:
+            file.write(json.dumps({**program.row(), **measured}) + "\n")

@@ -16,7 +16,7 @@ INSTALL := install --quiet --disable-pip-version-check
 # compiling all of them beforehand is most of the time that an installation takes.
 WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 
-.PHONY: demo test test-setup check setup lint fuzz golden bench cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test test-setup check setup lint fuzz golden bench docs-figures cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
@@ -123,6 +123,11 @@ bench: setup $(VENV)/.scalesim-ready
 # Six programs on seven devices in every fidelity that is installed; writes docs/cross-architecture.md again.
 cross-architecture: setup
 	$(BIN)/python examples/cross_architecture/run.py
+
+# Figures of README.md and docs/ written again by the commands that stand beside them (tests/documentation/regions.py); generated
+# pages whose measurements are not at hand are left as they are, and named. Some pages: make docs-figures PAGES=docs/accuracy.md
+docs-figures: $(VENV)/.test-ready
+	$(BIN)/python -m tests.documentation.figures $(PAGES)
 
 # The lock files name exact versions for every supported Python; `make lock` needs uv.
 lock:

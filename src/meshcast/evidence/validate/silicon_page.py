@@ -24,7 +24,7 @@ _ABOUT = """\
 Single kernels that others measured, predicted by parameters that were fitted on an H200 alone (its programs, not these
 tables) and carried over by what the catalogue knows of each GPU: SMs, clocks, peaks, caches, bandwidths, power. The
 tables are those of [aiconfigurator-core](https://github.com/ai-dynamo/aiconfigurator) (Apache-2.0), the extra `silicon`;
-`src/meshcast/estimate/measured_kernels/silicon.py` says how they were measured, and which framework's are taken.
+`src/meshcast/estimate/measurements/silicon.py` says how they were measured, and which framework's are taken.
 
 A sample: as many rows of each size, at even steps through them. No products of vectors that XLA does not leave to a
 library, and no f8 rows of which the quantisation of an operand is more than a share (`--quantisation`). Measured and

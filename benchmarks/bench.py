@@ -97,12 +97,12 @@ def cold_figures(step: Path, repeats: int) -> Iterator[Figure]:
 
 def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
     """One program in a warm process."""
-    from meshcast.jobs import asking
-    from meshcast.jobs.asking import predict
+    from meshcast import predict
+    from meshcast.jobs.program.lowering import forget_lowered
     from meshcast.programs import mlir
 
     def afresh() -> None:
-        asking._LOWERED.clear()
+        forget_lowered()
         predict(step, on="h200")
 
     text = gzip.decompress(step.read_bytes()).decode()
@@ -129,8 +129,8 @@ def warm_figures(step: Path, repeats: int) -> Iterator[Figure]:
 def large_step_figures(repeats: int) -> Iterator[Figure]:
     """GPT-2-XL's training step, captured once, in both fidelities of GPUs."""
     import meshcast
-    from meshcast.jobs import asking
-    from meshcast.jobs.asking import predict
+    from meshcast import predict
+    from meshcast.jobs.program.lowering import forget_lowered
     from meshcast.programs import mlir
 
     program = meshcast.load("gpt2-xl")
@@ -140,7 +140,7 @@ def large_step_figures(repeats: int) -> Iterator[Figure]:
         predict(program, on="h200", fidelity=fidelity)
 
         def afresh(fidelity: str = fidelity) -> None:
-            asking._LOWERED.clear()
+            forget_lowered()
             predict(program, on="h200", fidelity=fidelity)
 
         yield Figure(

@@ -39,8 +39,9 @@ CASES = (
 
 def measure(case: Case, folder: Path) -> dict[str, float | str]:
     """Seconds of the prediction, of making and writing all ranks' traces, and of one file a class read back."""
+    from meshcast import predict
     from meshcast.base.errors import InfeasibleError
-    from meshcast.jobs.asking import assembled_pipeline, predict
+    from meshcast.jobs import PipelineJob, resolve_job
     from meshcast.jobs.nodes.flattening import Detail
     from meshcast.jobs.nodes.pipelines import pipeline_trace
     from meshcast.options.options import Options
@@ -48,7 +49,9 @@ def measure(case: Case, folder: Path) -> dict[str, float | str]:
 
     options = Options(on="dgx-h100", plan=case.plan, settings={"batch": str(case.batch), "seq": "2048"})
     start = time.perf_counter()
-    assembled = assembled_pipeline("gpt3-175b", options)
+    job = resolve_job("gpt3-175b", options)
+    assert isinstance(job, PipelineJob)
+    assembled = job.assembled()
     predicted = time.perf_counter()
     job = pipeline_trace(*assembled, Detail())
     files = ChakraFiles(prefix=folder / "gpt")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import InfeasibleError, InputError, UsageError
 from meshcast.base.files import (
     LONGEST_NAME,
@@ -29,7 +30,6 @@ from meshcast.evidence.comparison import compare
 from meshcast.evidence.comparison.folder import RunFolder
 from meshcast.evidence.fits.tpu_samples import SampleTable, write_table
 from meshcast.hardware import load_device
-from meshcast.jobs.asking import predict
 from tests.cli.conftest import Meshcast
 from tests.cli.conftest import meshcast as meshcast
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from meshcast.evidence.comparison import grid
-from meshcast.jobs import predict
+from meshcast.jobs import predict_job
 from tests.cli.conftest import Meshcast
 from tests.jobs.traced.jobs import collective, compute, job
 
@@ -91,7 +91,7 @@ def test_mistakes_and_exit_codes(meshcast: Meshcast, arguments: tuple[str, ...],
 
 
 def test_ctrl_c_prints_what_there_is_and_goes_on_later(meshcast: Meshcast, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = predict, []
+    real, asked = predict_job, []
 
     def interrupted(*arguments: object) -> object:
         asked.append(arguments)
@@ -99,7 +99,7 @@ def test_ctrl_c_prints_what_there_is_and_goes_on_later(meshcast: Meshcast, monke
             raise KeyboardInterrupt
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(grid, "predict", interrupted)
+    monkeypatch.setattr(grid, "predict_job", interrupted)
     command = ("compare", TANH, "--on", "h200,b200", "--fidelity", "roofline")
     answer = meshcast(*command)
     assert answer.code == 130

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meshcast import Options, predict
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.estimate import Estimates, Origin, Support, estimate_kernels, estimator_names, load_estimator, registry
 from meshcast.hardware import load_device
-from meshcast.jobs.asking import Options, predict
 from meshcast.lower import Kernel
 from tests.estimate.conformance import check_conformance
 from tests.lower.programs import lower_function, spec

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import Options, prepare
 from meshcast.estimate.energy import idle_watts
-from meshcast.jobs.asking import Options, prepare
 
 PRODUCT = """
   {after} = stablehlo.dot_general {before}, {before}, contracting_dims = [1] x [0]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meshcast import Options, predict
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.estimate import Origin
 from meshcast.estimate.gpu import GpuAnalytical
@@ -23,7 +24,6 @@ from meshcast.estimate.profiled.reference import FixedCost
 from meshcast.estimate.profiled.silicon import silicon_rows
 from meshcast.estimate.profiled.sources import given_kernels, measured_kernels
 from meshcast.hardware import Device, load_device
-from meshcast.jobs.asking import Options, predict
 from meshcast.lower import Kernel
 from tests.estimate.conformance import check_conformance, gemm, pass_over
 from tests.estimate.measurements.silicon_layout import ATTENTION, GEMM, attention_row, gemm_row

@@ -7,6 +7,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import pytest
 
+from meshcast import Options, predict, prepare
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.estimate import simulator_names
 from meshcast.estimate.outside import SIMULATORS
@@ -15,7 +16,6 @@ from meshcast.estimate.simulated import Simulated, array_of, spread
 from meshcast.estimate.systolic.cycles import compute_cycles
 from meshcast.estimate.systolic.layer import product_shapes
 from meshcast.hardware import load_device
-from meshcast.jobs.asking import Options, predict, prepare
 from meshcast.programs import capture
 from tests.estimate.conformance import check_conformance, gemm
 from tests.lower.programs import spec

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from meshcast import zoo
+from meshcast import Options, predict, prepare, zoo
 from meshcast.base.errors import UsageError
-from meshcast.jobs import asking
-from meshcast.jobs.asking import Options, predict, prepare
+from meshcast.jobs.program import lowering
 from meshcast.partition import partition
 from meshcast.programs import capture
 from meshcast.workload.custom_calls import register_custom_call
@@ -72,12 +71,12 @@ def test_a_program_partitioned_by_hand_is_not_taken_for_its_source() -> None:
 
 
 def test_few_programs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "KEPT_PROGRAMS", 2)
+    monkeypatch.setattr(lowering, "KEPT_PROGRAMS", 2)
     path = tmp_path / "loop.mlir"
     path.write_text(LOOP)
     for trips in range(1, 6):
         predict(path, on="h200", trip_counts={"*": trips})
-    assert len(asking._LOWERED) == 2
+    assert len(lowering._LOWERED) == 2
 
 
 def test_an_unknown_setting_is_named() -> None:

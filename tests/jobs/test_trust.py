@@ -17,8 +17,10 @@ from meshcast import Options, Prediction, capture_function, compare, predict
 from meshcast.estimate.gpu.clocks import CALIBRATED_DEVICE
 from meshcast.hardware import load_device, resolve
 from meshcast.hardware.checked import HOW_CHECKED_WORDS
-from meshcast.jobs import asking
+from meshcast.jobs import front
+from meshcast.jobs import resolve as resolving
 from meshcast.jobs.described import asked_of
+from meshcast.jobs.pipeline import job as pipeline_job
 from meshcast.jobs.program import run
 from meshcast.jobs.trust import widenings, with_trust
 from meshcast.options.fidelities import common_fidelity
@@ -95,9 +97,9 @@ def test_trust_and_what_is_asked_are_worked_out_once(plan: str | None, monkeypat
         return counting
 
     monkeypatch.setattr(run, "with_trust", counted("trust", with_trust))
-    monkeypatch.setattr(asking, "with_trust", counted("trust", with_trust))
-    monkeypatch.setattr(asking, "asked_of", counted("asked", asked_of))
-    monkeypatch.setattr(asking, "with_levers", lambda question, again: question.prediction)
+    monkeypatch.setattr(pipeline_job, "with_trust", counted("trust", with_trust))
+    monkeypatch.setattr(resolving, "asked_of", counted("asked", asked_of))
+    monkeypatch.setattr(front, "with_levers", lambda question, again: question.prediction)
     settings = {"layers": "2", "batch": "4", "seq": "64"}
     prediction = predict("llama3-tiny", on="dgx-h100", plan=plan, settings=settings, levers=True)
     assert calls == {"trust": 1, "asked": 1}

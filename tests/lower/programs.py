@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from meshcast.jobs.asking import prepare
+from meshcast import prepare
 from meshcast.jobs.program.run import Run
 from meshcast.lower import Kernel, LoopStep, LoweredProgram, Schedule, lower
 from meshcast.options.options import Options

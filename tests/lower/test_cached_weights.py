@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshcast.jobs.asking import predict
+from meshcast import predict
 from meshcast.options.options import Options
 from tests.lower.programs import FOUR_LAYERS
 

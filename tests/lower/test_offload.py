@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from meshcast import predict, prepare
 from meshcast.hardware import resolve
 from meshcast.hardware.host_link import host_rate
-from meshcast.jobs.asking import predict, prepare
 from meshcast.options.options import Options
 from tests.lower.programs import FOUR_LAYERS, all_loops, planned
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshcast.jobs.asking import Options, prepare
+from meshcast import Options, prepare
 from meshcast.lower import Kernel, LoopStep, Schedule
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import ValueTypes

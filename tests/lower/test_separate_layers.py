@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast.jobs.asking import predict
+from meshcast import predict
 from meshcast.lower import Kernel, LoweredProgram, lower
 from meshcast.options.options import Options
 from meshcast.options.stacks import load_stack
@@ -134,12 +134,10 @@ def test_arguments_of_one_byte_are_left_to_the_product() -> None:
 
 def test_attention_by_another_library() -> None:
     options = Options(on="h100-sxm", plan="attention=flash", settings={"batch": "2", "seq": "2048", "head_dim": "64"})
-    from meshcast.hardware import load_device
-    from meshcast.jobs.asking import lowered_program, resolved
+    from meshcast.jobs import one_program, resolve_job
 
     for name, library in (("pytorch-compile", "flash-2"), ("nemo", "cudnn")):
-        target, chosen = resolved("llama3-tiny", options.with_stack(load_stack(name)))
-        found = lowered_program(target, chosen, load_device("h100-sxm"))
+        found = one_program(resolve_job("llama3-tiny", options.with_stack(load_stack(name)))).lowered
         calls = [k.geometry for k, _ in found.schedule.walk() if isinstance(k.geometry, Attention)]
         assert calls
         assert {call.library for call in calls} == {library}

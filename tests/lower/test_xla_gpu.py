@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from meshcast import Options, predict, prepare
 from meshcast.base.cache import cache_folder
 from meshcast.base.child import ChildCrashedError, ChildFailedError
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.hardware import device_names, load_device
-from meshcast.jobs.asking import Options, predict, prepare
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.xla_gpu import compiler

@@ -16,7 +16,7 @@ from meshcast import predict
 from meshcast.base.child import ChildCrashedError, ChildFailedError
 from meshcast.base.errors import UnsupportedError
 from meshcast.hardware import load_device
-from meshcast.jobs import asking
+from meshcast.jobs.program.lowering import forget_lowered
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.kernel import Kernel, LoopStep
 from meshcast.lower.xla_tpu import OutOfMemoryError, compiler
@@ -64,7 +64,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
             return json.dumps(answer).encode()
 
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        asking._LOWERED.clear()  # the same program was lowered with other answers
+        forget_lowered()  # the same program was lowered with other answers
         monkeypatch.setattr(compiler._child, "request", request)
         monkeypatch.setattr(compiler, "installed_version", lambda: "libtpu 1")
         return seen

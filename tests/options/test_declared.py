@@ -24,7 +24,7 @@ from meshcast.options.options import KEPT, Options, option_places
 from meshcast.options.parts import PART_KINDS, OptionParts
 from meshcast.options.run_options import RunOptions
 from meshcast.zoo import Plan
-from tests.jobs.described.test_inputs import SAMPLES
+from tests.jobs.described.test_inputs import H100, SAMPLES
 from tests.results.test_printer import ONE
 
 # Another value than the default of every option.
@@ -112,7 +112,7 @@ def test_a_new_field_is_a_keyword_a_flag_an_input_a_check_and_a_part_of_keys() -
     assert asked.value("speed") == "slow"
     assert "speed" in asked.asked
     assert Options().key != asked.key
-    found = inputs_of(asked, None, ONE)
+    found = inputs_of(asked, None, ONE, H100)
     assert found.values["speed"] == "slow"
     assert "speed" not in found.defaults
     with pytest.raises(UsageError, match="no speed 'late'"):
@@ -149,7 +149,7 @@ def test_values_are_read_once_and_keep_their_words() -> None:
     assert (asked.program.plan.text, asked.program.plan.value) == ("mbs=1, dp=2", Plan(dp=2, mbs=1))
     assert asked.lowering.rewrites == Overlap(prefetch=True, gathers=2)
     assert asked.program.indices.value == 1.5
-    told = inputs_of(asked, None, ONE).values
+    told = inputs_of(asked, None, ONE, H100).values
     assert (told["overlap"], told["indices"]) == ("prefetch , gathers=2", "zipf:1.50")
     again = asked.having(on="h200", clocks="burst")
     assert again.program is asked.program

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import UnsupportedError
-from meshcast.jobs.asking import predict
 from meshcast.programs import from_bytes
 
 SPLIT = "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"

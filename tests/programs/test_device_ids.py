@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import InputError
 from meshcast.base.mesh import Mesh
-from meshcast.jobs.asking import predict
 from meshcast.programs import Program, load
 
 KIND = "tensor<1024x1024xf32>"

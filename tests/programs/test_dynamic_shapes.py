@@ -12,8 +12,8 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from meshcast import predict
 from meshcast.base.errors import MeshcastError, UnsupportedError, UsageError
-from meshcast.jobs.asking import predict
 from meshcast.programs import CaptureOptions, capture, from_bytes, from_exported, load
 from meshcast.programs.exported import JaxSymbol
 

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import UnsupportedError, UsageError
-from meshcast.jobs.asking import predict
 from meshcast.programs import CaptureOptions, Program, Role, capture, from_bytes, load
 from meshcast.programs.files import program_name
 from meshcast.programs.roles import role_of
@@ -145,7 +145,7 @@ def make():
 import json, resource
 # A process starts with the peak of the one that it was forked from: only what comes on top is its own.
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-from meshcast.jobs.asking import predict
+from meshcast import predict
 prediction = predict("huge.py:make", on="h200")
 from jax._src import xla_bridge
 own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

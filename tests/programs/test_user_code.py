@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import InputError
-from meshcast.jobs.asking import predict
 from meshcast.programs import load
 
 STEP = """

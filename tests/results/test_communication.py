@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from meshcast import Options, predict
 from meshcast.base.errors import UsageError
-from meshcast.jobs.asking import Options, predict
 from meshcast.results.printer import prediction_text
 
 SETTINGS = {"batch": "32", "seq": "256", "sequence_parallel": "true"}

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshcast import prepare
 from meshcast.base.mesh import Mesh
 from meshcast.hardware.conditions import Conditions
-from meshcast.jobs.asking import prepare
 from meshcast.lower import Kernel, LoopStep, Schedule
 from meshcast.lower.kernel import Step
 from meshcast.options.options import Options

@@ -12,9 +12,9 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from meshcast import prepare
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.base.mesh import OUTSIDE, Mesh, group_numbers
-from meshcast.jobs.asking import prepare
 from meshcast.jobs.program.deadlocks import check_program, check_programs
 from meshcast.options.options import Options
 from meshcast.programs import from_bytes

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+from meshcast import Options, prepare
 from meshcast.estimate import estimate_kernels
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device, load_device
-from meshcast.jobs.asking import Options, prepare
 from meshcast.lower import LoweredProgram
 from meshcast.simulate import Timeline, simulate
 from tests.lower.programs import lower_function, spec

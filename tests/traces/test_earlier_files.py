@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import UsageError
-from meshcast.jobs.asking import predict
 from meshcast.jobs.traced.files import find_traces
 from meshcast.options.options import Options
 from meshcast.traces.chakra import SPARE_BYTES

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from meshcast import prepare
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.hardware import load_device
 from meshcast.hardware.host_link import LINK_SHARE
-from meshcast.jobs.asking import prepare, resolved
 from meshcast.options.options import Options
 from meshcast.traces import kineto
 from meshcast.traces.formats import TraceRequest, write_trace
@@ -53,7 +53,7 @@ def analysed(folder: Path) -> dict[str, Any]:
 def test_analysis_of_a_program_gives_our_breakdown(tmp_path: Path) -> None:
     written(tmp_path / "step.json.gz", "fsdp=4,tp=2")
     found = analysed(tmp_path)
-    run = prepare(*resolved("llama3-tiny", options("fsdp=4,tp=2")))
+    run = prepare("llama3-tiny", options("fsdp=4,tp=2"))
     parts, timeline = run.timeline.breakdown, run.timeline
     (temporal,) = found["temporal"]
     assert temporal["kernel_time(us)"] == pytest.approx(timeline.duration * 1e6, abs=0.01)

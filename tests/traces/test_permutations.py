@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import predict
 from meshcast.chakra import NodeType, read_trace
 from meshcast.hardware import resolve
 from meshcast.hardware.astra import cluster_network
-from meshcast.jobs.asking import predict
 from meshcast.network.astra import astra_available, run_traces
 from meshcast.network.astra.model import preset_system
 from meshcast.options.options import Options

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import UsageError
-from meshcast.jobs.asking import predict
+from meshcast.jobs import PipelineJob
 from meshcast.options.options import Options
 from meshcast.traces.formats import TraceRequest, write_trace
 
@@ -77,7 +78,7 @@ def test_refused_before_anything_is_predicted(
         raise AssertionError("predicted before it was refused")
 
     monkeypatch.setattr("meshcast.traces.formats.program_trace", simulated)
-    monkeypatch.setattr("meshcast.traces.formats.assembled_pipeline", simulated)
+    monkeypatch.setattr(PipelineJob, "assembled", simulated)
     request = TraceRequest(target="llama3-tiny", options=options(plan), out=tmp_path / "job", **asked)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=message):
         write_trace("chakra", request)

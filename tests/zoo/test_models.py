@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import InfeasibleError, UsageError
-from meshcast.jobs.asking import predict
 from meshcast.zoo import build, models, num_parameters, zoo
 from meshcast.zoo.layers import attention, causal_attention
 from tests.zoo.arrays import QUICK, concrete

@@ -59,6 +59,7 @@ from meshcast.base.number_ranges import LARGEST as LARGEST
 from meshcast.base.number_ranges import parse_ranges as parse_ranges
 from meshcast.base.number_ranges import ranges as ranges
 from meshcast.base.number_ranges import shortened as shortened
+from meshcast.base.once import AnsweredOnce as AnsweredOnce
 from meshcast.base.progress import listening as listening
 from meshcast.base.progress import tell as tell
 from meshcast.base.units import Dimension as Dimension

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,7 +82,7 @@ def compare_command(
         if given is not None:
             raise UsageError("it is about a trace, and none is given", where=flag, fix="give --measured TRACE")
     grid = asked_grid(targets, on=split_names(",".join(on)), fidelities=split_names(fidelity), options=options)
-    folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(list(grid.targets))))
+    folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(grid.targets.names)))
     cells: list[Cell] = []
     interrupted = False
     try:
@@ -142,7 +143,7 @@ def _closing(comparison: Comparison, path: Path, *, interrupted: bool) -> str:
     return f"meshcast: wrote {path}: table.csv, table.json, report.md, report.txt, plot.svg{again}"
 
 
-def _folder_name(targets: list[str]) -> str:
+def _folder_name(targets: Sequence[str]) -> str:
     """`compare-` and the first target's name, what a file name may not hold replaced."""
     more = f"-and-{len(targets) - 1}-more" if len(targets) > 1 else ""
     return f"compare-{file_name(targets[0])}{more}"

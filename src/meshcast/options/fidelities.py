@@ -18,6 +18,7 @@ from meshcast.estimate import (
 )
 from meshcast.hardware import Device
 from meshcast.lower import Lowering, choose_lowering
+from meshcast.options.estimate_options import EstimateOptions
 from meshcast.options.options import Options
 from meshcast.programs import Program
 
@@ -53,6 +54,26 @@ def check_fidelity(name: str) -> None:
     known = ("auto", *fidelity_names())
     if name not in known:
         raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=nearest(name, known))
+
+
+def _chain(fidelity: str) -> tuple[str, ...]:
+    """Names of the estimators that a fidelity stands for, the first that is asked first."""
+    return AUTO_ORDER if fidelity == "auto" else (fidelity, *FALLBACKS.get(fidelity, ()))
+
+
+def why_not_taken(estimate: EstimateOptions, fidelity: str) -> UsageError | None:
+    """Why a fidelity has no use for the profile or the simulator that is given; None where it takes what there is."""
+    if estimate.simulator is not None and fidelity != "simulated":
+        return UsageError(
+            f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
+        )
+    if estimate.profile is not None and "profiled" not in _chain(fidelity):
+        return UsageError(
+            f"fidelity {fidelity!r} does not look at measured kernels",
+            where="--profile",
+            fix="use --fidelity profiled or auto",
+        )
+    return None
 
 
 def chosen_lowering(options: Options, program: Program, device: Device) -> Lowering:
@@ -106,11 +127,9 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
             where="--lowering",
             fix="leave --lowering out, or use --fidelity auto --lowering modelled",
         )
-    names = AUTO_ORDER if fidelity == "auto" else (fidelity, *FALLBACKS.get(fidelity, ()))
-    if options.estimate.simulator is not None and fidelity != "simulated":
-        raise UsageError(
-            f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
-        )  # fmt: skip
+    if (refused := why_not_taken(options.estimate, fidelity)) is not None:
+        raise refused
+    names = _chain(fidelity)
     if options.estimate.profile is None:
         if fidelity == "simulated":
             simulated = load_simulator(options.estimate.simulator, device)
@@ -118,12 +137,6 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)
         return tuple(load_estimator(name) for name in names), ()
-    if "profiled" not in names:
-        raise UsageError(
-            f"fidelity {fidelity!r} does not look at measured kernels",
-            where="--profile",
-            fix="use --fidelity profiled or auto",
-        )
     given = given_kernels(Path(options.estimate.profile), device)
     chosen = Profiled(lambda asked: given.interpolator if asked.name == device.name else None)
     return tuple(chosen if name == "profiled" else load_estimator(name) for name in names), given.notes

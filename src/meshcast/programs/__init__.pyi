@@ -25,6 +25,10 @@ from meshcast.programs.program import result_names as result_names
 from meshcast.programs.pytorch.capture import capture_torch as capture_torch
 from meshcast.programs.pytorch.options import TorchOptions as TorchOptions
 from meshcast.programs.reading_ahead import start_reader as start_reader
+from meshcast.programs.sources import ModelSource as ModelSource
+from meshcast.programs.sources import ObjectSource as ObjectSource
+from meshcast.programs.sources import Source as Source
+from meshcast.programs.sources import source_of as source_of
 from meshcast.programs.target import STANDARD_INPUT as STANDARD_INPUT
 from meshcast.programs.target import CaptureOptions as CaptureOptions
 from meshcast.programs.target import Target as Target

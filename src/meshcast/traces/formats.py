@@ -27,15 +27,13 @@ from meshcast.hardware import resolve
 from meshcast.jobs import (
     Detail,
     JobTrace,
-    assembled_pipeline,
-    captured,
-    is_pipeline,
+    PipelineJob,
     not_alike,
+    one_program,
     pipeline_trace,
-    predict,
-    prepare,
+    predict_job,
     program_trace,
-    resolved,
+    resolve_job,
 )
 from meshcast.options import Options
 from meshcast.traces.anonymous import anonymous_job, bound, parse_coarseness
@@ -47,7 +45,7 @@ from meshcast.traces.kineto import check_name, other_ranks, rank_path, write_kin
 from meshcast.traces.perfetto import load_builder, write_perfetto
 from meshcast.traces.slices import JobTimeline
 from meshcast.traces.stablehlo import SUFFIXES, program_text
-from meshcast.traces.timelines import ALL, drawn_ranks, job_timeline, pipeline_with, rank_name, said_about
+from meshcast.traces.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
 
 Said = Callable[[str], None]
 MOST_NODES = 200_000  # of all files together, some 40 MB, up to which loops are unrolled unless it is said otherwise
@@ -121,16 +119,17 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
     Raises:
         UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
     """
-    target, options = resolved(request.target, request.options)
     traced: Callable[[Detail], JobTrace]
-    if is_pipeline(target):
-        traced = partial(pipeline_trace, *assembled_pipeline(pipeline_with(target, asked), options))
-    else:
-        run = prepare(target, options)
-        check_ranks(asked, run.devices)
-        traced = partial(program_trace, run)
+    match resolved := resolve_job(request.target, request.options):
+        case PipelineJob():
+            check_ranks(asked, resolved.pipeline.devices)
+            traced = partial(pipeline_trace, *resolved.assembled())
+        case _:
+            run = one_program(resolved).prepare()
+            check_ranks(asked, run.devices)
+            traced = partial(program_trace, run)
     # On one channel, turns of a collective take turns with others': folded ones would hold the channel at once.
-    unroll = options.run.channels == 1 if request.unroll is None else request.unroll
+    unroll = resolved.given.run.channels == 1 if request.unroll is None else request.unroll
     job = traced(Detail(unroll=unroll, memory=request.memory))
     # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
     if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
@@ -262,9 +261,9 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
     check_place(request.out, where=f"-o {request.out}")
     if not request.out.name.endswith(SUFFIXES):
         raise UsageError(f"{request.out.name} is no StableHLO", where="-o", fix="let it end in .mlir or .mlir.gz")
-    target, options = resolved(request.target, request.options)
-    program, mesh = captured(target, options, resolve(options.on).device)
-    if mesh is not None:
+    job = one_program(resolve_job(request.target, request.options))
+    program = job.program
+    if job.mesh is not None:
         raise UsageError(
             f"the program is written for the mesh {program.mesh}: another one is chosen where it is predicted",
             where="--mesh", fix="leave it out",
@@ -275,9 +274,9 @@ def write_stablehlo(request: TraceRequest, said: Said) -> Written:
         with staged.open(request.out) as out:
             out.write(text.encode())
         # What a target is made with is in the file now.
-        beyond = options.having(settings={}, dims={}, mesh=None, plan=None)
-        asked = ((target, options), (staged.path(request.out), beyond))
-        before, after = (predict(each, on).step_time_s for each, on in asked)
+        beyond = job.options.having(settings={}, dims={}, mesh=None, plan=None)
+        before = predict_job(job).step_time_s
+        after = predict_job(resolve_job(staged.path(request.out), beyond, cluster=job.cluster)).step_time_s
     change = abs(after / before - 1) if before and after else None
     shown = format_time(before) if change is not None and before else _unfit(before, after)
     lines = [f"{request.out}, {format_bytes(request.out.stat().st_size)}: {program.devices} devices"]

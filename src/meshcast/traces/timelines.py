@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from meshcast.base import UnsupportedError, format_bytes, parse_ranges, ranges
 from meshcast.chakra import check_ranks
-from meshcast.jobs import Pipeline, assembled_pipeline, is_pipeline, names_traces, prepare, read_pipeline, resolved
+from meshcast.jobs import PipelineJob, TraceJob, one_program, resolve_job
 from meshcast.options import Options
 from meshcast.traces.anonymous import anonymous_timeline
 from meshcast.traces.pipeline_slices import pipeline_timeline
@@ -38,30 +38,20 @@ def job_timeline(
         UnsupportedError: It is a trace itself.
     """
     asked = () if ranks is None or ranks.strip() == ALL else parse_ranges(ranks)
-    if isinstance(target, (str, Path)) and names_traces(target):
-        raise UnsupportedError(
-            "a trace is not drawn: it says what is done, and for a part of it when", where=str(target),
-            fix="name the program that it is of, or predict it",
-        )  # fmt: skip
-    target, options = resolved(target, options)
-    if is_pipeline(target):
-        job = pipeline_timeline(*assembled_pipeline(pipeline_with(target, asked), options), unroll)
-    else:
-        run = prepare(target, options)
-        check_ranks(asked, run.devices)
-        job = program_timeline(run, unroll)
+    match resolved := resolve_job(target, options):
+        case TraceJob():
+            raise UnsupportedError(
+                "a trace is not drawn: it says what is done, and for a part of it when", where=str(target),
+                fix="name the program that it is of, or predict it",
+            )  # fmt: skip
+        case PipelineJob():
+            check_ranks(asked, resolved.pipeline.devices)
+            job = pipeline_timeline(*resolved.assembled(), unroll)
+        case _:
+            run = one_program(resolved).prepare()
+            check_ranks(asked, run.devices)
+            job = program_timeline(run, unroll)
     return anonymous_timeline(job, coarseness) if anonymise else job
-
-
-def pipeline_with(target: str | Path | Pipeline, ranks: Collection[int]) -> Pipeline:
-    """A pipeline, or that of a file, which has these ranks.
-
-    Raises:
-        UsageError: A rank is not there.
-    """
-    pipeline = target if isinstance(target, Pipeline) else read_pipeline(Path(target))
-    check_ranks(ranks, pipeline.devices)
-    return pipeline
 
 
 def drawn_ranks(job: JobTimeline, asked: str | None) -> list[tuple[int, RankTimeline]]:

@@ -3,6 +3,7 @@ from meshcast.zoo.attention_note import BLOCK as BLOCK
 from meshcast.zoo.attention_note import CAUSAL as CAUSAL
 from meshcast.zoo.attention_note import HEADS_FIRST as HEADS_FIRST
 from meshcast.zoo.attention_note import WINDOW as WINDOW
+from meshcast.zoo.builder import ANSWERING as ANSWERING
 from meshcast.zoo.builder import MODES as MODES
 from meshcast.zoo.builder import Builder as Builder
 from meshcast.zoo.builder import Program as Program

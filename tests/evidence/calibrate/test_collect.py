@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from meshcast import Options, predict
 from meshcast.estimate.measurements.file import ProfileHeader, write_rows
 from meshcast.estimate.measurements.halves import is_fitted
 from meshcast.estimate.measurements.kernels import kernel_to_json
@@ -17,7 +18,6 @@ from meshcast.estimate.profiled.interpolator import load
 from meshcast.evidence.calibrate import collect
 from meshcast.evidence.calibrate.measured import collect_folder
 from meshcast.hardware import load_device
-from meshcast.jobs.asking import Options, predict
 from tests.estimate.conformance import gemm, pass_over
 from tests.evidence.calibrate.test_timed import HLO
 

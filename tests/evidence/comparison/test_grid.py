@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 import meshcast
+from meshcast import predict
 from meshcast.base.errors import MeshcastError, UnsupportedError, UsageError
 from meshcast.evidence.comparison import Cell, grid
 from meshcast.evidence.comparison.folder import RunFolder
-from meshcast.jobs.asking import predict
+from meshcast.jobs import ProgramJob, predict_job
 from meshcast.options.fidelities import fidelity_names
 from meshcast.options.options import Options
 
@@ -31,11 +32,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """Every prediction that is really worked out: program, device, fidelity."""
     found: list[tuple[str, str, str]] = []
 
-    def counted(program: meshcast.Program, options: Options) -> meshcast.Prediction:
-        found.append((program.name, str(options.on), options.estimate.fidelity))
-        return predict(program, options)
+    def counted(job: ProgramJob) -> meshcast.Prediction:
+        found.append((job.program.name, str(job.given.on), job.given.estimate.fidelity))
+        return predict_job(job)
 
-    monkeypatch.setattr(grid, "predict", counted)
+    monkeypatch.setattr(grid, "predict_job", counted)
     return found
 
 
@@ -98,12 +99,12 @@ def test_an_unreadable_target_spoils_nothing_else(tmp_path: Path) -> None:
 def test_a_bug_in_one_cell_spoils_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def broken(program: meshcast.Program, options: Options) -> meshcast.Prediction:
-        if options.on == "b200":
+    def broken(job: ProgramJob) -> meshcast.Prediction:
+        if job.given.on == "b200":
             raise KeyError("oops")
-        return predict(program, options)
+        return predict_job(job)
 
-    monkeypatch.setattr(grid, "predict", broken)
+    monkeypatch.setattr(grid, "predict_job", broken)
     found = meshcast.compare(TANH, on="b200,h200", fidelities="roofline", folder=tmp_path / "run")
     assert [cell.status for cell in found.cells] == ["failed", "answered"]
     assert "KeyError" in found.cells[0].reason
@@ -260,10 +261,10 @@ def test_settings_of_models_reach_them(tmp_path: Path) -> None:
 def test_an_answer_of_another_fidelity_is_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `profiled` does for a program of which nothing was measured: the model stands in."""
 
-    def standing_in(program: meshcast.Program, options: Options) -> meshcast.Prediction:
-        return predict(program, options.having(fidelity="roofline"))
+    def standing_in(job: ProgramJob) -> meshcast.Prediction:
+        return predict(job.program, job.given.having(fidelity="roofline"))
 
-    monkeypatch.setattr(grid, "predict", standing_in)
+    monkeypatch.setattr(grid, "predict_job", standing_in)
     found = meshcast.compare(TANH, on="h200,b200", fidelities=BOTH)
     assert [(cell.ask.fidelity, cell.own) for cell in found.cells] == [("roofline", True), ("analytical", False)] * 2
     assert found.agreements[0].cells == 0

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from meshcast import Options
 from meshcast.base.errors import MeshcastError
 from meshcast.cli.validate import app
 from meshcast.estimate.measurements.programs import read_measured_programs
 from meshcast.evidence.validate.compiled import validate_compiled
-from meshcast.jobs.asking import Options
 
 HLO = Path(__file__).parents[2] / "data" / "tpu-v6e"
 DOT = """\

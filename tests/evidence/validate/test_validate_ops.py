@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from meshcast import Options
 from meshcast.cli.app import run
 from meshcast.estimate.scalesim_tpu import published_model
 from meshcast.evidence.validate.ops.comparison import SCALESIM, scalesim_us, validate_ops
@@ -18,7 +19,6 @@ from meshcast.evidence.validate.ops.page import OpsSummary, ops_page
 from meshcast.evidence.validate.ops.rows import OpRow
 from meshcast.hardware import load_device
 from meshcast.jobs import Run, prepare
-from meshcast.jobs.asking import Options
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tpu_ops.csv"
 HEADER = "id,source,chip,op,dtype,shape,time_us,notes\n"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from meshcast import Options
 from meshcast.base.errors import InputError, MeshcastError, UsageError
 from meshcast.cli.validate import app
 from meshcast.estimate.measurements.halves import is_fitted
@@ -15,7 +16,6 @@ from meshcast.estimate.measurements.programs import read_measured_programs
 from meshcast.evidence.validate import programs as programs_module
 from meshcast.evidence.validate.programs import ProgramRow, validate_programs
 from meshcast.evidence.validate.summary import summarise
-from meshcast.jobs.asking import Options
 
 OPTIONS = Options(on="h200", fidelity="roofline", levers=False)
 GROUNDTRUTH = Path(__file__).parents[3] / ".." / "shared" / "groundtruth" / "h200"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import meshcast
+from meshcast import predict
 from meshcast.cli.app import app
-from meshcast.hardware import parse_conditions
-from meshcast.jobs.asking import predict
+from meshcast.hardware import load_device, parse_conditions
 from meshcast.jobs.described import Asked, inputs_of
 from meshcast.jobs.described.inputs import NO_PART, RESOLVED, SPREAD, told_options
 from meshcast.options.brought import Brought
@@ -22,6 +22,7 @@ from meshcast.zoo import zoo
 from meshcast.zoo.plan import Plan
 from tests.results.test_printer import ONE
 
+H100 = load_device("h100-sxm")
 TINY: dict[str, Any] = {"on": "dgx-h100", "levers": False, "fidelity": "roofline"}
 # A value of every field of `Options` that is not its default, and where the description must have it.
 SAMPLES: dict[str, tuple[Any, str, Any]] = {
@@ -70,8 +71,8 @@ def test_every_field_of_options_is_described() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_field_is_told_and_is_no_default_where_it_is_set(name: str) -> None:
     value, label, told = SAMPLES[name]
-    unset = inputs_of(Options(), None, ONE)
-    found = inputs_of(Options(**{name: value}), None, ONE)
+    unset = inputs_of(Options(), None, ONE, H100)
+    found = inputs_of(Options(**{name: value}), None, ONE, H100)
     assert label in unset.defaults
     assert label not in found.defaults
     assert found.to_json()[label] == told or name == "host_costs"
@@ -80,8 +81,8 @@ def test_a_field_is_told_and_is_no_default_where_it_is_set(name: str) -> None:
 
 def test_what_is_written_is_no_default_whatever_its_value() -> None:
     written = Options().changed({"clocks": "sustained"}, where="test")
-    assert "clocks" in inputs_of(Options(), None, ONE).defaults
-    assert "clocks" not in inputs_of(written, None, ONE).defaults
+    assert "clocks" in inputs_of(Options(), None, ONE, H100).defaults
+    assert "clocks" not in inputs_of(written, None, ONE, H100).defaults
 
 
 def test_every_key_of_a_plan_is_described() -> None:
@@ -90,7 +91,7 @@ def test_every_key_of_a_plan_is_described() -> None:
         builder=zoo()["llama3-tiny"], mode="train", plan=Plan.parse(text), settings={"batch": "8", "layers": "1"},
         said=Plan.names_in(text) | {"batch", "layers"},
     )  # fmt: skip
-    found = inputs_of(Options(plan=text), asked, ONE)
+    found = inputs_of(Options(plan=text), asked, ONE, H100)
     values = found.to_json()
     assert {each.name for each in fields(Plan)} - {"stack"} <= values.keys()
     assert (values["plan"], values["remat"], values["sp"], values["microbatches"]) == (text, "full", True, 4)
@@ -178,7 +179,7 @@ def test_what_a_stack_brings_in_vain_is_not_told_as_its_part() -> None:
 
 
 def test_a_capture_tells_what_it_knows() -> None:
-    found = inputs_of(Options(), None, replace(ONE, facts=(("mode", "train"), ("autocast", "bfloat16"))))
+    found = inputs_of(Options(), None, replace(ONE, facts=(("mode", "train"), ("autocast", "bfloat16"))), H100)
     assert found.rows()[0] == ("inputs", "mode=train, autocast=bfloat16")
     assert found.values["attention_library"] is None  # it does not attend
 

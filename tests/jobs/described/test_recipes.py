@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from meshcast.jobs.asking import predict
+from meshcast import predict
+from meshcast.hardware import load_device
 from meshcast.jobs.described import asked_of, unsaid_recipes
-from meshcast.jobs.planned import Plan
 from meshcast.jobs.planned.stacked import with_stack
 from meshcast.options.options import Options
+from meshcast.zoo import zoo
 
 SETTINGS = {"seq": "128"}
 
 
 def _told(plan: str, stack: str = "megatron", model: str = "llama3-tiny", **settings: str) -> tuple[str, ...]:
     options = with_stack(Options(on="dgx-h100", plan=plan, settings={**SETTINGS, **settings}), stack)
-    asked = asked_of(
-        model, options, lambda used: used.program.settings, lambda used, _: Plan.parse(str(used.program.plan))
-    )
-    assert asked is not None
-    return unsaid_recipes(asked, options)
+    return unsaid_recipes(asked_of(zoo()[model], options, load_device("h100-sxm")), options)
 
 
 def _words(told: tuple[str, ...]) -> str:

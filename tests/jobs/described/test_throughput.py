@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshcast.jobs.asking import predict
+from meshcast import predict
 from meshcast.results.throughput import Throughput, format_count
 
 ROOFLINE: dict[str, Any] = {"on": "dgx-h100", "levers": False, "fidelity": "roofline"}

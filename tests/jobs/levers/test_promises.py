@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from meshcast import predict
 from meshcast.cli.app import app
-from meshcast.jobs.asking import predict
 
 SHARDED = str(Path(__file__).parents[2] / "fixtures" / "sharded.mlir")
 ROOFLINE = ("--fidelity", "roofline")  # quick; the promise is the same whatever the fidelity

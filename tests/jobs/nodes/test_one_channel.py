@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import UnsupportedError
 from meshcast.hardware.conditions import Conditions
-from meshcast.jobs.asking import pipeline_run, predict
+from meshcast.jobs import PipelineJob, resolve_job
 from meshcast.options.options import Options
+from meshcast.simulate import PipelineRun
 from meshcast.traces.formats import TraceRequest, write_trace
 
 SETTINGS = {"batch": "16", "seq": "64", "layers": "4"}
@@ -27,6 +29,13 @@ def options(on: str, plan: str, channels: int = 1) -> Options:
     )
 
 
+def step_of(asked: Options) -> PipelineRun:
+    """The tiny model's step in time."""
+    job = resolve_job("llama3-tiny", asked)
+    assert isinstance(job, PipelineJob)
+    return job.run()
+
+
 def test_messages_wait_behind_gradients(tmp_path: Path) -> None:
     asked = options(slow_network(tmp_path, 8), "pp=4,dp=2")
     one, own = predict("llama3-tiny", asked), predict("llama3-tiny", asked.having(channels=0))
@@ -37,7 +46,7 @@ def test_messages_wait_behind_gradients(tmp_path: Path) -> None:
     assert one.breakdown.total == pytest.approx(one.step_time_s, rel=1e-9)
     assert one.interval_s is not None
     assert one.interval_s[0] <= one.step_time_s <= one.interval_s[1]
-    run = pipeline_run("llama3-tiny", asked)
+    run = step_of(asked)
     assert run.duration == pytest.approx(one.step_time_s, rel=1e-12)
     for stage in run.stages:
         assert stage.busy + stage.sending + stage.reducing + stage.idle == pytest.approx(run.duration, rel=1e-6)
@@ -49,7 +58,7 @@ def test_a_step_with_nothing_to_wait_for_is_the_same(tmp_path: Path, plan: str) 
     """One stage sends one way at a time here: what it sends back waits for nothing of its own."""
     asked = options("dgx-h100", plan)
     asked = asked.having(network="alpha-beta")
-    one, own = (pipeline_run("llama3-tiny", asked.having(channels=channels)) for channels in (1, 0))
+    one, own = (step_of(asked.having(channels=channels)) for channels in (1, 0))
     assert one.duration == pytest.approx(own.duration, rel=1e-3)
     assert one.makespan == pytest.approx(own.makespan, rel=1e-3)
     for mine, theirs in zip(one.stages, own.stages, strict=True):

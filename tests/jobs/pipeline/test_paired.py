@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshcast import predict
 from meshcast.base.errors import UnsupportedError
 from meshcast.hardware import load_device
-from meshcast.jobs.asking import predict
 from meshcast.jobs.pipeline.paired import paired_seconds
 from meshcast.options.options import Options
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from meshcast import Options, predict
 from meshcast.base.errors import UnsupportedError, UsageError
-from meshcast.jobs.asking import Options, predict
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, plan_target, redundancy
 from meshcast.partition import partition

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from meshcast.jobs.asking import Options, predict
+from meshcast import Options, predict
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, Redundancy, plan_target, redundancy
 from meshcast.partition import partition

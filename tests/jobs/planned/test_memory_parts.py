@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from meshcast import predict
 from meshcast.hardware import load_device
-from meshcast.jobs.asking import predict
 from meshcast.jobs.planned import Plan, model_of
 from meshcast.jobs.planned.memory_parts import with_memory_parts
 from meshcast.options.options import Options

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from meshcast import predict
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.cli.app import app
-from meshcast.jobs.asking import predict, resolved
+from meshcast.jobs import one_program, resolve_job
 from meshcast.jobs.planned import Plan, plan_target
 from meshcast.jobs.planned.stacked import with_stack
 from meshcast.options.options import Options
@@ -49,8 +50,8 @@ def test_it_is_no_part_of_the_program() -> None:
     plan = Plan(dp=2)
     with_it = plan_target("llama3-tiny", replace(plan, stack="megatron"), settings=SETTINGS)
     assert with_it is plan_target("llama3-tiny", plan, settings=SETTINGS)
-    _, options = resolved("llama3-tiny", Options(on="dgx-h100", plan="dp=2,stack=megatron", settings=SETTINGS))
-    assert options.lowering.fusion == load_stack("megatron").fusion
+    job = resolve_job("llama3-tiny", Options(on="dgx-h100", plan="dp=2,stack=megatron", settings=SETTINGS))
+    assert one_program(job).options.lowering.fusion == load_stack("megatron").fusion
 
 
 def test_three_ways_to_ask_have_one_answer() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import Options, predict, prepare
 from meshcast.base.errors import InfeasibleError, MeshcastError, UnsupportedError, UsageError
 from meshcast.hardware import load_device
-from meshcast.jobs.asking import Options, predict, prepare
+from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target
-from meshcast.jobs.planned.attending import with_attention
 from meshcast.programs.program import Program
 
 
@@ -209,7 +209,9 @@ def test_a_model_attends_as_its_device_can_where_nobody_says(
 ) -> None:
     """Not on GPUs before Ampere, with capped scores, in fp32, with heads of 256 or two widths before Hopper."""
     options = Options(plan=plan, attention=asked, context_attention="ring")
-    assert with_attention(Plan.parse(plan), model_of(model), options, load_device(on)).attention == expected
+    found = asked_of(model_of(model), options, load_device(on)).plan
+    assert found is not None
+    assert found.attention == expected
 
 
 def test_what_is_said_of_attention_and_why() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import predict, prepare
 from meshcast.hardware.conditions import Conditions
-from meshcast.jobs.asking import predict, prepare
 from meshcast.jobs.program.run import Run
 from meshcast.options.options import Options
 from meshcast.simulate.scheduling import SCHEDULERS

@@ -14,8 +14,8 @@ from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.chakra import ChakraTrace, Node, NodeType, NodeValues, read_trace, trace_bytes
 from meshcast.hardware.conditions import Conditions
 from meshcast.jobs.traced import find_traces, names_traces
-from meshcast.jobs.traced.asking import HEEDED, HEEDED_BY_ESTIMATES, REFUSED
-from meshcast.jobs.traced.job import read_job, with_speeds
+from meshcast.jobs.traced.heeded import HEEDED, HEEDED_BY_ESTIMATES, REFUSED
+from meshcast.jobs.traced.ranks import read_job, with_speeds
 from meshcast.options.options import KEPT, Options, option_places
 from tests.jobs.traced.jobs import collective, compute, job, receive, send
 
@@ -69,7 +69,7 @@ def test_a_job_is_read_once_until_its_files_change(tmp_path: Path, monkeypatch: 
         read.append(path)
         return read_trace(path)
 
-    monkeypatch.setattr("meshcast.jobs.traced.job.read_trace", counted)
+    monkeypatch.setattr("meshcast.jobs.traced.ranks.read_trace", counted)
     prefix = job(tmp_path, [[compute(1, 10), collective(2, 5, 1)]] * 2)
     assert [step_us(prefix) for _ in range(3)] == pytest.approx([15] * 3)
     assert len(read) == 2

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from meshcast import predict
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
 from meshcast.cli.app import app
 from meshcast.hardware import load_device, resolve
-from meshcast.jobs.asking import predict
 from meshcast.jobs.levers import Question
 from meshcast.jobs.levers.running import of_running
 from meshcast.jobs.planned.stacked import assumed_kernels, with_stack

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import assert_never
 
-from meshcast.base import BugError, MeshcastError, UsageError, expect, nearest
+from meshcast.base import AnsweredOnce, BugError, MeshcastError, UsageError, expect, nearest
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.evidence.comparison.cell import Ask, Cell, predicted_cell, refused_cell
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
 from meshcast.evidence.comparison.folder import RunFolder
 from meshcast.evidence.comparison.keys import cell_key, traces_content, traces_key
-from meshcast.hardware import resolve
+from meshcast.hardware import Cluster, resolve
 from meshcast.jobs import (
-    Pipeline,
-    captured,
+    Job,
+    JobSource,
+    PipelineJob,
+    ProgramJob,
+    ServingJob,
+    TraceJob,
+    TraceSource,
     chosen_options,
-    find_traces,
-    is_pipeline,
-    names_traces,
-    predict,
-    resolved,
-    serves,
+    job_source,
+    predict_job,
+    resolve_job,
 )
-from meshcast.options import Options, common_fidelity, fidelity_names
-from meshcast.programs import STANDARD_INPUT, Program, program_name
+from meshcast.options import Options, common_fidelity, fidelity_names, why_not_taken
+from meshcast.programs import Program, program_name
 from meshcast.results import Prediction
 from meshcast.zoo import AUTO
 
@@ -43,32 +46,83 @@ def silent(_: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+class ComparedTargets:
+    """Targets by the names that they are shown by; each is looked at once, and what traces hold is read once."""
+
+    def __init__(self, targets: Mapping[str, Target]) -> None:
+        self._targets = targets
+        self._kept = AnsweredOnce()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are shown by, in the order in which they are asked for."""
+        return tuple(self._targets)
+
+    @cached_property
+    def any_traces(self) -> bool:
+        """Whether one of them is a job's traces."""
+        return any(self._is_trace(name) for name in self.names)
+
+    def source(self, name: str) -> JobSource:
+        """What a target is.
+
+        Raises:
+            MeshcastError: It cannot be told.
+        """
+        return self._kept.answer(("source", name), lambda: job_source(self._targets[name]))
+
+    def traces(self, name: str, job: TraceJob) -> str:
+        """A hash of what the files of a job's traces hold."""
+        return self._kept.answer(("traces", name), lambda: traces_content(job.files))
+
+    def _is_trace(self, name: str) -> bool:
+        try:
+            return isinstance(self.source(name), TraceSource)
+        except MeshcastError:  # its own cells say so
+            return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparisonGrid:
-    """What is compared: every target on every device in every fidelity."""
+    """What is compared: every target on every device in every fidelity.
 
-    targets: dict[str, Target]  # by the name that they are shown by
-    on: tuple[str, ...]
+    Attributes:
+        targets: By the name that they are shown by.
+        clusters: The hardware by the names that it is asked for by, each looked up once.
+        fidelities: Those that are asked, the coarsest first and those that are asked for by name last.
+        named: Those that are asked for by name.
+        options: What holds for all.
+    """
+
+    targets: ComparedTargets
+    clusters: Mapping[str, Cluster]
     fidelities: tuple[str, ...]
     named: frozenset[str]
     options: Options
 
+    @property
+    def on(self) -> tuple[str, ...]:
+        """Names of the hardware."""
+        return tuple(self.clusters)
+
     @cached_property
     def auto(self) -> str:
         """What `auto` stands for: of several devices the best that all have, so that none is timed by a finer one alone."""
-        devices = [resolve(name).device for name in self.on]
+        devices = [cluster.device for cluster in self.clusters.values()]
         return "auto" if len(devices) == 1 or self.options.estimate.profile is not None else common_fidelity(devices)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
         """All questions, by target, then device, then fidelity."""
-        return tuple(Ask(target=t, on=d, fidelity=f) for t in self.targets for d in self.on for f in self.fidelities)
+        return tuple(
+            Ask(target=t, on=d, fidelity=f) for t in self.targets.names for d in self.on for f in self.fidelities
+        )
 
     def comparison(self, cells: Sequence[Cell]) -> Comparison:
         """The comparison that answers make, in whatever order they came."""
         by_ask = {cell.ask: cell for cell in cells}
         return Comparison(
-            targets=tuple(self.targets),
+            targets=self.targets.names,
             on=self.on,
             fidelities=self.fidelities,
             named=self.named,
@@ -133,58 +187,76 @@ def comparison_plan(
             raise UsageError(
                 f"nothing to compare: no {what} is given", where="compare", fix=f"name at least one {what}"
             )
-    for name in _once(on, "--on"):
-        resolve(name)
+    clusters = {name: resolve(name) for name in _once(on, "--on")}
     known = fidelity_names()
     for name in _once(fidelities, "--fidelity"):
         if name not in (ALL_FIDELITIES, "auto", *known):
             close = nearest(name, (ALL_FIDELITIES, "auto", *known))
             raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=close)
     named = [name for name in fidelities if name != ALL_FIDELITIES]
-    # No fidelity has a part in what a trace recorded: `auto` shows that, beside the best of what is worked out elsewhere.
-    every = {*known, "auto"} if any(map(names_traces, targets)) else set(known)
-    rest = (
-        sorted(every - set(named), key=lambda name: (ladder_place(name), name)) if ALL_FIDELITIES in fidelities else []
-    )
     options.check_choices()
+    compared = ComparedTargets(dict(zip(_labels(targets), targets, strict=True)))
+    rest = _all_others(named, compared, options) if ALL_FIDELITIES in fidelities else ()
     return ComparisonGrid(
-        targets=dict(zip(_labels(targets), targets, strict=True)),
-        on=tuple(on),
+        targets=compared,
+        clusters=clusters,
         fidelities=(*rest, *named),
         named=frozenset(named),
         options=options.having(levers=False),
     )
 
 
+def _all_others(named: Sequence[str], targets: ComparedTargets, options: Options) -> tuple[str, ...]:
+    """What `all` stands for beside the fidelities that are named: those that take the profile or simulator that is given.
+
+    Raises:
+        UsageError: None does.
+    """
+    # No fidelity has a part in what a trace recorded: `auto` shows that, beside the best of what is worked out elsewhere.
+    every = {*fidelity_names(), *(("auto",) if targets.any_traces else ())} - set(named)
+    found = {name: why_not_taken(options.estimate, name) for name in every}
+    taken = [name for name, refused in found.items() if refused is None]
+    if every and not taken and not named:
+        raise UsageError(
+            "no fidelity takes both a profile and a simulator",
+            where="--profile, --simulator",
+            fix="leave one of them out",
+        )
+    return tuple(sorted(taken, key=lambda name: (ladder_place(name), name)))
+
+
 def comparison_answers(grid: ComparisonGrid, folder: RunFolder | None = None, told: Told = silent) -> Iterator[Cell]:
     """Every question's answer, coarse fidelities first: they take milliseconds, and an interrupted run has them all."""
-    programs = _Programs(grid)
     asks = sorted(grid.asks, key=lambda ask: grid.fidelities.index(ask.fidelity))
     for number, ask in enumerate(asks, 1):
         with told(f"{number} of {len(asks)}: {ask}"):
-            cell = _answer(ask, grid, programs, folder)
+            cell = _answer(ask, grid, folder)
         yield cell
 
 
-def _answer(ask: Ask, grid: ComparisonGrid, programs: _Programs, folder: RunFolder | None) -> Cell:
+def _answer(ask: Ask, grid: ComparisonGrid, folder: RunFolder | None) -> Cell:
     try:
-        options = _attending_alike(grid.options.having(on=ask.on, fidelity=ask.fidelity), grid)
-        if names_traces(grid.targets[ask.target]):  # before models: a manifest is a .json file as a configuration is
+        cluster = grid.clusters[ask.on]
+        options = _attending_alike(grid.options.having(on=ask.on, fidelity=ask.fidelity), cluster, grid)
+        source = grid.targets.source(ask.target)
+        if isinstance(source, TraceSource):
             options = _of_traces(options)
-            key = traces_key(programs.traces(ask), resolve(ask.on), options)
-            return _kept_or_asked(ask, key, grid.targets[ask.target], options, folder)
-        options = options.having(fidelity=grid.auto if ask.fidelity == "auto" else ask.fidelity)
-        if serves(grid.targets[ask.target], options):  # two programs, each of which a plan would share out
-            return _asked(ask, grid.targets[ask.target], options)
-        target, options = resolved(grid.targets[ask.target], options)
-        if is_pipeline(
-            target
-        ):  # of many programs, which may lie anywhere: nothing tells whether a kept answer still holds
-            return _asked(ask, target, options)
-        program = programs.get(ask, target, options)
-        key = cell_key(program, resolve(ask.on), options)
-        # Sizes and settings are in the program already, which would refuse to be given them again.
-        return _kept_or_asked(ask, key, program, options.having(dims={}, settings={}), folder)
+        elif ask.fidelity == "auto":
+            options = options.having(fidelity=grid.auto)
+        match job := resolve_job(source, options, cluster=cluster):
+            case TraceJob():
+                return _kept_or_asked(
+                    ask, traces_key(grid.targets.traces(ask.target, job), cluster, options), job, folder
+                )
+            case ServingJob():  # two programs, each of which a plan would share out
+                return _asked(ask, job)
+            case PipelineJob():  # of many programs, which may lie anywhere: nothing tells whether a kept answer still holds
+                return _asked(ask, job.as_programs())
+            case ProgramJob():
+                key = cell_key(job.program, cluster, job.options)
+                return _kept_or_asked(ask, key, job.as_program(), folder)
+            case _:
+                assert_never(job)
     except MeshcastError as error:  # the target cannot be read, on this platform or at all: nothing worth keeping
         return refused_cell(ask, error)
     except Exception as error:  # a bug of ours in one cell must not lose the others
@@ -192,11 +264,9 @@ def _answer(ask: Ask, grid: ComparisonGrid, programs: _Programs, folder: RunFold
         return refused_cell(ask, BugError(f"{type(error).__name__}: {error}", where=str(ask)))
 
 
-def _attending_alike(options: Options, grid: ComparisonGrid) -> Options:
+def _attending_alike(options: Options, cluster: Cluster, grid: ComparisonGrid) -> Options:
     """On a TPU the compiled fidelity has plain attention by default, and so have all that it is compared with there."""
-    alike = (
-        options.program.attention == AUTO and resolve(options.on).device.kind == "tpu" and "compiled" in grid.fidelities
-    )
+    alike = options.program.attention == AUTO and cluster.device.kind == "tpu" and "compiled" in grid.fidelities
     return options.having(attention="plain") if alike else options
 
 
@@ -206,20 +276,20 @@ def _of_traces(options: Options) -> Options:
     return options.having(durations="estimated") if worked_out else options
 
 
-def _kept_or_asked(ask: Ask, key: str, target: Target, options: Options, folder: RunFolder | None) -> Cell:
+def _kept_or_asked(ask: Ask, key: str, job: Job, folder: RunFolder | None) -> Cell:
     """What an earlier run answered, else what is answered now, which is kept unless it failed."""
     found = folder.kept(key, ask) if folder is not None else None
     if found is not None:
         return found
-    cell = _asked(ask, target, options)
+    cell = _asked(ask, job)
     if folder is not None and cell.status != "failed":
         folder.keep(key, cell)
     return cell
 
 
-def _asked(ask: Ask, program: Program | Pipeline | str | Path, options: Options) -> Cell:
+def _asked(ask: Ask, job: Job) -> Cell:
     try:
-        prediction = predict(program, options)
+        prediction = predict_job(job)
     except MeshcastError as error:
         return refused_cell(ask, error)
     return predicted_cell(ask, prediction, own=_is_own(ask.fidelity, prediction))
@@ -231,33 +301,6 @@ def _is_own(fidelity: str, prediction: Prediction) -> bool:
         return True
     # An estimator may be asked for by its name, and be one of several of its fidelity.
     return fidelity in estimator_names() and load_estimator(fidelity).fidelity == prediction.fidelity
-
-
-class _Programs:
-    """Each target captured once a platform, and traces read once: that takes longer than most predictions."""
-
-    def __init__(self, grid: ComparisonGrid) -> None:
-        self._grid = grid
-        self._found: dict[tuple[str, str, str | None], Program] = {}
-        self._traces: dict[str, str] = {}
-
-    def get(self, ask: Ask, target: Target, options: Options) -> Program:
-        """The program of a target that is resolved for a device; devices of a platform may attend differently."""
-        device = resolve(ask.on).device
-        if isinstance(target, Program):  # captured already
-            return captured(target, options, device)[0]
-        # Standard input can be read once, and what it holds is lowered already.
-        platform = "any" if target == STANDARD_INPUT else device.platform
-        key = (ask.target, platform, options.program.settings.get("attention"))
-        if key not in self._found:
-            self._found[key] = captured(target, options, device)[0]
-        return self._found[key]
-
-    def traces(self, ask: Ask) -> str:
-        """What the files of a job's traces hold, as a hash."""
-        if ask.target not in self._traces:
-            self._traces[ask.target] = traces_content(find_traces(str(self._grid.targets[ask.target])))
-        return self._traces[ask.target]
 
 
 def _labels(targets: Sequence[Target]) -> list[str]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from meshcast.hardware import Device, resolve
-from meshcast.jobs.planned.settings import DECIDED, microbatches_of
+from meshcast.hardware import Device
+from meshcast.jobs.planned.attending import Attending, attention_of
+from meshcast.jobs.planned.settings import DECIDED, check_device, microbatches_of
 from meshcast.jobs.serving import chunk_of, request_lengths
 from meshcast.jobs.serving.chunks import CHUNK_SETTING
 from meshcast.options import Options
 from meshcast.programs import setting_value
-from meshcast.zoo import SERVE, Builder, Plan, model_named, text_of
+from meshcast.zoo import AUTO, SERVE, Builder, Plan, text_of
 
 _LENGTHS = ("seq", "context")  # that a model's table of positions says where nobody does
 
@@ -28,6 +29,7 @@ class Asked:
         plan: How it is shared out, with everything that a stack or the device decided; None where a mesh says it.
         settings: What `--set` says, with everything that was decided likewise.
         said: Names of the plan's keys and of the settings that the user has written.
+        attending: How it attends there, and why so; None where its mode has no choice. Of `serve` it is the prompts' pass.
     """
 
     builder: Builder
@@ -35,6 +37,7 @@ class Asked:
     plan: Plan | None
     settings: Mapping[str, str]
     said: frozenset[str]
+    attending: Attending | None = None
 
     def values(self) -> dict[str, Any]:
         """Keys of the plan and settings, as they were used."""
@@ -70,32 +73,36 @@ class Asked:
         return keys | ({"schedule": plan.pipeline_schedule} if plan.pp > 1 else {})
 
 
-def asked_of(
-    target: Any,
-    options: Options,
-    settings_of: Callable[[Options], Mapping[str, str]],
-    plan_of: Callable[[Options, Device], Plan],
-) -> Asked | None:
-    """What a model is asked for; None where the target is a program already.
+def asked_of(builder: Builder, options: Options, device: Device) -> Asked:
+    """What a model is asked for on a device, with the attention that the device gives it where nobody says.
 
     Args:
-        target: As `predict` takes it.
+        builder: The model.
         options: Everything else, with what a stack brings.
-        settings_of: The settings that options without a plan come to.
-        plan_of: The plan that options with one come to, on a device.
+        device: What it runs on.
+
+    Raises:
+        UsageError: The model has no such mode, or a setting is none.
+        UnsupportedError: The device has not what the plan needs.
     """
-    builder = model_named(target)
-    if builder is None:
-        return None
-    mode = str(options.program.settings.get("mode", builder.mode))
+    given, mode = options.program, str(options.program.settings.get("mode", builder.mode))
     # Prompts are what may attend otherwise; requests are answered by both passes.
-    used = options.having(settings={**options.program.settings, "mode": "prefill"}) if mode == SERVE else options
-    planned = options.program.plan is not None
+    used = options.having(settings={**given.settings, "mode": "prefill"}) if mode == SERVE else options
+    plan = given.plan.value if given.plan is not None else None
+    if plan is not None:
+        check_device(plan, device)
+    attending = attention_of(builder, used, device)
+    settings, attention = used.program.settings, attending.attention if attending is not None else None
+    if plan is None:
+        settings = {**settings, "attention": attention} if attention is not None else dict(settings)
+    elif attention is not None and plan.attention in (None, AUTO):
+        plan = replace(plan, attention=attention)
     return Asked(
         builder=builder,
         mode=mode,
-        plan=plan_of(used, resolve(options.on).device) if planned else None,
-        settings=options.program.settings if planned else settings_of(used),
-        said=(Plan.names_in(str(options.program.plan) if planned else None) - {"stack"})
-        | options.program.settings.keys(),
+        plan=plan,
+        settings=settings if plan is None else given.settings,
+        said=(Plan.names_in(str(given.plan)) - {"stack"} if given.plan is not None else frozenset())
+        | given.settings.keys(),
+        attending=attending,
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.hardware import Cluster, Conditions, Device, LinkCondition, resolve
+from meshcast.hardware import Cluster, Conditions, Device, LinkCondition
 from meshcast.jobs.described.asked import Asked
 from meshcast.options import InWords, Options, option_places
 from meshcast.results import Inputs, Prediction
@@ -38,13 +38,14 @@ def told_options() -> dict[str, str]:
     return {name: label for name in ordered if (label := told[name]) is not None}
 
 
-def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> Inputs:
+def inputs_of(options: Options, asked: Asked | None, prediction: Prediction, device: Device) -> Inputs:
     """Everything that shaped a prediction.
 
     Args:
         options: Everything besides the target, with what a stack brings.
         asked: What the model is asked for; None where the target is a program, a pipeline's file or traces.
         prediction: What came of it, which knows the mesh and the devices.
+        device: What it runs on.
     """
     user = options.asked
     stacks = options.brought.fields if options.brought is not None else ()
@@ -78,7 +79,7 @@ def inputs_of(options: Options, asked: Asked | None, prediction: Prediction) -> 
         }
         chosen |= {"schedule", "microbatches", "virtual_stages"}  # by its file
     # What has no part in this prediction is not told as if it had, unless it was asked for.
-    idle = _without_part(resolve(options.on).device, values, known=asked is not None or bool(prediction.facts)) - chosen
+    idle = _without_part(device, values, known=asked is not None or bool(prediction.facts)) - chosen
     values |= dict.fromkeys(idle)
     by_stack -= idle
     return Inputs(

@@ -8,8 +8,8 @@ from meshcast.chakra import NodeType
 from meshcast.jobs.nodes.job import RankClass
 from meshcast.jobs.nodes.job_groups import JobGroups
 from meshcast.jobs.nodes.pieces import Piece, RankBody
-from meshcast.jobs.traced.job import TracedJob, job_of
 from meshcast.jobs.traced.rank_steps import RankSteps
+from meshcast.jobs.traced.ranks import TracedRanks, job_of
 from meshcast.jobs.traced.replay import Replayed, replay
 from meshcast.jobs.traced.steps import ALL_RANKS, Does, TraceStep
 
@@ -21,7 +21,9 @@ DOES: dict[NodeType, Does] = {
 }
 
 
-def replayed(name: str, classes: Sequence[RankClass], groups: JobGroups, *, shared: bool) -> tuple[TracedJob, Replayed]:
+def replayed(
+    name: str, classes: Sequence[RankClass], groups: JobGroups, *, shared: bool
+) -> tuple[TracedRanks, Replayed]:
     """The ranks of a job run in time; `shared` has all communication of a rank take turns, as ASTRA-sim does.
 
     Every class is replayed as its steps say, and not as they come back from a file: durations are exact.

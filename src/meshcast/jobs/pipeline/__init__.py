@@ -4,7 +4,6 @@ from meshcast.jobs.pipeline.definition import GradientReduction as GradientReduc
 from meshcast.jobs.pipeline.definition import Part as Part
 from meshcast.jobs.pipeline.definition import PartWiring as PartWiring
 from meshcast.jobs.pipeline.definition import Pipeline as Pipeline
-from meshcast.jobs.pipeline.definition import is_pipeline as is_pipeline
 from meshcast.jobs.pipeline.definition import pipeline_of as pipeline_of
 from meshcast.jobs.pipeline.file import read_pipeline as read_pipeline
 from meshcast.jobs.pipeline.parts import Prepare as Prepare

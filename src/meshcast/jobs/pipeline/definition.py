@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 from meshcast.base import Mesh, UsageError
 
@@ -226,10 +225,3 @@ def checked(pipeline: Pipeline) -> Pipeline:
             )
     _ = pipeline.stages
     return pipeline
-
-
-def is_pipeline(target: object) -> TypeGuard[str | Path | Pipeline]:
-    """Whether a target is a pipeline or the file of one."""
-    if isinstance(target, Pipeline):
-        return True
-    return isinstance(target, (str, Path)) and str(target).endswith(".toml")

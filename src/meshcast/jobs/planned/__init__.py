@@ -6,5 +6,7 @@ from meshcast.jobs.planned.redundancy import Redundancy as Redundancy
 from meshcast.jobs.planned.redundancy import redundancy as redundancy
 from meshcast.jobs.planned.settings import check_device as check_device
 from meshcast.jobs.planned.target import model_of as model_of
+from meshcast.jobs.planned.target import no_model as no_model
 from meshcast.jobs.planned.target import plan_target as plan_target
+from meshcast.jobs.planned.target import planned_model as planned_model
 from meshcast.zoo import Plan as Plan

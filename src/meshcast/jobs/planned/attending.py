@@ -6,7 +6,7 @@ What a plan or `--set` says stays; a stack says `auto`, `flash` (the same, and a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from meshcast.hardware import Device
@@ -60,20 +60,6 @@ def attention_of(builder: Builder, options: Options, device: Device) -> Attendin
         return Attending(attention=plain, default=default, why=why)
     split = plan is not None and plan.cp > 1
     return Attending(attention=_way(builder, options) if split else "flash", default=default)
-
-
-def with_attention(plan: Plan, builder: Builder, options: Options, device: Device) -> Plan:
-    """The plan with the attention that a device gives the model, where it does not say itself."""
-    found = attention_of(builder, options, device)
-    if found is None or plan.attention not in (None, AUTO):
-        return plan
-    return replace(plan, attention=found.attention)
-
-
-def with_attention_set(builder: Builder, options: Options, device: Device) -> dict[str, str]:
-    """The settings of a model without a plan, likewise."""
-    found = attention_of(builder, options, device)
-    return dict(options.program.settings) | ({"attention": found.attention} if found is not None else {})
 
 
 def unfused(

@@ -7,52 +7,22 @@ none that the plan has already or that the model cannot have. Whether one is eno
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.base import MeshcastError, format_bytes
 from meshcast.hardware import Device
-from meshcast.jobs.planned.attending import unfused, with_attention
+from meshcast.jobs.planned.attending import unfused
 from meshcast.jobs.planned.settings import check, check_device, step_settings
 from meshcast.options import Options
 from meshcast.programs import setting_value
 from meshcast.results import Infeasible, Prediction
-from meshcast.zoo import Builder, Plan, model_named, text_of
+from meshcast.zoo import Builder, Plan, text_of
 
 _STATE = ("parameter", "gradients", "optimizer_state")
 _MUCH = 4  # a part of memory is worth a line from one in so many of what there is on
 _MUCH_IN_FLIGHT = ("gpipe", "zb-h2")  # schedules that hold what more microbatches saved than 1f1b does
-
-
-def in_words_of_plans(
-    prediction: Prediction,
-    target: Any,
-    options: Options,
-    plan_of: Callable[[Options, Device], Plan],
-    device: Device,
-    *,
-    named: bool,
-) -> Prediction:
-    """What would let a model fit; one that trains without a plan, and a program of one's own, have no such words.
-
-    Args:
-        prediction: That does not fit.
-        target: What it is of.
-        options: Everything else it was asked with.
-        plan_of: The plan that options with one come to, on a device.
-        device: What it does not fit into.
-        named: Whether changes are named, untried.
-    """
-    builder = model_named(target)
-    if builder is None or (
-        options.program.plan is None and options.program.settings.get("mode", builder.mode) == "train"
-    ):
-        return prediction
-    plan = (
-        with_attention(Plan(), builder, options, device) if options.program.plan is None else plan_of(options, device)
-    )
-    return with_memory_parts(prediction, builder, plan, options, device, named=named)
 
 
 def with_memory_parts(

@@ -29,7 +29,7 @@ def plan_target(
     devices: int | None = None,
     platform: str = "cuda",
 ) -> Program | Pipeline:
-    """What a model becomes under a plan; the same question has the same answer, which is kept.
+    """What a target's model becomes under a plan, as `planned_model` makes it.
 
     Args:
         target: A model of the zoo, or a Hugging Face configuration.
@@ -43,7 +43,16 @@ def plan_target(
         InfeasibleError: The plan does not divide the model, the batch or the devices.
         UnsupportedError: The plan asks for what the model or the platform does not have.
     """
-    builder = model_of(target)
+    return planned_model(model_of(target), plan, settings=settings or {}, devices=devices, platform=platform)
+
+
+def planned_model(
+    builder: Builder, plan: Plan, *, settings: Mapping[str, str], devices: int | None, platform: str
+) -> Program | Pipeline:
+    """What a model becomes under a plan; the same question has the same answer, which is kept.
+
+    Arguments and errors are those of `plan_target`, but for a target that is no model.
+    """
     plan = replace(plan, stack=None)  # it runs the program and is no part of it
     check_devices(plan, devices)
     if plan.attending.startswith("flash") and platform not in FUSED_PLATFORMS:
@@ -52,7 +61,7 @@ def plan_target(
             where=PLAN_FLAG,
             fix="use attention=plain, or all-gather with cp",
         )
-    chosen = tuple((name, setting_value(text)) for name, text in (settings or {}).items())
+    chosen = tuple((name, setting_value(text)) for name, text in settings.items())
     mode = dict(chosen).get("mode", builder.mode)
     make: Callable[..., Program | Pipeline] = _program if plan.one_program else _pipeline
     try:
@@ -83,18 +92,22 @@ def model_of(target: Any) -> Builder:
     Raises:
         UsageError: It is a program already.
     """
-    text = str(target) if isinstance(target, (str, Path)) else ""
     builder = model_named(target)
     if builder is None:
-        hint = nearest(text, zoo()) if text else ""
-        raise UsageError(
-            f"a plan is for models of the zoo and Hugging Face configurations, not for {text or 'a program'}",
-            where=PLAN_FLAG,
-            fix=f"{hint} A program of one's own has its shardings already"
-            if hint.startswith("did")
-            else "name a model (meshcast models); a program of one's own has its shardings already",
-        )
+        raise no_model(str(target) if isinstance(target, (str, Path)) else "")
     return builder
+
+
+def no_model(text: str) -> UsageError:
+    """Why there is no plan for what is called `text`, or for a program that has no name."""
+    hint = nearest(text, zoo()) if text else ""
+    return UsageError(
+        f"a plan is for models of the zoo and Hugging Face configurations, not for {text or 'a program'}",
+        where=PLAN_FLAG,
+        fix=f"{hint} A program of one's own has its shardings already"
+        if hint.startswith("did")
+        else "name a model (meshcast models); a program of one's own has its shardings already",
+    )
 
 
 @lru_cache(maxsize=16)

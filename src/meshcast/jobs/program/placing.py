@@ -21,7 +21,7 @@ def program_on(
     program: Program, hardware: str | Device | Cluster, options: Options | None, overrides: Mapping[str, object]
 ) -> Run:
     """A program partitioned, read and lowered for chosen hardware."""
-    from meshcast.jobs.asking import prepare  # which needs this package
+    from meshcast.jobs.front import prepare  # which needs this package
 
     return prepare(program, chosen_options(options, {**overrides, "on": hardware}, where="Program.on"))
 

@@ -2,8 +2,8 @@
 
 from meshcast.jobs.serving.answering import OUTPUT as OUTPUT
 from meshcast.jobs.serving.answering import PROMPT as PROMPT
-from meshcast.jobs.serving.answering import predict_serving as predict_serving
+from meshcast.jobs.serving.answering import predict_requests as predict_requests
 from meshcast.jobs.serving.answering import request_lengths as request_lengths
-from meshcast.jobs.serving.answering import serves as serves
+from meshcast.jobs.serving.answering import with_noticed as with_noticed
 from meshcast.jobs.serving.chunks import CHUNK as CHUNK
 from meshcast.jobs.serving.chunks import chunk_of as chunk_of

@@ -26,7 +26,7 @@ from meshcast.jobs.serving.chunks import (
 from meshcast.options import Options
 from meshcast.programs import setting_value, whole_setting
 from meshcast.results import Prediction, Serving
-from meshcast.zoo import SERVE, Builder, model_named
+from meshcast.zoo import ANSWERING, SERVE, Builder
 
 PROMPT, OUTPUT = 1024, 128
 _OWN = ("mode", "prompt", "output", CHUNK_SETTING)
@@ -34,56 +34,21 @@ _LENGTHS = ("seq", "context", "target")
 Predict = Callable[[Options], Prediction]
 
 
-def predict_serving(target: Any, options: Options, predict: Predict) -> Prediction | None:
-    """The prediction of a model that answers, with what users notice; None where the target does anything else.
+def predict_requests(builder: Builder, options: Options, predict: Predict) -> Prediction:
+    """The prediction of a model that answers requests, with what users notice.
 
-    With `mode=serve` the step is the decoding step, memory that of the pass that needs more, and a pass that does not fit
-    is the answer.
+    The step is the decoding step, memory that of the pass that needs more, and a pass that does not fit is the answer. Every
+    pass is judged by its memory before it is timed; but one that fits by itself, and does not beside the other prompts' caches,
+    has been timed by then: the answer keeps what its times warn of.
 
     Args:
-        target: As `predict` takes it.
-        options: All of them.
-        predict: The target with other options, which is not asked this again.
+        builder: The model.
+        options: What is asked for, with `mode=serve`.
+        predict: The model with the options of one pass.
 
     Raises:
         UsageError: The model has no such modes, or a length is none.
     """
-    builder = model_named(target)
-    if builder is None:
-        return None
-    mode = options.program.settings.get("mode", builder.mode)
-    if mode in ("prefill", "decode"):
-        prediction = predict(options)
-        return replace(prediction, serving=_noticed(builder, mode, options.program.settings, prediction))
-    return _both(builder, options, predict) if mode == SERVE else None
-
-
-def serves(target: Any, options: Options) -> bool:
-    """Whether a target is asked for both passes at once."""
-    return options.program.settings.get("mode") == SERVE and model_named(target) is not None
-
-
-def _of_pass(options: Options, mode: str) -> Options:
-    """The options of one of the two passes: prompts are split by position where the plan says so, single positions are not."""
-    if options.program.plan is None or mode == "prefill":
-        return options
-    return options.having(plan=replace(options.program.plan.value, sp=False))
-
-
-def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:
-    """Of one pass alone."""
-    accepted = builder.overrides(mode) | {name: setting_value(text) for name, text in settings.items()}
-    cache = prediction.memory.by_role.get("cache", 0)
-    if prediction.step_time_s is None:
-        return None
-    if mode == "decode":
-        return Serving(batch=accepted["batch"], cache_bytes=cache, tpot_s=prediction.step_time_s)
-    # A model that knows its longest sequence has that by default.
-    prompt = accepted["seq"] or getattr(builder.configured(**accepted), "positions", None)
-    return Serving(batch=accepted["batch"], cache_bytes=cache, prompt_tokens=prompt, ttft_s=prediction.step_time_s)
-
-
-def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
     if not {"prefill", "decode"} <= set(builder.modes):
         has = ", ".join(builder.all_modes)
         raise UsageError(f"{builder.name} does not answer token by token", where="--set", fix=f"its modes are {has}")
@@ -129,6 +94,40 @@ def _both(builder: Builder, options: Options, predict: Predict) -> Prediction:
         model_flops=flops_of(passes, read) + (output - 1) * (step.model_flops or 0.0),
     )
     return replace(answer, serving=noticed)
+
+
+def _of_pass(options: Options, mode: str) -> Options:
+    """The options of one of the two passes: prompts are split by position where the plan says so, single positions are not."""
+    if options.program.plan is None or mode == "prefill":
+        return options
+    return options.having(plan=replace(options.program.plan.value, sp=False))
+
+
+def with_noticed(prediction: Prediction, builder: Builder, mode: str, settings: Mapping[str, str]) -> Prediction:
+    """The prediction of one pass alone, with what users notice of it; of any other mode as it is.
+
+    Args:
+        prediction: Of the pass.
+        builder: The model.
+        mode: What it does.
+        settings: What `--set` says.
+    """
+    if mode not in ANSWERING:
+        return prediction
+    return replace(prediction, serving=_noticed(builder, mode, settings, prediction))
+
+
+def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:
+    """Of one pass alone."""
+    accepted = builder.overrides(mode) | {name: setting_value(text) for name, text in settings.items()}
+    cache = prediction.memory.by_role.get("cache", 0)
+    if prediction.step_time_s is None:
+        return None
+    if mode == "decode":
+        return Serving(batch=accepted["batch"], cache_bytes=cache, tpot_s=prediction.step_time_s)
+    # A model that knows its longest sequence has that by default.
+    prompt = accepted["seq"] or getattr(builder.configured(**accepted), "positions", None)
+    return Serving(batch=accepted["batch"], cache_bytes=cache, prompt_tokens=prompt, ttft_s=prediction.step_time_s)
 
 
 def _changed(each: Pass, prompt: int, known: Mapping[str, Any]) -> dict[str, int]:

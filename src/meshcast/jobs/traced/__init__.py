@@ -1,7 +1,7 @@
 """Traces in: Chakra execution traces of a job's ranks as a workload, replayed or timed again on other hardware."""
 
-from meshcast.jobs.traced.asking import check_asked as check_asked
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
 from meshcast.jobs.traced.files import find_traces as find_traces
 from meshcast.jobs.traced.files import names_traces as names_traces
+from meshcast.jobs.traced.heeded import check_asked as check_asked
 from meshcast.jobs.traced.prediction import predict_traces as predict_traces

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from meshcast.base import InputError
-from meshcast.jobs.traced.job import TracedJob
+from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.steps import BARRIER, TraceStep
 
 ORDER = "all ranks of a group run its collectives in the same order, of the same comm_type and comm_size"
@@ -20,7 +20,7 @@ Key = tuple[str, int, int]  # what a step does, its group's or neighbour's place
 Listed = dict[Key, list[int]]
 
 
-def check_agreement(job: TracedJob) -> None:
+def check_agreement(job: TracedRanks) -> None:
     """Refuses ranks that do not fit together.
 
     Raises:
@@ -48,7 +48,7 @@ def shared_steps(steps: Sequence[TraceStep]) -> Listed:
     return found
 
 
-def _check_group(job: TracedJob, rank: int, name: str, ours: list[int], shared: Sequence[Listed]) -> None:
+def _check_group(job: TracedRanks, rank: int, name: str, ours: list[int], shared: Sequence[Listed]) -> None:
     compared: set[tuple[int, int]] = set()
     for member in job.groups[name]:
         if name not in job.groups_of[member]:
@@ -62,7 +62,7 @@ def _check_group(job: TracedJob, rank: int, name: str, ours: list[int], shared: 
             _compare(job, name, (rank, ours), (member, shared[number]["collective", place, 0]))
 
 
-def _compare(job: TracedJob, name: str, ours: tuple[int, list[int]], theirs: tuple[int, list[int]]) -> None:
+def _compare(job: TracedRanks, name: str, ours: tuple[int, list[int]], theirs: tuple[int, list[int]]) -> None:
     (rank, mine), (member, other) = ours, theirs
     for nth, (here, there) in enumerate(zip_longest(mine, other), start=1):
         if here is None or there is None:
@@ -88,7 +88,7 @@ def _group(name: str) -> str:
     return f"group {name!r}" if name else "the group of all ranks"
 
 
-def _check_messages(job: TracedJob, rank: int, key: Key, ours: list[int], shared: Sequence[Listed]) -> None:
+def _check_messages(job: TracedRanks, rank: int, key: Key, ours: list[int], shared: Sequence[Listed]) -> None:
     does, place, tag = key
     other = job.peers_of[rank][place]
     back = job.peers_of[other].index(rank) if rank in job.peers_of[other] else -1

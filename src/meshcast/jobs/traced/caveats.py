@@ -8,14 +8,14 @@ from __future__ import annotations
 from meshcast.base import format_time
 from meshcast.chakra import DEVICE_KIND
 from meshcast.hardware import Device
-from meshcast.jobs.traced.asking import without_effect
 from meshcast.jobs.traced.bounds import FROM_TPU, bound_of
-from meshcast.jobs.traced.job import TracedJob
+from meshcast.jobs.traced.heeded import without_effect
+from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.timing import Timing
 from meshcast.options import Options
 
 
-def caveats(job: TracedJob, timing: Timing, options: Options, device: Device, *, too_much: bool) -> tuple[str, ...]:
+def caveats(job: TracedRanks, timing: Timing, options: Options, device: Device, *, too_much: bool) -> tuple[str, ...]:
     """Warnings.
 
     Args:
@@ -64,12 +64,12 @@ def _of_no_device(device: Device, *, can_be_estimated: bool) -> str:
     return f"{said}; its nodes say neither operations nor bytes, from which it could be worked out"
 
 
-def at_home(job: TracedJob, device: str) -> bool:
+def at_home(job: TracedRanks, device: str) -> bool:
     """Whether a trace is of a device, or does not say of which."""
     return job.metadata.get("device", device) == device
 
 
-def _retimed(job: TracedJob, timing: Timing, device: Device) -> list[str]:
+def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:
     """How compute was worked out again, and how far that may be from a prediction of the program."""
     shaped = plain = 0.0
     for steps, seconds in zip(job.steps, timing.seconds, strict=True):

@@ -15,15 +15,15 @@ import numpy as np
 from meshcast.chakra import FIRST_JOB_STREAM
 from meshcast.estimate import Clocks, EstimatedKernels, settled_clock
 from meshcast.hardware import Device
-from meshcast.jobs.traced.job import TracedJob
 from meshcast.jobs.traced.kernels import kernel_of
+from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.replay import Replayed
 from meshcast.jobs.traced.steps import TraceStep
 from meshcast.simulate import covered, merged
 
 
 def settled_clocks(
-    job: TracedJob, run: Replayed, estimated: EstimatedKernels, device: Device, clocks: Clocks
+    job: TracedRanks, run: Replayed, estimated: EstimatedKernels, device: Device, clocks: Clocks
 ) -> tuple[float, ...]:
     """The clock of every class of ranks, as a share of the full one.
 
@@ -38,7 +38,7 @@ def settled_clocks(
 
 
 def _settled(
-    job: TracedJob, number: int, run: Replayed, estimated: EstimatedKernels, device: Device, clocks: Clocks
+    job: TracedRanks, number: int, run: Replayed, estimated: EstimatedKernels, device: Device, clocks: Clocks
 ) -> float:
     launches: Counter[TraceStep] = Counter()
     computing, communicating = [], []

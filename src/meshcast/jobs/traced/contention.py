@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from meshcast.chakra import FIRST_JOB_STREAM
 from meshcast.estimate import EstimatedKernels
-from meshcast.jobs.traced.job import TracedJob
 from meshcast.jobs.traced.kernels import kernel_of
+from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.replay import Replayed
 from meshcast.jobs.traced.steps import TraceStep
 from meshcast.lower import Kernel, KernelKind
@@ -40,7 +40,7 @@ class Beside:
         collective: The collective of a class's step, one launch of it.
     """
 
-    job: TracedJob
+    job: TracedRanks
     rates: SpeedShares
     collective: Callable[[int, TraceStep], Collective]
     _known: dict[tuple[object, ...], tuple[float, list[float]]] = field(default_factory=dict, repr=False)

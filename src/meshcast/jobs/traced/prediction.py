@@ -12,8 +12,8 @@ from meshcast.jobs.program.feasibility import memory_verdict
 from meshcast.jobs.traced.agreement import check_agreement
 from meshcast.jobs.traced.caveats import at_home, caveats
 from meshcast.jobs.traced.files import TraceFiles
-from meshcast.jobs.traced.job import TracedJob, read_job, with_speeds
 from meshcast.jobs.traced.kernels import kernel_of
+from meshcast.jobs.traced.ranks import TracedRanks, read_job, with_speeds
 from meshcast.jobs.traced.replay import Replayed
 from meshcast.jobs.traced.steps import TraceStep
 from meshcast.jobs.traced.timing import Timing, collective_of, time_steps
@@ -79,7 +79,7 @@ def predict_traces(
     )  # fmt: skip
 
 
-def _timed(job: TracedJob, timing: Timing, run: Replayed, number: int, window: Interval) -> Timed:
+def _timed(job: TracedRanks, timing: Timing, run: Replayed, number: int, window: Interval) -> Timed:
     """The step of one class and where its time goes."""
     seconds = window[1] - window[0]
     breakdown, communicating = _breakdown(job, timing, run, number, window)
@@ -89,27 +89,27 @@ def _timed(job: TracedJob, timing: Timing, run: Replayed, number: int, window: I
     )  # fmt: skip
 
 
-def _memory(job: TracedJob) -> MemoryUse:
+def _memory(job: TracedRanks) -> MemoryUse:
     """What the nodes of a rank name at most at a time, where they name anything."""
     known = [peak for peak in job.peaks if peak is not None]
     peak = max(known, default=0)
     return MemoryUse(peak=peak, arguments=0, outputs=0, temporaries=peak, aliased=0, by_role={}, known=bool(known))
 
 
-def _sent_bytes(job: TracedJob, number: int) -> int:
+def _sent_bytes(job: TracedRanks, number: int) -> int:
     """Bytes that a rank of a class sends."""
     sending = (step for step in job.steps[number] if step.does in ("collective", "send"))
     return round(sum(step.repeat * collective_of(job, number, step).sent_bytes for step in sending))
 
 
-def _provenance(job: TracedJob, timing: Timing) -> Provenance:
+def _provenance(job: TracedRanks, timing: Timing) -> Provenance:
     """What was recorded, and what is modelled; what meshcast predicted once is no measurement."""
     total = timing.recorded_s + timing.modelled_s
     measured = timing.recorded_s / total if total and "device" not in job.metadata else 0.0
     return Provenance(measured=measured, analytical=1 - measured)
 
 
-def _fidelity(job: TracedJob, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:
+def _fidelity(job: TracedRanks, timing: Timing, estimators: Sequence[Estimator], number: int) -> str:
     """`trace` of what is replayed, else the fidelity that most of the computing time comes from."""
     if timing.replayed:
         return "trace"
@@ -129,7 +129,9 @@ def _digest(files: TraceFiles) -> str:
     return digest.hexdigest()
 
 
-def _breakdown(job: TracedJob, timing: Timing, run: Replayed, number: int, window: Interval) -> tuple[Breakdown, float]:
+def _breakdown(
+    job: TracedRanks, timing: Timing, run: Replayed, number: int, window: Interval
+) -> tuple[Breakdown, float]:
     """Where the time of one class goes from the start to the end of its step, and its seconds of communication."""
     compute = memory = waited = 0.0
     occupied: list[Interval] = []
@@ -178,7 +180,7 @@ def _limited_by(step: TraceStep, timing: Timing) -> str:
     return timing.estimated[kernel_of(step)].limited_by if step.says_work else UNKNOWN
 
 
-def _top(job: TracedJob, timing: Timing, number: int) -> tuple[KernelShare, ...]:
+def _top(job: TracedRanks, timing: Timing, number: int) -> tuple[KernelShare, ...]:
     totals: dict[str, list[float]] = {}
     bounds: dict[str, str] = {}
     for step, seconds in zip(job.steps[number], timing.seconds[number], strict=True):

@@ -15,7 +15,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from meshcast.jobs.traced.job import TracedJob
+from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.steps import TraceStep
 from meshcast.jobs.traced.stuck import Stuck
 
@@ -37,7 +37,7 @@ class Replayed:
     duration: float
 
 
-def replay(job: TracedJob, seconds: Sequence[Sequence[float]], *, shared: bool = False) -> Replayed:
+def replay(job: TracedRanks, seconds: Sequence[Sequence[float]], *, shared: bool = False) -> Replayed:
     """Runs a job.
 
     Args:
@@ -52,7 +52,7 @@ def replay(job: TracedJob, seconds: Sequence[Sequence[float]], *, shared: bool =
 
 
 class _Replay:
-    def __init__(self, job: TracedJob, seconds: Sequence[Sequence[float]], *, shared: bool) -> None:
+    def __init__(self, job: TracedRanks, seconds: Sequence[Sequence[float]], *, shared: bool) -> None:
         self._job = job
         self._seconds = seconds
         self._shared = shared
@@ -233,7 +233,7 @@ def _numbered(steps: Sequence[TraceStep]) -> dict[int, int]:
     return found
 
 
-def _parties(job: TracedJob, number: int) -> list[list[tuple[int, int]]]:
+def _parties(job: TracedRanks, number: int) -> list[list[tuple[int, int]]]:
     """For each group of a class: (class, place of the group there) of all classes in it, in order."""
     rank = job.classes[number]
     found = []

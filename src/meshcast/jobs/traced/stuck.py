@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from meshcast.base import InputError, shortened
 from meshcast.chakra import circle_of
-from meshcast.jobs.traced.job import TracedJob
+from meshcast.jobs.traced.ranks import TracedRanks
 
 MOST_NAMED = 8
 Place = tuple[int, int]  # a class, and a step of it
@@ -22,7 +22,7 @@ class Stuck:
         elsewhere: Those that wait for another rank: the send of a receive, a collective that others have not come to.
     """
 
-    job: TracedJob
+    job: TracedRanks
     waits: dict[Place, list[Place]] = field(repr=False)
     elsewhere: frozenset[Place] = field(repr=False)
 

@@ -14,8 +14,8 @@ from meshcast.estimate import EstimatedKernels, Estimator, estimate_each
 from meshcast.hardware import Device, host_rate
 from meshcast.jobs.traced.clocks import settled_clocks
 from meshcast.jobs.traced.contention import Beside, Seconds
-from meshcast.jobs.traced.job import TracedJob
 from meshcast.jobs.traced.kernels import kernel_of
+from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.replay import Replayed, replay
 from meshcast.jobs.traced.steps import BARRIER, TraceStep
 from meshcast.network import NetworkModel
@@ -46,7 +46,7 @@ class Timing:
     clocks: tuple[float, ...]
 
 
-def uses_recorded(durations: str, job: TracedJob, device: Device) -> bool:
+def uses_recorded(durations: str, job: TracedRanks, device: Device) -> bool:
     """Whether durations are the trace's own."""
     if durations != "auto":
         return durations == "trace"
@@ -58,7 +58,7 @@ def uses_recorded(durations: str, job: TracedJob, device: Device) -> bool:
 
 
 def time_steps(
-    job: TracedJob, options: Options, device: Device, estimators: Sequence[Estimator], network: NetworkModel
+    job: TracedRanks, options: Options, device: Device, estimators: Sequence[Estimator], network: NetworkModel
 ) -> tuple[Timing, Replayed]:
     """The seconds of all steps, and when they run.
 
@@ -105,7 +105,7 @@ def time_steps(
     return (timing, run) if clocks == job.speeds == full else run_at(clocks, job.speeds)
 
 
-def _with_hosts(job: TracedJob, seconds: Seconds, run: Replayed, *, launches: bool) -> Seconds:
+def _with_hosts(job: TracedRanks, seconds: Seconds, run: Replayed, *, launches: bool) -> Seconds:
     """Seconds with those of waits for the host: what is left of its time when the device is done with a program.
 
     Where the host does not launch kernels one by one there is nothing to wait for.
@@ -132,7 +132,7 @@ def _rates(device: Device, network: NetworkModel) -> SpeedShares:
 class _TimedSteps:
     """Steps of a job that are asked for their seconds at several clocks."""
 
-    job: TracedJob
+    job: TracedRanks
     estimated: EstimatedKernels
     replayed: bool
     network: NetworkModel
@@ -219,7 +219,7 @@ def _computing(step: TraceStep, estimated: EstimatedKernels, speed: float = 1.0)
     return step.repeat * (seconds + (estimated.gap if seconds else 0.0))
 
 
-def collective_of(job: TracedJob, number: int, step: TraceStep) -> Collective:
+def collective_of(job: TracedRanks, number: int, step: TraceStep) -> Collective:
     """The collective or message of a step, one launch of it, as a class's lowest rank has it."""
     rank, size = job.classes[number], step.size // step.repeat
     if step.does == "send":

@@ -12,14 +12,14 @@ which is less than the time from the first start of all to the last end (Qi 2024
 from __future__ import annotations
 
 from meshcast.chakra import STEPS_OVERLAP
-from meshcast.jobs.traced.job import TracedJob
+from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.replay import Replayed
 from meshcast.simulate import Interval
 
 AT_WORK = ("compute", "collective", "send")
 
 
-def step_windows(job: TracedJob, run: Replayed) -> list[Interval]:
+def step_windows(job: TracedRanks, run: Replayed) -> list[Interval]:
     """The step of every class, from its start to its end."""
     overlap = bool(job.metadata.get(STEPS_OVERLAP, False))
     found = []

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import prepare
 from meshcast.base.errors import InfeasibleError, InputError, UnsupportedError, UsageError
 from meshcast.evidence.comparison.reality import Reality, compare_measured
 from meshcast.evidence.comparison.reality.matching import matched
 from meshcast.evidence.comparison.reality.predicted import PredictedLaunch, launches
 from meshcast.evidence.comparison.reality.sources import hlo_places
 from meshcast.evidence.profiler import MeasuredKernel
-from meshcast.jobs.asking import prepare
 from meshcast.options.options import Options
 from tests.evidence.profiler.traces import Event, kernel_event, kineto, xspace
 

@@ -15,8 +15,7 @@ from meshcast.evidence.comparison.reality.waiting import waiting_of
 from meshcast.evidence.profiler import MeasuredKernel, MeasuredTrace, find_steps, read_traces
 from meshcast.evidence.profiler.classes import IDLE, class_of, is_collective
 from meshcast.evidence.profiler.repetition import repetitions
-from meshcast.hardware import resolve
-from meshcast.jobs import captured, chosen_options, is_pipeline, names_traces, prepare, resolved
+from meshcast.jobs import PipelineJob, TraceJob, chosen_options, one_program, resolve_job
 from meshcast.options import Options
 from meshcast.programs import Program
 from meshcast.results import Prediction
@@ -93,22 +92,22 @@ def predicted_side(target: str | Path | Program, options: Options) -> PredictedS
         UnsupportedError: The target is a pipeline, whose ranks run different programs, or a Chakra trace.
         InfeasibleError: The target does not fit the device, so that there is no predicted step.
     """
-    if names_traces(target):
-        raise UnsupportedError(
-            "a Chakra trace is not compared with a profile: its nodes do not say which of a profile's kernels they are",
-            where=str(target),
-            fix="compare the program that the trace is of, or give --on devices without --measured",
-        )
-    planned, chosen = resolved(target, options)
-    if is_pipeline(planned):
-        raise UnsupportedError(
-            "a pipeline's ranks run different programs, and a trace is of one",
-            where=str(target),
-            fix="compare the program of one stage",
-        )
-    program, _ = captured(planned, chosen, resolve(chosen.on).device)
-    # Sizes and settings are in the program already, which would refuse to be given them again.
-    run = prepare(program, chosen.having(dims={}, settings={}))
+    match job := resolve_job(target, options):
+        case TraceJob():
+            raise UnsupportedError(
+                "a Chakra trace is not compared with a profile: its nodes do not say which of a profile's kernels they are",
+                where=str(target),
+                fix="compare the program that the trace is of, or give --on devices without --measured",
+            )
+        case PipelineJob():
+            raise UnsupportedError(
+                "a pipeline's ranks run different programs, and a trace is of one",
+                where=str(target),
+                fix="compare the program of one stage",
+            )
+        case _:
+            program = one_program(job).as_program()
+    run = program.prepare()
     prediction = run.predict()
     if prediction.infeasible is not None:
         problem = prediction.infeasible
@@ -124,9 +123,9 @@ def predicted_side(target: str | Path | Program, options: Options) -> PredictedS
         launches=tuple(found),
         step_s=run.timeline.duration,
         device=run.device.name,
-        sources=sources_of(program),
+        sources=sources_of(program.program),
         repeats=repetitions([(launch.kind, launch.seconds) for launch in found]),
-        clock_share=run.clock_share if chosen.estimate.clocks == "sustained" else 1.0,
+        clock_share=run.clock_share if options.estimate.clocks == "sustained" else 1.0,
     )
 
 

@@ -1,0 +1,74 @@
+"""The whole way of the data in one call: `predict(target, on=...)`; each stage can be called alone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from meshcast.base import collected_later, names_taken, room_for_nesting
+from meshcast.jobs.described import inputs_of, throughput_of, unsaid_recipes
+from meshcast.jobs.levers import Question, how_many, with_levers
+from meshcast.jobs.pipeline import Pipeline
+from meshcast.jobs.planned.stacked import chosen_options
+from meshcast.jobs.program.run import Run
+from meshcast.jobs.resolve import Job, job_source, one_program, resolve_job
+from meshcast.jobs.serving import with_noticed
+from meshcast.jobs.traced.job import TraceJob
+from meshcast.options import Options
+from meshcast.programs import Target
+from meshcast.results import Prediction, Throughput
+
+
+def predict(target: Target | Pipeline, options: Options | None = None, **overrides: object) -> Prediction:
+    """How a target will run: `predict("step.mlir", on="h200")`.
+
+    Args:
+        target: A file (StableHLO, HLO, a Hugging Face configuration), `module:function`, a model's name, a captured
+            `Program` or what `load` makes one of, a `Pipeline` (or its .toml file), or Chakra traces (a file, prefix,
+            folder or manifest).
+        options: All settings at once.
+        **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
+            that are left at their defaults.
+    """
+    started = time.perf_counter()
+    chosen = chosen_options(options, overrides, where="predict")
+    with collected_later(), names_taken(), room_for_nesting():
+        source = job_source(target)
+        job = resolve_job(source, chosen)
+        question = answered(job)
+
+        def again(other: Options) -> Question:
+            same = other.on == chosen.on
+            return answered(resolve_job(source, other, cluster=question.cluster if same else None))
+
+        # A trace has decided what could be changed.
+        helped = how_many(chosen.levers) and not isinstance(job, TraceJob)
+        prediction = with_levers(question, again) if helped else question.prediction
+    return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def predict_job(job: Job) -> Prediction:
+    """How a job will run, as `predict` tells it, without what would help."""
+    started = time.perf_counter()
+    with collected_later(), names_taken(), room_for_nesting():
+        prediction = answered(job).prediction
+    return replace(prediction, seconds=time.perf_counter() - started)
+
+
+def answered(job: Job) -> Question:
+    """A job's prediction with what shaped it, and of models with what it gets done, beside everything it was asked with."""
+    prediction, options = job.predict(), job.given
+    asked = None if isinstance(job, TraceJob) else job.asked
+    throughput: Throughput | None = None
+    recipes: tuple[str, ...] = ()
+    if asked is not None:
+        prediction = with_noticed(prediction, asked.builder, asked.mode, options.program.settings)
+        throughput, recipes = throughput_of(asked, prediction), unsaid_recipes(asked, options)
+    described = inputs_of(options, asked, prediction, job.cluster.device)
+    prediction = replace(prediction, inputs=described, throughput=throughput, warnings=(*prediction.warnings, *recipes))
+    return Question(options=options, asked=asked, prediction=prediction, cluster=job.cluster)
+
+
+def prepare(target: Target, options: Options) -> Run:
+    """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
+    return one_program(resolve_job(target, options)).prepare()

@@ -1,0 +1,162 @@
+"""`PipelineJob`: a pipeline of programs, with its step in time and its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from meshcast.base import AnsweredOnce, UnsupportedError, UsageError
+from meshcast.hardware import HEALTHY, Cluster, Device
+from meshcast.jobs.described import Asked, with_memory_words
+from meshcast.jobs.nodes.one_channel import one_channel_run
+from meshcast.jobs.pipeline.definition import Pipeline
+from meshcast.jobs.pipeline.prediction import pipeline_step, predict_pipeline, run_pipeline
+from meshcast.jobs.pipeline.replicas import Simulate, own_channels
+from meshcast.jobs.pipeline.source import PipelineSource, program_key
+from meshcast.jobs.pipeline.state import HardwareState
+from meshcast.jobs.pipeline.step import StepParts
+from meshcast.jobs.program.job import ProgramJob
+from meshcast.jobs.program.run import Run
+from meshcast.jobs.trust import with_trust
+from meshcast.options import Options
+from meshcast.partition import shardy
+from meshcast.programs import result_names
+from meshcast.results import Prediction
+from meshcast.simulate import PipelineRun
+
+# The job of one of its programs, from whatever names it, with the options of a stage.
+PartJob = Callable[[Any, Options], ProgramJob]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineJob:
+    """A pipeline of programs, of a file, of Python or of a plan.
+
+    Attributes:
+        source: The pipeline.
+        given: What it is asked with, as the user did and with what a stack brings.
+        options: The same for the stages below, with a plan carried out.
+        cluster: The hardware.
+        part_job: The job of one of its programs.
+        asked: What the model is asked for; None where no plan made the pipeline.
+    """
+
+    source: PipelineSource
+    given: Options
+    options: Options
+    cluster: Cluster
+    part_job: PartJob = field(repr=False)
+    asked: Asked | None = None
+    _kept: AnsweredOnce = field(default_factory=AnsweredOnce, repr=False, compare=False)
+
+    @property
+    def device(self) -> Device:
+        """The device that every rank runs on."""
+        return self.cluster.device
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What runs."""
+        return self.source.pipeline
+
+    @cached_property
+    def hardware(self) -> Cluster:
+        """The hardware of all its devices, once it is known that nothing is asked for which a pipeline does not have.
+
+        Raises:
+            UsageError: Something is, or there are other numbers of devices.
+        """
+        _check_asked(self.pipeline, self.options)
+        found = self.cluster.for_devices(self.pipeline.devices)
+        if self.options.program.partitioner == "shardy" and self.pipeline.mesh.size > 1:
+            shardy.start()  # while the first program is traced
+        return found
+
+    @cached_property
+    def simulate(self) -> Simulate:
+        """How its step is put in time: with channels for all that it sends, or one on each rank.
+
+        Raises:
+            UnsupportedError: Devices that are not alike would have to share one.
+        """
+        if self.options.run.channels != 1:
+            return own_channels
+        if HardwareState.of(self.options.network.conditions).single:
+            raise UnsupportedError(
+                "the stages of a pipeline on devices that are not alike have channels of their own alone",
+                where="--channels 1", fix="leave out --channels, or --slow and --link of single devices",
+            )  # fmt: skip
+        return one_channel_run
+
+    def run(self) -> PipelineRun:
+        """Its step in time, as `show` draws it."""
+        return run_pipeline(self.pipeline, self.hardware, self._prepared, self.options, self.simulate)
+
+    def assembled(self) -> tuple[Pipeline, StepParts, PipelineRun]:
+        """The pipeline, its parts on their hardware put together, and its step in time, as traces are made of them.
+
+        Raises:
+            InfeasibleError: A stage does not fit into its devices' memory.
+            UnsupportedError: Some devices are in a state of their own.
+        """
+        hardware = self.hardware
+        return self.pipeline, *pipeline_step(self.pipeline, hardware, self._prepared, self.options, self.simulate)
+
+    def predict(self) -> Prediction:
+        """How a step will run; where it does not fit, with what takes the model's memory."""
+        hardware = self.hardware
+        found = predict_pipeline(self.pipeline, self.options, hardware, self._prepared, self.simulate)
+        return with_memory_words(with_trust(found, self.cluster, self.given), self.asked, self.given, self.device)
+
+    def as_programs(self) -> PipelineJob:
+        """The same pipeline without the model that a plan cut: its programs alone."""
+        return replace(self, source=PipelineSource(given=self.pipeline), given=self.options, asked=None)
+
+    def _prepared(self, target: Any) -> tuple[Run, tuple[str, ...]]:
+        """One of its programs on the hardware of one stage, and the names of its results; each is prepared once."""
+        return self._kept.answer(program_key(target), lambda: self._prepare(target))
+
+    def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
+        stage = self.options.having(devices=None, conditions=HEALTHY)
+        job = self.part_job(target, stage)
+        names = result_names(job.program.module, where=job.program.source)
+        return replace(job.as_program().prepare(), whole=False, job_devices=self.pipeline.devices), names
+
+
+def _check_asked(pipeline: Pipeline, options: Options) -> None:
+    """Refuses what a pipeline's own file says, or what does not concern it.
+
+    Raises:
+        UsageError: Something like that is asked for.
+    """
+    for flag, given in (
+        ("--mesh", options.program.mesh),
+        ("--set", options.program.settings),
+        ("--dim", options.program.dims),
+    ):
+        if given:
+            raise UsageError("a pipeline's programs and mesh are given by its file", where=flag, fix="change the file")
+    for flag, asked, instead in (
+        (
+            "--placement",
+            options.network.placement,
+            "order the axes of `mesh` in its file: stages and axes number the devices",
+        ),
+        ("--fabric", options.network.fabric, "describe the hardware as a cluster, in a file behind --on"),
+        ("--beside", options.network.beside, "say what other jobs take with --background LEVEL=SHARE"),
+    ):
+        if asked:
+            raise UsageError(
+                "it concerns devices of one program, and a pipeline's programs have some of the devices each",
+                where=flag,
+                fix=instead,
+            )
+    if options.devices not in (None, pipeline.devices):
+        raise UsageError(
+            f"the pipeline has {pipeline.devices} devices ({pipeline.stages} stages of {pipeline.mesh.size}), not "
+            f"{options.devices}",
+            where="--devices",
+            fix="change `mesh` or the stages in its file",
+        )

@@ -1,0 +1,99 @@
+"""`ProgramJob`: one program on all devices of a job, with everything that comes of it stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from meshcast.hardware import Cluster, Device
+from meshcast.jobs.described import Asked, with_memory_words
+from meshcast.jobs.planned.attending import unfused_note
+from meshcast.jobs.planned.stacked import assumed_kernels
+from meshcast.jobs.program.device_count import device_count
+from meshcast.jobs.program.lowering import WhoseKernels, lowered_program
+from meshcast.jobs.program.run import Run
+from meshcast.lower import LoweredProgram
+from meshcast.options import Options, chosen_estimators, chosen_lowering
+from meshcast.partition import partition
+from meshcast.programs import CaptureOptions, ObjectSource, Program, Source
+from meshcast.results import Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramJob:
+    """One program on all devices.
+
+    Attributes:
+        source: Where the program comes from; of a plan what came of it.
+        given: What it is asked with, as the user did and with what a stack brings.
+        options: The same for the stages below: a plan is carried out, how a model attends is said.
+        cluster: The hardware.
+        asked: What the model is asked for; None where the target is a program already.
+    """
+
+    source: Source
+    given: Options
+    options: Options
+    cluster: Cluster
+    asked: Asked | None = None
+
+    @property
+    def device(self) -> Device:
+        """The device that every rank runs on."""
+        return self.cluster.device
+
+    @cached_property
+    def program(self) -> Program:
+        """What runs on all devices, captured for their platform."""
+        asked = self.options.program
+        return self.source.program(
+            CaptureOptions(platform=self.device.platform, dims=asked.dims, mesh=asked.mesh, settings=asked.settings)
+        )
+
+    @property
+    def mesh(self) -> Mapping[str, int] | None:
+        """Sizes of the mesh that are still to be overridden; None where the program has those that are asked for."""
+        asked = self.options.program.mesh
+        return asked if asked and dict(asked) != self.program.mesh.sizes else None
+
+    @property
+    def local(self) -> Program:
+        """The program of one device."""
+        return partition(self.program, mesh=self.mesh, route=self.options.program.partitioner)
+
+    @cached_property
+    def lowered(self) -> LoweredProgram:
+        """The kernels that one device runs."""
+        options = self.options
+        whose = WhoseKernels(asked=options.asked_lowering, lowering=chosen_lowering(options, self.program, self.device))
+        return lowered_program(
+            self.program, self.mesh, self.device, whose=whose, reading=options.program, lowering=options.lowering
+        )
+
+    def prepare(self) -> Run:
+        """Everything up to the kernels: captured, partitioned, read and lowered for the hardware, and who answers for them."""
+        options = self.options
+        estimators, told = chosen_estimators(options, self.device)
+        options.check_choices()
+        devices, notes = device_count(self.lowered.workload, options.devices)
+        self.cluster.for_devices(devices)  # refuses more than there are
+        unused = unfused_note(self.asked.builder if self.asked is not None else None, options, self.device)
+        assumed = assumed_kernels(self.lowered.workload.source, options)
+        return Run(
+            lowered=self.lowered,
+            cluster=self.cluster,
+            devices=devices,
+            estimators=estimators,
+            options=options,
+            notes=(*told, *notes, *assumed, *((unused,) if unused else ())),
+        )
+
+    def predict(self) -> Prediction:
+        """How it will run; where it does not fit, with what takes the model's memory."""
+        return with_memory_words(self.prepare().predict(), self.asked, self.given, self.device)
+
+    def as_program(self) -> ProgramJob:
+        """The same program without its target: sizes and settings are in it, and it is no model any more."""
+        options = self.options.having(dims={}, settings={})
+        return replace(self, source=ObjectSource(made=self.program), given=options, options=options, asked=None)

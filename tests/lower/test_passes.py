@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.programs_by_size import chain
 from meshcast.lower import BranchStep, LoopStep, lower
 from meshcast.lower import pass_tables as tables
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.passes import LoweringPass, PassTable
 from meshcast.programs import from_bytes
-from meshcast.workload import read_workload
+from meshcast.workload import OpKind, read_workload
 
 PAGE = Path(__file__).parents[2] / "docs" / "lowering.md"
 COLUMNS = {2: tables.XLA_GPU, 3: tables.EAGER_GPU, 4: tables.XLA_TPU, 5: tables.UNFUSED}
@@ -95,3 +96,27 @@ def test_what_is_asked_for_decides_which_passes_apply() -> None:
     assert idle(tables.XLA_GPU, replace(asked, layers="separate")) == set()
     assert idle(tables.XLA_TPU, asked) == {"returned copies"}  # an eager framework returns the very tensor
     assert idle(tables.XLA_TPU, replace(asked, fusion="compiler")) == set()
+
+
+def test_passes_that_nothing_concerns_are_not_run() -> None:
+    """A chain of products and additions: no views, groups, vectors, transposes, loops, scatters, reductions, updates."""
+    workload = read_workload(from_bytes(chain(20).encode(), name="chain", where="chain"))
+    program = ProgramDraft(workload=workload, fusion="compiler", attention="cudnn", layers="scanned", ragged="masked")
+    draft = BlockDraft(program=program, block=workload.body, writable=frozenset(), looped=False)
+    ran = []
+    for each in tables.XLA_GPU.ops:
+        if each.applies(draft):
+            ran.append(each.name)
+            each.run(draft)
+    assert ran == ["dead code", "empty arrays", "stored weights", "merged products", "buffers", "fusion"]
+
+
+def test_a_block_knows_the_costs_of_the_ops_that_it_has_now() -> None:
+    workload = read_workload(from_bytes(NESTED.encode(), name="nested", where="nested"))
+    program = ProgramDraft(workload=workload, fusion="compiler", attention="cudnn", layers="scanned", ragged="masked")
+    draft = BlockDraft(program=program, block=workload.body, writable=frozenset(), looped=False)
+    draft.ops = workload.body.ops
+    assert draft.kinds == {OpKind.GENERATE, OpKind.LOOP}
+    draft.ops = [op for op in workload.body.ops if not op.blocks]
+    assert draft.kinds == {OpKind.GENERATE}
+    assert {id(cost) for cost in draft.costs} == {id(op.cost) for op in draft.ops}

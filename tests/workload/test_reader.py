@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.programs import capture, from_bytes
-from meshcast.workload import OpKind, ReadOptions, Workload, read_workload
+from meshcast.workload import OpKind, ReadOptions, Workload, read_workload, reader
 
 F32 = jax.ShapeDtypeStruct((8, 8), "float32")
 
@@ -206,3 +207,17 @@ def test_workloads_print_in_a_terminal_and_a_notebook() -> None:
     workload = read_text(loop_text())
     assert "matrix FLOPs" in str(workload)
     assert "<table>" in workload._repr_html_()  # type: ignore[attr-defined]
+
+
+def test_ops_are_asked_for_their_names_where_the_text_gives_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Mock(wraps=reader.location_name)
+    monkeypatch.setattr(reader, "location_name", asked)
+    text = """func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %r = stablehlo.abs %x : tensor<8xf32> AT
+      return %r : tensor<8xf32>
+    }"""
+    assert read_text(text.replace("AT", "")).body.ops[0].location == ""
+    asked.assert_not_called()
+    assert read_text(text.replace("AT", 'loc("a/b")')).body.ops[0].location == "a/b"
+    assert read_text(text.replace("AT", 'loc  ("a/b")')).body.ops[0].location == "a/b"
+    assert asked.call_count == 2

@@ -21,6 +21,7 @@ class _Kind:
 
     @staticmethod
     def of(kernel: Kernel, places: Mapping[int, int]) -> _Kind:
+        """The kind that a kernel is the first of; `places` are those of its fusion's values."""
         kernel.cost_key, kernel.collective  # noqa: B018  # worked out here, they go to all of the kind
         reads, writes, updates = (
             tuple([places[value] for value in values]) for values in (kernel.reads, kernel.writes, kernel.updates)
@@ -30,9 +31,8 @@ class _Kind:
     def at(self, values: Sequence[int], location: str) -> Kernel:
         """The kernel of other values, given in order of appearance."""
         pick = values.__getitem__
-        return self.first.elsewhere(
-            tuple(map(pick, self.reads)), tuple(map(pick, self.writes)), tuple(map(pick, self.updates)), location
-        )
+        reads, writes = tuple(map(pick, self.reads)), tuple(map(pick, self.writes))
+        return self.first.elsewhere(reads, writes, tuple(map(pick, self.updates)) if self.updates else (), location)
 
 
 class FusedKernels:
@@ -47,21 +47,24 @@ class FusedKernels:
         """Begins with none; `tensors` are the types of all values, and may grow."""
         self._tensors = tensors
         self._known: dict[tuple[object, ...], _Kind] = {}
-        self._numbers: dict[Cost | Tensor, int] = {}  # of different ones, in order of appearance
-        # The same by identity, each with its object, so that no other one can take that identity: costs have many fields, and
-        # most ops of a program share those of others.
-        self._by_identity: dict[int, tuple[int, Cost | Tensor]] = {}
+        self._numbers: dict[Cost | Tensor, int] = {}  # of different ones, from 1 in order of appearance
+        # The same by identity: costs have many fields, and most ops of a program share those of others.
+        self._by_identity: dict[int, int] = {}
+        self._identified: list[Cost | Tensor] = []  # kept, so that no other one can take the identity
 
     def kernel(self, members: Sequence[Member], *, cold: bool) -> Kernel:
         """`fused_kernel` of these members; `cold` if they read what no cache can hold yet."""
         places: dict[int, int] = {}  # of values, in order of appearance
         key: list[object] = [cold]
+        number = self._by_identity.get  # asked here: there are half a dozen questions for every kernel
         for op, operands in members:
-            redundant = op.redundant_flops if op.cost.matrix_flops else 0.0
-            key += (op.name, self._number(op.cost), op.recomputed, redundant, len(operands))
-            for value in (*operands, *op.results):
+            cost = op.cost
+            redundant = op.redundant_flops if cost.matrix_flops else 0.0
+            key += (op.name, number(id(cost)) or self._numbered(cost), op.recomputed, redundant, len(operands))
+            for value in operands + op.results:
                 key.append(places.setdefault(value, len(places)))
-        key += [self._number(self._tensors[value]) for value in places]
+        for tensor in map(self._tensors.__getitem__, places):
+            key.append(number(id(tensor)) or self._numbered(tensor))
         kind = tuple(key)
         known = self._known.get(kind)
         if known is None:
@@ -70,10 +73,8 @@ class FusedKernels:
             return made
         return known.at(list(places), members[-1][0].location)
 
-    def _number(self, thing: Cost | Tensor) -> int:
-        """The same for equal ones."""
-        found = self._by_identity.get(id(thing))
-        if found is None:
-            found = self._numbers.setdefault(thing, len(self._numbers)), thing
-            self._by_identity[id(thing)] = found
-        return found[0]
+    def _numbered(self, thing: Cost | Tensor) -> int:
+        """The number of a cost or type that has not been seen before: the same for equal ones."""
+        self._identified.append(thing)
+        found = self._by_identity[id(thing)] = self._numbers.setdefault(thing, len(self._numbers) + 1)
+        return found

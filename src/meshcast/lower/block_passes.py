@@ -22,18 +22,19 @@ from meshcast.lower.nothing import without_nothing
 from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
-from meshcast.lower.ragged_products import with_masked_groups
+from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.updates import kept_targets
-from meshcast.lower.vector_products import with_summed_vectors
-from meshcast.workload import Op, OpKind
+from meshcast.lower.vector_products import has_vectors, with_summed_vectors
+from meshcast.workload import Attention, Op, OpKind
 
 # Only these leave ops without readers: reversed filters, zeros and their scatters; beside them transposes that are undone,
 # and weights that products widen themselves.
 _LEAVING = (OpKind.CONVOLUTION, OpKind.SCATTER)
+_REWRITTEN = (OpKind.REDUCE, OpKind.CONVOLUTION)
 
 
 def drop_dead_code(draft: BlockDraft) -> None:
@@ -50,6 +51,25 @@ def drop_nothing(draft: BlockDraft) -> None:
     draft.ops = without_nothing(draft.ops, draft.program.empty)
 
 
+def has_any(*kinds: OpKind) -> Callable[[BlockDraft], bool]:
+    """Whether a block has an op of these kinds."""
+    return lambda draft: not draft.kinds.isdisjoint(kinds)
+
+
+def has_all(*kinds: OpKind) -> Callable[[BlockDraft], bool]:
+    """Whether a block has an op of each of these kinds."""
+    return lambda draft: draft.kinds >= set(kinds)
+
+
+def has_aliases(rules: Mapping[OpKind, AliasRule]) -> Callable[[BlockDraft], bool]:
+    """Whether a block has ops that may be aliases by these rules, or attention, whose transposes may be."""
+
+    def applies(draft: BlockDraft) -> bool:
+        return not rules.keys().isdisjoint(draft.kinds) or any(isinstance(c.geometry, Attention) for c in draft.costs)
+
+    return applies
+
+
 def resolve_aliases(rules: Mapping[OpKind, AliasRule]) -> Callable[[BlockDraft], None]:
     """The pass that leaves out what is an alias by these rules."""
 
@@ -59,9 +79,19 @@ def resolve_aliases(rules: Mapping[OpKind, AliasRule]) -> Callable[[BlockDraft],
     return run
 
 
+def has_groups(draft: BlockDraft) -> bool:
+    """Whether a block has ragged products."""
+    return any(map(is_ragged, draft.costs))
+
+
 def mask_groups(draft: BlockDraft) -> None:
     """`with_masked_groups`."""
     draft.ops = with_masked_groups(draft.ops, draft.values)
+
+
+def has_vector_products(draft: BlockDraft) -> bool:
+    """Whether a block has batches of products with vectors."""
+    return any(map(has_vectors, draft.costs))
 
 
 def sum_vector_products(draft: BlockDraft) -> None:
@@ -79,9 +109,15 @@ def lay_out_loops(draft: BlockDraft) -> None:
     draft.ops = with_laid_out_loops(draft.ops, draft.block, draft.values, draft.kept)
 
 
+def has_orders(draft: BlockDraft) -> bool:
+    """Whether products of a block want their operands in some order, and it has operands that lie in one."""
+    laid_out = not draft.looped and bool(draft.block.inputs)
+    return laid_out and any(cost.orders for cost in draft.costs if cost.kind is OpKind.GEMM)
+
+
 def lay_out_operands(draft: BlockDraft) -> None:
     """`with_laid_out_operands`; what a loop carries has the order that the loop gave it."""
-    fixed = frozenset() if draft.looped else frozenset(draft.block.inputs)
+    fixed = frozenset(draft.block.inputs)
     draft.ops = with_laid_out_operands(draft.ops, fixed, draft.values, draft.buffer, draft.kept)
 
 
@@ -120,9 +156,15 @@ def rewrite_single_ops(draft: BlockDraft) -> None:
     draft.ops = made
 
 
+def has_single_ops(draft: BlockDraft) -> bool:
+    """Whether there may be something for `rewrite_single_ops`: products only where operands lie otherwise, or in few bits."""
+    products = bool(draft.program.aliases.transposed or draft.stored)
+    return not draft.kinds.isdisjoint(_REWRITTEN) or (products and OpKind.GEMM in draft.kinds)
+
+
 def leaves_unread(draft: BlockDraft) -> bool:
     """Whether rewrites may have left ops without readers."""
-    return draft.program.aliases.undone or bool(draft.stored) or any(op.cost.kind in _LEAVING for op in draft.ops)
+    return draft.program.aliases.undone or bool(draft.stored) or not draft.kinds.isdisjoint(_LEAVING)
 
 
 def drop_unread(draft: BlockDraft) -> None:

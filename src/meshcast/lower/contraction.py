@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
 from meshcast.workload import Op
 
@@ -18,11 +18,19 @@ class Contraction:
     """Ops of a block, some of them contracted to groups."""
 
     def __init__(self, ops: Sequence[Op], reads: Callable[[Op], Collection[int]], buffer: Mapping[int, int]) -> None:
-        producers = {value: index for index, op in enumerate(ops) for value in op.results}
-        origin = partial(_origins, producers=producers, buffer=buffer)
-        self._before: list[list[int]] = [origin(reads(op)) for op in ops]  # what each op depends on
+        self._reads, self._buffer = [reads(op) for op in ops], buffer
+        self._producers = {value: index for index, op in enumerate(ops) for value in op.results}
         self._groups: dict[int, list[int]] = {}  # by member
-        self._tree = _Tree([max(before, default=-1) for before in self._before])
+
+    @cached_property
+    def _tree(self) -> _Tree:
+        made, shown = self._producers.get, self._buffer.get
+        return _Tree([max([made(shown(v, v), -1) for v in values], default=-1) for values in self._reads])
+
+    @cached_property
+    def _before(self) -> list[list[int]]:
+        """What each op depends on; asked for where the tree does not say all."""
+        return [_origins(values, producers=self._producers, buffer=self._buffer) for values in self._reads]
 
     @cached_property
     def _levels(self) -> list[int]:
@@ -133,29 +141,25 @@ class _Tree:
     """
 
     def __init__(self, parents: Sequence[int]) -> None:
-        children: list[list[int]] = [[] for _ in parents]
+        """By the next op on each one's path; the path ends at one that does not stand before it, such as -1."""
+        sizes = [1] * len(parents)  # of the ops whose paths go over each, itself included
+        for index in range(len(parents) - 1, -1, -1):
+            if 0 <= (parent := parents[index]) < index:
+                sizes[parent] += sizes[index]
+        # Places in a row in which those whose paths go over an op stand right behind it.
+        places, free, behind = [0] * len(parents), [0] * len(parents), 0
         for index, parent in enumerate(parents):
-            if parent >= 0:
-                children[parent].append(index)
-        self._entered, self._left = [0] * len(parents), [0] * len(parents)
-        now = 0
-        for root, parent in enumerate(parents):
-            if parent >= 0:
-                continue
-            waiting = [(root, False)]
-            while waiting:
-                index, done = waiting.pop()
-                if done:
-                    self._left[index] = now
-                    continue
-                now += 1
-                self._entered[index] = now
-                waiting.append((index, True))
-                waiting.extend((child, False) for child in children[index])
+            if 0 <= parent < index:
+                place = free[parent]
+                free[parent] = place + sizes[index]
+            else:
+                place, behind = behind, behind + sizes[index]
+            places[index], free[index] = place, place + 1
+        self._places, self._sizes = places, sizes
 
     def leads(self, first: int, last: int) -> bool:
         """Whether the path from `last` goes over `first`; where not, another one may."""
-        return self._entered[first] < self._entered[last] <= self._left[first]
+        return 0 < self._places[last] - self._places[first] < self._sizes[first]
 
 
 class _PrefixMaximum:

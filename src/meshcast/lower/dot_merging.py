@@ -42,8 +42,10 @@ def merge_products(
     alike: dict[object, int] = {}  # what must agree, numbered
     numbers: dict[tuple[int, float], tuple[int, int]] = {}  # the same of both sides, by an op's cost and share
     for index, op in enumerate(ops):
+        if op.cost.kind is not OpKind.GEMM:
+            continue
         shape = op.cost.geometry
-        if op.cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or shape.groups > 1 or len(op.operands) != 2:
+        if not isinstance(shape, Gemm) or shape.groups > 1 or len(op.operands) != 2:
             continue
         if apart and any(buffer.get(value, value) in apart for value in op.operands):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from meshcast.lower.aliases import Aliases
@@ -15,7 +15,7 @@ from meshcast.lower.nothing import empty_values
 from meshcast.lower.ragged_products import RaggedProducts
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.separate_layers import Layers
-from meshcast.workload import AttentionLibrary, Block, Op, Workload
+from meshcast.workload import AttentionLibrary, Block, Cost, Op, OpKind, Workload
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +65,23 @@ class BlockDraft:
     copied: set[int] = field(default_factory=set)  # places of updates that work on a copy of their target
     cold: set[int] = field(default_factory=set)  # places of slices that no cache can hold yet
     steps: list[Step] = field(default_factory=list)
+    _costed: tuple[Sequence[Op], Mapping[int, Cost], Set[OpKind]] = ((), {}, frozenset())  # of which ops, by identity
+
+    @property
+    def costs(self) -> Collection[Cost]:
+        """What its ops cost, each once: most of a long program share few, so that these tell soon what it has none of."""
+        return self._costs_of_ops()[1].values()
+
+    @property
+    def kinds(self) -> Set[OpKind]:
+        """Kinds of its ops."""
+        return self._costs_of_ops()[2]
+
+    def _costs_of_ops(self) -> tuple[Sequence[Op], Mapping[int, Cost], Set[OpKind]]:
+        if self._costed[0] is not self.ops:
+            costs = {id(op.cost): op.cost for op in self.ops}
+            self._costed = self.ops, costs, {cost.kind for cost in costs.values()}
+        return self._costed
 
     @property
     def values(self) -> ValueTypes:

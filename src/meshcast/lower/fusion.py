@@ -56,6 +56,7 @@ MAX_REPEATED = 16
 _NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
 _PRODUCTS = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
+_NOBODY: frozenset[int] = frozenset()
 _FULL, _LARGE, _COMPLICATED = range(3)  # what is asked about values that a fusion reads from outside
 
 # Who fuses: a compiler whatever it may, or nobody beyond the ops of a framework.
@@ -126,7 +127,8 @@ class _Sweep:
         self._pinned = set(live_out)  # values that must be in memory
         self._readers: dict[int, list[int]] = {}
         self._sources: dict[int, int] = {}  # value -> bytes it can be had for, where that is less than its own
-        self._roots: list[frozenset[int]] = [frozenset((index,)) for index in range(len(ops))]
+        self._kinds = kinds = [op.cost.kind for op in ops]
+        self._roots = [_NOBODY] * len(ops)  # of the fusions that compute each op, once it has been asked about
         self._reductions: dict[int, tuple[int, int, bool]] = {}  # root -> how the reductions inside its fusion reduce
         self._growing: dict[int, Growing] = {}  # root -> what has joined it so far
         self._places: dict[
@@ -138,46 +140,45 @@ class _Sweep:
         self._products: set[int] = set()  # roots that hold a matrix product
         self._rows = self._row_statistics() if OpKind.REDUCE in rules.joining else {}
         readers, pinned = self._readers, self._pinned
-        for index, op in enumerate(ops):
-            kind = op.cost.kind
+        for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
             if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
-                self._sources[op.results[0]] = min(op.cost.written_bytes, self._input_bytes(operands[index], op))
+                self._sources[op.results[0]] = min(op.cost.written_bytes, self._input_bytes(read, op))
             if kind in _PRODUCTS:
                 self._products.add(index)
             if kind not in rules.consumers:
-                pinned.update(operands[index])
+                pinned.update(read)
                 continue
             if kind in IN_PLACE:
-                pinned.update(operands[index][: len(op.results)])
-            for value in operands[index]:
-                readers.setdefault(value, []).append(index)
+                pinned.update(read[: len(op.results)])
+            for value in read:
+                if value in readers:
+                    readers[value].append(index)
+                else:
+                    readers[value] = [index]
 
-        has_products = any(op.cost.kind is OpKind.GEMM for op in ops)
+        has_products = OpKind.GEMM in kinds
         self._complicated = self._complicated_values() if has_products and rules.plain_epilogues else set()
 
     def owners(self, index: int) -> frozenset[int]:
         """Roots of the fusions that compute an op; its readers have been asked before."""
-        op, own = self._ops[index], self._roots[index]
-        kind = op.cost.kind
-        if kind not in self._rules.joining and kind not in FUSIBLE_PRODUCERS:
-            return own
-        if not self._pinned.isdisjoint(op.results):
-            return own
-        users = self._users(op)
-        if not users:
-            return own
-        owners = self._roots[users[0]]
-        if len(users) > 1:
-            asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
-            owners = owners if len(asking) == 1 else frozenset().union(*asking.values())
-        asked: dict[int, tuple[frozenset[int], int]] = {}
-        if self._fuses(index, users, owners, asked) and self._have_room(owners, index):
-            self._roots[index] = owners
-            for root in owners:
-                self._fusion(root).add(op, self._operands[index])
-                found = asked.get(root) or self._asked(users, root)
-                self._places[root, index], self._repeats[root, index] = found
-        return self._roots[index]
+        op, kind = self._ops[index], self._kinds[index]
+        may_join = kind in FUSIBLE_PRODUCERS or kind in self._rules.joining
+        if may_join and self._pinned.isdisjoint(op.results) and (users := self._users(op)):
+            owners = self._roots[users[0]]
+            if len(users) > 1:
+                asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
+                owners = owners if len(asking) == 1 else frozenset().union(*asking.values())
+            asked: dict[int, tuple[frozenset[int], int]] = {}
+            if self._fuses(index, users, owners, asked) and self._have_room(owners, index):
+                self._roots[index] = owners
+                for root in owners:
+                    self._fusion(root).add(op, self._operands[index])
+                    if kind in self._rules.consumers:  # else nothing that it reads will ask
+                        found = asked.get(root) or self._asked(users, root)
+                        self._places[root, index], self._repeats[root, index] = found
+                return owners
+        own = self._roots[index] = frozenset((index,))
+        return own
 
     def _users(self, op: Op) -> Sequence[int]:
         """The ops that read an op's results, as often as they do."""
@@ -188,9 +189,9 @@ class _Sweep:
     def _have_room(self, owners: frozenset[int], index: int) -> bool:
         """Whether fusions that also compute this op read no more tensors of full size than a kernel may."""
         most, op, operands = self._rules.tensors, self._ops[index], self._operands[index]
-        return not most or all(
-            self._fusion(root).outside(_FULL, self._is_full(root), op, operands) <= most for root in owners
-        )
+        if not most:
+            return True
+        return all(self._fusion(root).outside(_FULL, self._is_full(root), op, operands) <= most for root in owners)
 
     def _is_full(self, root: int) -> Predicate:
         """Of values as large as what a fusion runs over: what is spread from something small is computed on the way in."""
@@ -213,16 +214,14 @@ class _Sweep:
         self, index: int, users: Sequence[int], owners: frozenset[int], asked: dict[int, tuple[frozenset[int], int]]
     ) -> bool:
         """Whether an op is computed inside its readers; `asked` is given what was worked out of `_asked` for that."""
-        op = self._ops[index]
-        kind = op.cost.kind
+        op, kind = self._ops[index], self._kinds[index]
         if kind is OpKind.REDUCE:
             return len(owners) == 1 and self._takes_reduction(next(iter(owners)), op)
         if kind in _PRODUCTS:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
         if kind is OpKind.GENERATE:
             return True
-        reduced = any(self._ops[user].cost.kind is OpKind.REDUCE for user in users)
-        if kind is OpKind.TRANSPOSE and reduced and turns(op, self._tensors):
+        if kind is OpKind.TRANSPOSE and self._is_reduced(users) and turns(op, self._tensors):
             return False  # a reduction wants its rows in order
         unindexable = kind in _NOT_IN_ROWS or (kind is OpKind.SLICE and op.name.endswith("dynamic_slice"))
         if unindexable and not self._reductions.keys().isdisjoint(owners):
@@ -235,6 +234,9 @@ class _Sweep:
             asked[root] = self._asked(users, root)
         times = sum([count for _, count in asked.values()])
         return times == 1 or self._worth_repeating(index, times)
+
+    def _is_reduced(self, users: Sequence[int]) -> bool:
+        return any(self._kinds[user] is OpKind.REDUCE for user in users)
 
     def _asked(self, users: Sequence[int], root: int) -> tuple[frozenset[int], int]:
         """Which ops of a fusion ask for an op's elements at places of their own, and how often it is computed for that.
@@ -251,7 +253,7 @@ class _Sweep:
 
     def _places_of(self, user: int, root: int) -> frozenset[int]:
         """Which ops of a fusion one that has joined it asks for its operands: itself, unless it is arithmetic."""
-        if self._ops[user].cost.kind is OpKind.ELEMENTWISE and (found := self._places.get((root, user))):
+        if self._kinds[user] is OpKind.ELEMENTWISE and (found := self._places.get((root, user))):
             return found
         return self._roots[user] if user == root else frozenset((user,))
 
@@ -282,13 +284,12 @@ class _Sweep:
     def _row_statistics(self) -> dict[int, int]:
         """Values that are computed from a row's reduction alone, with the elements of those rows."""
         found: dict[int, int] = {}
-        for index, op in enumerate(self._ops):
-            kind = op.cost.kind
+        for index, (op, kind) in enumerate(zip(self._ops, self._kinds, strict=True)):
             if kind is OpKind.REDUCE:
                 reduction = self._reduction(op)
                 if reduction and reduction[2] and reduction[0] <= MAX_ROW * reduction[1]:
                     found[op.results[0]] = reduction[0]
-            elif kind is OpKind.ELEMENTWISE and not found.keys().isdisjoint(self._operands[index]):
+            elif found and kind is OpKind.ELEMENTWISE and not found.keys().isdisjoint(self._operands[index]):
                 elements = self._tensors[op.results[0]].elements
                 for value in self._operands[index]:
                     if value in found and self._tensors[value].elements == elements:
@@ -310,7 +311,8 @@ class _Sweep:
         if self._complicated and fusion.outside(_COMPLICATED, self._complicated.__contains__, product):
             return False
         elements = self._tensors[result[0]].elements if result else 0
-        large = fusion.outside(_LARGE, lambda value: self._tensors[value].elements >= elements, product)
+        tensors = self._tensors
+        large = fusion.outside(_LARGE, lambda value: tensors[value].elements >= elements, product)
         if not epilogue_fits(product, self._ops[root], large, self._tensors):
             return False
         self._products.add(root)
@@ -319,10 +321,11 @@ class _Sweep:
     def _complicated_values(self) -> set[int]:
         """Values not in memory that take more than plain arithmetic on such as are: slices, transposes, functions."""
         found: set[int] = set()
-        for index, op in enumerate(self._ops):
-            if op.cost.kind not in FUSIBLE_PRODUCERS or not self._pinned.isdisjoint(op.results):
+        pinned = self._pinned
+        for op, kind, operands in zip(self._ops, self._kinds, self._operands, strict=True):
+            if kind not in FUSIBLE_PRODUCERS or not pinned.isdisjoint(op.results):
                 continue
-            if not is_plain(op) or not found.isdisjoint(self._operands[index]):
+            if not is_plain(op) or not found.isdisjoint(operands):
                 found.update(op.results)
         return found
 

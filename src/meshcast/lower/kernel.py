@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from meshcast.base import Mesh, Rows, format_bytes, shown
 from meshcast.workload import Collective, Geometry, Indexed, Tensor, Workload
@@ -198,11 +198,11 @@ class Kernel:
 
     def with_recency(self, recency: Recency | None) -> Kernel:
         """The same with other ages; every kernel of a program is made again so, which `replace` takes eight times as long for."""
-        if recency == self.recency:
+        if recency is self.recency or recency == self.recency:
             return self
-        made = self._copy()
-        fields = made.__dict__
+        fields = self.__dict__.copy()
         fields["recency"] = recency
+        made = _kernel_of(fields)
         if "cost_key" in fields:
             fields["cost_key"] = fields["cost_key"].aged(made)
         return made
@@ -211,22 +211,21 @@ class Kernel:
         self, reads: tuple[int, ...], writes: tuple[int, ...], updates: tuple[int, ...], location: str
     ) -> Kernel:
         """The same kernel of other values at another place of the program."""
-        made = self._copy()
-        made.__dict__.update(reads=reads, writes=writes, updates=updates, location=location)
-        return made
-
-    def _copy(self) -> Kernel:
-        """One with the same fields and what is known of them, to be changed before anybody sees it."""
-        made = object.__new__(Kernel)
-        object.__setattr__(
-            made, "__dict__", self.__dict__.copy()
-        )  # keys stay shared where they are: a fifth of the memory
-        return made
+        fields = self.__dict__.copy()
+        fields["reads"], fields["writes"], fields["updates"], fields["location"] = reads, writes, updates, location
+        return _kernel_of(fields)
 
     @property
     def footprint_bytes(self) -> int:
         """Different bytes it touches: what an in-place update reads and writes back is one buffer, not two."""
         return self.read_bytes + self.written_bytes - (min(self.read_bytes, self.written_bytes) if self.updates else 0)
+
+
+def _kernel_of(fields: dict[str, Any], new: Callable[[type[Kernel]], Kernel] = object.__new__) -> Kernel:
+    """A kernel around the copied fields of another one; their keys stay shared where they are: a fifth of the memory."""
+    made = new(Kernel)
+    object.__setattr__(made, "__dict__", fields)
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,16 +300,17 @@ class Schedule:
         """Every kernel with how often it runs; all branches."""
         around: list[tuple[Iterator[Step], int]] = [(iter(self.steps), count)]
         while around:
-            steps, count = around[-1]
-            step = next(steps, None)
-            if step is None:
-                around.pop()
-            elif isinstance(step, Kernel):
-                yield step, count
-            elif isinstance(step, LoopStep):
-                around.append((iter(step.body.steps), count * step.trips))
-            else:
-                around.append((chain.from_iterable(body.steps for body in step.bodies), count))
+            steps, count = around.pop()
+            for step in steps:
+                if isinstance(step, Kernel):
+                    yield step, count
+                    continue
+                around.append((steps, count))  # gone on with when the body has ended
+                if isinstance(step, LoopStep):
+                    around.append((iter(step.body.steps), count * step.trips))
+                else:
+                    around.append((chain.from_iterable(body.steps for body in step.bodies), count))
+                break
 
     @property
     def branches(self) -> bool:

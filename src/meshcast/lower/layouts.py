@@ -23,8 +23,6 @@ _TELLING = frozenset({OpKind.GEMM, OpKind.TRANSPOSE, OpKind.VIEW, OpKind.ELEMENT
 
 def with_laid_out_loops(ops: Sequence[Op], block: Block, values: ValueTypes, kept: set[int]) -> list[Op]:
     """The block's ops with a transpose wherever an array must be laid out anew for a loop, or after it."""
-    if not any(op.cost.kind is OpKind.LOOP for op in ops):
-        return list(ops)
     plain = {value for op in ops if op.cost.kind is not OpKind.LOOP for value in op.operands} | kept
     fixed = set(block.inputs)  # lie as they are written; what an op of this block makes is written in any order
     lying: dict[int, tuple[int, Order]] = {}  # value -> the loop's own result, and how that lies
@@ -152,8 +150,6 @@ def with_laid_out_operands(
         buffer: What a view's value shows.
         kept: Values that are needed after the block.
     """
-    if not fixed or not any(op.cost.orders for op in ops if op.cost.kind is OpKind.GEMM):
-        return list(ops)
     updated = _updated_otherwise(ops, fixed, values, buffer, kept)
     turned: dict[tuple[int, Order], int] = {}
     made: list[Op] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshcast.base import UsageError, expect
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.fusion import Fusion
-from meshcast.lower.kernel import BranchStep, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.pass_tables import TABLES
 from meshcast.lower.passes import PassTable, run_passes
 from meshcast.lower.ragged_products import RaggedProducts
@@ -15,6 +15,7 @@ from meshcast.lower.updates import copied_targets
 from meshcast.workload import AttentionLibrary, Block, Op, OpKind, Workload
 
 BACKENDS = tuple(TABLES)  # "none": every op a kernel of its own
+_STRUCTURED = frozenset({OpKind.LOOP, OpKind.BRANCH, OpKind.GENERATE})  # not always one kernel
 
 
 def lower(
@@ -60,13 +61,16 @@ def _lowered(
     draft = BlockDraft(program=program, block=block, writable=writable, looped=looped)
     run_passes(passes.ops, draft)
     for root in sorted(draft.fusions):
-        draft.steps += _steps(root, draft, passes)
+        if draft.ops[root].cost.kind in _STRUCTURED or root in draft.copied:
+            draft.steps += _steps(root, draft, passes)
+        else:
+            draft.steps.append(_kernel(root, draft))
     run_passes(passes.steps, draft)
     return Schedule(inputs=block.inputs, outputs=draft.outputs, steps=tuple(draft.steps))
 
 
 def _steps(root: int, draft: BlockDraft, passes: PassTable) -> list[Step]:
-    """What runs for one fusion, or for the loop or branch that it is."""
+    """What runs for one fusion that may be none, one kernel or several; or for the loop or branch that it is."""
     op, operands, program = draft.ops[root], draft.operands, draft.program
     kind = op.cost.kind
     if kind is OpKind.LOOP:
@@ -85,10 +89,14 @@ def _steps(root: int, draft: BlockDraft, passes: PassTable) -> list[Step]:
         steps += copies
     if kind is OpKind.GENERATE and not op.cost.written_bytes:
         return steps  # a constant that is an output or operand lies in memory already
-    members = draft.fusions[root]
-    made = [(draft.ops[index], operands[index]) for index in members]
-    steps.append(program.kernels.kernel(made, cold=not draft.cold.isdisjoint(members)))
-    return steps
+    return [*steps, _kernel(root, draft)]
+
+
+def _kernel(root: int, draft: BlockDraft) -> Kernel:
+    """The kernel of one fusion."""
+    members, ops, operands = draft.fusions[root], draft.ops, draft.operands
+    made = [(ops[index], operands[index]) for index in members]
+    return draft.program.kernels.kernel(made, cold=not draft.cold.isdisjoint(members))
 
 
 def _outside(op: Op, draft: BlockDraft) -> list[int]:

@@ -39,7 +39,7 @@ def stored_weights(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: Mapping
         tensors: Types of all values.
         buffer: What a view's value shows.
     """
-    if not any(op.cost.kind is OpKind.GEMM for op in ops):
+    if not any(name.endswith(".convert") for name in {op.name for op in ops}):
         return {}
     found: dict[int, Stored] = {}
     made: dict[int, Op] = {}  # who makes a value; asked for behind the first conversion alone

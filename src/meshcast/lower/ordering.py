@@ -30,40 +30,48 @@ class _Ordering:
         self._done = [False] * len(steps)
         self._order: list[Step] = []
         produced = {value for step in steps for value in step.writes}
+        readers = self._readers
         for index, step in enumerate(steps):
-            for value in set(step.reads):
-                self._readers.setdefault(value, []).append(index)
-                self._missing[index] += value in produced
-        self._unread = {value: len(readers) for value, readers in self._readers.items()}
+            reads = set(step.reads)
+            self._missing[index] = len(reads & produced)
+            for value in reads:
+                if value in readers:
+                    readers[value].append(index)
+                else:
+                    readers[value] = [index]
+        self._unread = {value: len(reading) for value, reading in readers.items()}
 
     def result(self) -> list[Step]:
         for index in range(len(self._steps)):
             pending = [index]
             while pending:
-                pending.extend(self._run(pending.pop()))
+                at = pending.pop()
+                if not self._done[at]:
+                    pending += filter(self._frees, self._run(at))
         return self._order
 
     def _run(self, index: int) -> list[int]:
-        """Runs a step; returns those that may run right after it."""
-        if self._done[index]:
-            return []
-        step = self._steps[index]
+        """Runs a step; returns those that it may let run right after it."""
+        step, readers, missing, unread = self._steps[index], self._readers, self._missing, self._unread
         self._done[index] = True
         self._order.append(step)
         touched: list[int] = []
         for value in step.writes:
-            for reader in self._readers.get(value, ()):
-                self._missing[reader] -= 1
-                touched.append(reader)
+            if value in readers:
+                touched += readers[value]
+        for reader in touched:
+            missing[reader] -= 1
         for value in set(step.reads):
-            self._unread[value] -= 1
-            if self._unread[value] == 1 and value not in self._held:
-                touched.extend(self._readers[value])
-        return [reader for reader in touched if self._frees(reader)]
+            left = unread[value] = unread[value] - 1
+            if left == 1 and value not in self._held:
+                touched += readers[value]
+        return touched
 
     def _frees(self, index: int) -> bool:
+        if self._done[index] or self._missing[index]:
+            return False
         step = self._steps[index]
-        if self._done[index] or self._missing[index] or not isinstance(step, Kernel) or step.updates or step.collective:
+        if not isinstance(step, Kernel) or step.updates or step.collective:
             return False
         unread, held, tensors = self._unread, self._held, self._tensors
         dying = [v for v in step.reads if unread[v] == 1 and v not in held]

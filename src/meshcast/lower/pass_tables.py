@@ -11,8 +11,9 @@ from meshcast.lower import block_passes as block
 from meshcast.lower import program_passes as whole
 from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
 from meshcast.lower.draft import BlockDraft, ProgramDraft
-from meshcast.lower.fusion import EAGER, GPU, TPU, Fusion
+from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
+from meshcast.workload import OpKind
 
 _Block = LoweringPass[BlockDraft]
 _Program = LoweringPass[ProgramDraft]
@@ -35,32 +36,39 @@ _GPU_ALIASES = _Block(
     "views, transposes into library calls and behind attention, reductions of single elements are names of a buffer; before "
     "rewrites, which ask whose bytes an operand shows",
     block.resolve_aliases(GPU_ALIASES),
+    block.has_aliases(GPU_ALIASES),
 )
 _MASKED = _Block(
     "masked groups",
     "ragged products are dense ones of masked operands; before all that looks for dense products",
     block.mask_groups,
-    lambda draft: draft.program.ragged == "masked",
+    lambda draft: draft.program.ragged == "masked" and block.has_groups(draft),
 )
 _LAYOUTS = (
     _Block(
         "loop layouts",
         "what loops carry lies as their products want it; outer blocks before their bodies",
         block.lay_out_loops,
+        block.has_any(OpKind.LOOP),
     ),
     _Block(
         "operand layouts",
         "arguments that batched products want in another order; behind loops, whose order is given",
         block.lay_out_operands,
+        block.has_orders,
     ),
 )
 _STORED = _Block(
     "stored weights",
     "finds weights that products of few rows widen themselves; before products are merged, as these stay apart",
     block.find_stored_weights,
+    block.has_any(OpKind.GEMM),
 )
 _SCATTERS = _Block(
-    "scatters", "`y + scatter(0, u)` is `scatter(y, u)`; before fusion takes the addition", block.scatter_in_place
+    "scatters",
+    "`y + scatter(0, u)` is `scatter(y, u)`; before fusion takes the addition",
+    block.scatter_in_place,
+    block.has_any(OpKind.SCATTER),
 )
 _SINGLE = (
     _Block(
@@ -68,6 +76,7 @@ _SINGLE = (
         "long reductions in two stages, what cuDNN wants around a convolution, products with their operands as they lie; "
         "behind the merger, as it makes products",
         block.rewrite_single_ops,
+        block.has_single_ops,
     ),
     _Block("unread ops", "what only rewritten ops read; behind all rewrites", block.drop_unread, block.leaves_unread),
 )
@@ -81,6 +90,7 @@ _PLANNED = (
         "kept targets",
         "updates whose target is still needed work on a copy; once operands are buffers",
         block.find_kept_targets,
+        block.has_any(*IN_PLACE),
     ),
     _Block(
         "cold slices",
@@ -126,11 +136,13 @@ XLA_GPU = PassTable(
             "vector products",
             "batches of products with vectors are reductions; before layouts are wanted by them",
             block.sum_vector_products,
+            block.has_vector_products,
         ),
         _Block(
             "product order",
             "a transpose behind a product names its bytes; before loops are laid out by it",
             block.order_products,
+            block.has_all(OpKind.GEMM, OpKind.TRANSPOSE, OpKind.REDUCE),
         ),
         *_LAYOUTS,
         _STORED,
@@ -139,6 +151,7 @@ XLA_GPU = PassTable(
             "merged products",
             "products that share an operand are one; once operands have their layouts",
             block.merge_dots,
+            block.has_any(OpKind.GEMM),
         ),
         *_SINGLE,
         _BUFFERS,
@@ -208,6 +221,7 @@ XLA_TPU = PassTable(
             "aliases",
             "views, transposes into products, reductions of single elements name a buffer; before fusion counts bytes",
             block.resolve_aliases(TPU_ALIASES),
+            block.has_aliases(TPU_ALIASES),
         ),
         _BUFFERS,
         _Block("fusion", "XLA:TPU's: around products, and to reductions", block.fuse(TPU)),
@@ -257,7 +271,7 @@ XLA_TPU = PassTable(
 UNFUSED = PassTable(
     ops=(
         *_CLEANED,
-        _Block("aliases", "views are names of a buffer", block.resolve_aliases(VIEWS)),
+        _Block("aliases", "views are names of a buffer", block.resolve_aliases(VIEWS), block.has_aliases(VIEWS)),
         _BUFFERS,
         _Block("fusion", "none: each op alone", block.leave_apart),
         *_PLANNED,

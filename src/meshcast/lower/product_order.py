@@ -30,7 +30,7 @@ def with_products_order(
         op for op in ops
         if op.cost.kind is OpKind.TRANSPOSE and op.cost.orders and buffer.get(op.operands[0], op.operands[0]) in products
     ]  # fmt: skip
-    if not turned or not any(op.cost.kind is OpKind.REDUCE for op in ops):
+    if not turned:
         return list(ops)
     readers: dict[int, list[tuple[Op, int]]] = {}
     for op in ops:

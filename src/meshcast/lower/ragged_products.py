@@ -25,16 +25,15 @@ RaggedProducts = Literal["masked", "grouped"]
 MASK_OPS = 4.0  # an element: two comparisons with the group's bounds, their conjunction, the choice
 
 
-def with_masked_groups(ops: Sequence[Op], values: ValueTypes) -> Sequence[Op]:
+def with_masked_groups(ops: Sequence[Op], values: ValueTypes) -> list[Op]:
     """The ops with each ragged product replaced by the mask of its left operand and the dense product of that."""
-    if not any(map(_is_ragged, ops)):
-        return ops
-    return [made for op in ops for made in (_masked(op, values) if _is_ragged(op) else (op,))]
+    return [made for op in ops for made in (_masked(op, values) if is_ragged(op.cost) else (op,))]
 
 
-def _is_ragged(op: Op) -> bool:
-    shape = op.cost.geometry
-    return op.cost.kind is OpKind.GEMM and isinstance(shape, Gemm) and max(shape.groups, shape.split) != 1
+def is_ragged(cost: Cost) -> bool:
+    """Whether a cost is that of a ragged product."""
+    shape = cost.geometry
+    return cost.kind is OpKind.GEMM and isinstance(shape, Gemm) and max(shape.groups, shape.split) != 1
 
 
 def _masked(op: Op, values: ValueTypes) -> list[Op]:

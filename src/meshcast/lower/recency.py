@@ -60,9 +60,12 @@ class _Forward:
 
     def kernel(self, kernel: Kernel, uses: Uses) -> None:
         uses.now += kernel.read_bytes + kernel.written_bytes
-        updated = self._parts(kernel) if self.placed and kernel.updates else {}
         touched = (*kernel.reads, *kernel.writes, *kernel.updates)
-        uses.touch([value for value in touched if value not in updated] if updated else touched)
+        updated = self._parts(kernel) if self.placed and kernel.updates else None
+        if not updated:
+            uses.touch(touched)
+            return
+        uses.touch([value for value in touched if value not in updated])
         for value, target in updated.items():
             uses.follow(value, target)
 
@@ -148,27 +151,31 @@ class _RecencyWalk:
         unchanged = [value for value, same in zip(inside, kept, strict=True) if same]
         return {value for value in (*unchanged, *given[len(inside) :]) if self._tensors[value].bytes > before}
 
-    def _age(self, value: int, kernel: Kernel) -> int:
+    def _age(self, value: int, until: int) -> int:
+        """What was moved from a value's last use to a moment."""
         touched = self._uses.at.get(value)
         if touched is None:
             return NEVER
         assert isinstance(touched, int)  # there is nothing before a program that it could be inherited from
-        return rounded_age(self._uses.now - touched + (room(kernel) if self._placed else 0))
+        return rounded_age(until - touched)
 
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
         fetched = self._fetched if kernel.matrix_flops else ()
+        until = self._uses.now + (room(kernel) if self._placed else 0)
         ages: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
             if size:
                 cold = value in fetched or (stepped and size < self._tensors[value].bytes)
-                age = NEVER if cold else self._age(value, kernel)
+                age = NEVER if cold else self._age(value, until)
                 ages[age] = ages.get(age, 0) + size
-        written = max([self._age(value, kernel) for value in kernel.writes], default=0)
+        written = 0
+        for value in kernel.writes:
+            written = max(written, self._age(value, until))
         if not written and not any(ages):
             return None
-        reads = tuple(sorted(ages.items()))
+        reads = tuple(sorted(ages.items())) if len(ages) > 1 else tuple(ages.items())
         found = self._known.get((reads, written))
         if found is None:
             found = self._known[reads, written] = Recency(reads=reads, written=written)

@@ -21,8 +21,6 @@ def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int,
         buffer: The value whose bytes a view shows.
     """
     scatters = {op.results[0]: op for op in ops if op.cost.kind is OpKind.SCATTER and len(op.results) == 1}
-    if not scatters:
-        return list(ops)
     filled: set[int] = set()
     for op in ops:
         if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):

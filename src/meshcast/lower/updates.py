@@ -22,8 +22,6 @@ def kept_targets(
         live_out: Values that are read after the block, or by blocks in it.
         writable: Inputs of the block that may be overwritten.
     """
-    if not any(op.cost.kind in IN_PLACE for op in ops):
-        return set()
     last: dict[int, int] = {}
     owned = set(writable)
     for index, op in enumerate(ops):

@@ -17,18 +17,19 @@ from meshcast.workload import Cost, Gemm, Op, OpKind, Reduction
 
 def is_summed_in_batches(op: Op) -> bool:
     """Whether a product is a batch of products with vectors, or of two vectors."""
-    shape = op.cost.geometry
-    if op.cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or len(op.operands) != 2:
-        return False
-    if shape.groups > 1:
+    return has_vectors(op.cost) and len(op.operands) == 2
+
+
+def has_vectors(cost: Cost) -> bool:
+    """Whether a cost is that of a product with such an operand."""
+    shape = cost.geometry
+    if cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or shape.groups > 1:
         return False
     return max(shape.m, shape.n) == 1 or (shape.batch > 1 and min(shape.m, shape.n) == 1)
 
 
-def with_summed_vectors(ops: Sequence[Op], values: ValueTypes) -> Sequence[Op]:
+def with_summed_vectors(ops: Sequence[Op], values: ValueTypes) -> list[Op]:
     """The ops with each such product replaced by a multiplication and the reduction of its result."""
-    if not any(map(is_summed_in_batches, ops)):
-        return ops
     return [made for op in ops for made in (_summed(op, values) if is_summed_in_batches(op) else (op,))]
 
 

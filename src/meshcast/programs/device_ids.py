@@ -59,6 +59,11 @@ def count_devices(module: Any, *, stated: int | None, where: str) -> int:
     return count
 
 
+def may_name_devices(text: str) -> bool:
+    """Whether MLIR text can have a collective that names devices: the name of the attribute stands there, or is escaped."""
+    return "\\" in text or any(name in text for name in set(_ATTRIBUTES.values()))
+
+
 def _collectives(module: Any) -> list[Any]:
     found: list[Any] = []
 

@@ -105,7 +105,8 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
         local = hlo_text.is_partitioned(text)
         text = hlo_to_stablehlo(text, where=where)
     probe_text(text, where=where)
-    return _finish(mlir.parse_module(text, where=where), name=name, where=where, digest=digest, dims=dims, local=local)
+    module = mlir.parse_module(text, where=where)
+    return _finish(module, name=name, where=where, digest=digest, dims=dims, local=local, text=text)
 
 
 def _raw_limit() -> int:
@@ -133,7 +134,14 @@ def _decompressed(data: bytes, where: str) -> bytes:
 
 
 def _finish(
-    module: Any, *, name: str, where: str, digest: str, dims: Mapping[str, int] | None, local: bool = False
+    module: Any,
+    *,
+    name: str,
+    where: str,
+    digest: str,
+    dims: Mapping[str, int] | None,
+    local: bool = False,
+    text: str | None = None,
 ) -> Program:
     """The program around a parsed module; `local`: it is one device's already, whatever annotations are left on it."""
     from meshcast.programs.annotations import bring_over_shardings
@@ -144,7 +152,7 @@ def _finish(
         module = refine(module, dims=dims or {}, where=where)
         if not local:
             bring_over_shardings(module, where=where)
-        program = from_module(module, name=name, source=where, sha256=digest, names=names)
+        program = from_module(module, name=name, source=where, sha256=digest, names=names, text=text)
     except (ValueError, RuntimeError) as error:  # attributes that are not of the kind their name promises
         raise InputError(f"the module is malformed: {error}", where=where, fix="export it again") from None
     return replace(program, partitioned=True) if local else program

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshcast.base import InputError, Mesh, Rows, UsageError, shown
-from meshcast.programs.device_ids import count_devices
+from meshcast.programs.device_ids import count_devices, may_name_devices
 from meshcast.programs.mlir import ir, sdy, string_of, symbol_of, to_bytecode
 from meshcast.programs.roles import Role as Role
 from meshcast.programs.roles import role_of
@@ -50,6 +50,7 @@ class Program:
     facts: tuple[
         tuple[str, str], ...
     ] = ()  # what its capture knows of how it was made, as inputs are told: name, value
+    named: bool = True  # whether debug locations may name its ops: False where its text is known to have none
 
     @property
     def devices(self) -> int:
@@ -173,13 +174,15 @@ def module_mesh(module: Any) -> Mesh:
     return _flat(stated) if mesh.size == 1 and stated > 1 else mesh
 
 
-def _devices(module: Any, *, where: str) -> Mesh:
-    """The mesh that the module states, else as many devices as its collectives name.
+def _devices(module: Any, *, where: str, collectives: bool) -> Mesh:
+    """The mesh that the module states, else as many devices as its collectives name, where it may have such.
 
     Raises:
         InputError: The collectives contradict what is stated, or do not say enough.
     """
     mesh = module_mesh(module)
+    if not collectives:
+        return mesh
     is_stated = bool(mesh.axes) or _stated_devices(module) is not None
     named = count_devices(module, stated=mesh.size if is_stated else None, where=where)
     return _flat(named) if named > mesh.size else mesh
@@ -210,9 +213,24 @@ def _flat(devices: int) -> Mesh:
 
 
 def from_module(
-    module: Any, *, name: str, source: str, sha256: str | None = None, names: tuple[str, ...] | None = None
+    module: Any,
+    *,
+    name: str,
+    source: str,
+    sha256: str | None = None,
+    names: tuple[str, ...] | None = None,
+    text: str | None = None,
 ) -> Program:
-    """A `Program` around a parsed module, its arguments read from attributes and debug locations."""
+    """A `Program` around a parsed module, its arguments read from attributes and debug locations.
+
+    Args:
+        module: The MLIR module.
+        name: The program's.
+        source: The module's origin, for messages.
+        sha256: Of what it was read from; by default of its bytecode.
+        names: Of its arguments; by default those of debug locations.
+        text: What it was parsed from, where that was MLIR text: no op has to be asked about what no word in it names.
+    """
     main = entry_function(module, where=source)
     names = names or argument_names(module, where=source)
     block = main.operation.regions[0].blocks[0]
@@ -236,11 +254,12 @@ def from_module(
     return Program(
         name=name,
         module=module,
-        mesh=_devices(module, where=source),
+        mesh=_devices(module, where=source, collectives=text is None or may_name_devices(text)),
         arguments=tuple(arguments),
         source=source,
         sha256=sha256 or hashlib.sha256(to_bytecode(module)).hexdigest(),
         partitioned="meshcast.partitioned" in module.operation.attributes,
+        named=text is None or "loc" in text,
     )
 
 

@@ -130,18 +130,20 @@ class _Lifetimes:
                 self._now = self._branches(step, entered)
             elif self._device is not None:
                 self._scratch(step, self._device)
-            dying = {v for v in step.reads if last[v] == index and v in live}
+            now, reads = self._now, step.reads
+            dying = {v for v in reads if last[v] == index and v in live}
             donors = self._donors(step, dying, live)
             for value in step.writes:
                 buffer = donors.get(value)
                 if buffer is None:
-                    buffer = LiveBuffer(self._tensors[value].bytes, entered, self._now)
+                    buffer = LiveBuffer(self._tensors[value].bytes, entered, now)
                     self._buffers.append(buffer)
-                buffer.held = buffer.held or value in outputs
+                if value in outputs:
+                    buffer.held = True
                 live[value] = buffer
-            for value in step.reads:
+            for value in reads:
                 if value in live:
-                    live[value].end = self._now
+                    live[value].end = now
         self._now += 1
         for value in schedule.outputs:
             if value in live:
@@ -171,8 +173,8 @@ class _Lifetimes:
         size, library = known
         if size:
             self._buffers.append(LiveBuffer(size, self._now, self._now))
-        if len(kernel.writes) == 1 and not library:
-            self._single.update(kernel.writes)
+        if not library and len(kernel.writes) == 1:
+            self._single.add(kernel.writes[0])
 
     def _donors(self, step: Step, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
         """The buffers that a step's results are written into, where those exist already."""

@@ -70,6 +70,10 @@ class OneRank:
         del starts
         return (self._lengths[index],)
 
+    def length(self, index: int) -> Length:
+        """Of a step."""
+        return self._lengths[index]
+
     def parties(self, index: int) -> Sequence[int]:
         """It meets its like."""
         del index

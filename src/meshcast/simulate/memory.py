@@ -87,13 +87,18 @@ def _outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:
 
     XLA's buffer assignment fills allocations greedily by size, and an output's is as good as any until it is written.
     """
-    outputs = sorted((b for b in buffers if b.output and b.size), key=lambda b: b.size)
+    outputs = sorted([b for b in buffers if b.output and b.size], key=lambda b: b.size)
     sizes = [output.size for output in outputs]
     memories = [_Memory(output) for output in outputs]
+    free = [b for b in buffers if not b.held and b.size]
+    if not memories:
+        return free
     left: list[LiveBuffer] = []
-    for buffer in sorted((b for b in buffers if not b.held and b.size), key=lambda b: -b.size):
-        large_enough = range(bisect_left(sizes, buffer.size), len(memories))
-        if not any(memories[index].takes(buffer.start, buffer.end) for index in large_enough):
+    for buffer in sorted(free, key=lambda b: -b.size):
+        for index in range(bisect_left(sizes, buffer.size), len(memories)):
+            if memories[index].takes(buffer.start, buffer.end):
+                break
+        else:
             left.append(buffer)
     return left
 

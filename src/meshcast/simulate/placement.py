@@ -84,6 +84,8 @@ def place_together(
 def _in_sequence(block: BlockPlan, ranks: Ranks) -> list[Placed]:
     """Of a block with one stream."""
     order, now = block.orders[0], list(ranks.entered)
+    if isinstance(ranks, OneRank):
+        return [_alone(order, ranks)]
     starts: list[list[float]] = [[] for _ in now]
     ends: list[list[float]] = [[] for _ in now]
     last, free, waited = list(now), [0.0] * len(now), [0.0] * len(now)
@@ -107,6 +109,23 @@ def _in_sequence(block: BlockPlan, ranks: Ranks) -> list[Placed]:
         )
         for rank, entered in enumerate(ranks.entered)
     ]
+
+
+def _alone(order: Order, rank: OneRank) -> Placed:
+    """The same of one rank, whose steps are as long whenever they start."""
+    starts: list[float] = []
+    ends: list[float] = []
+    entered = now = last = rank.entered[0]
+    free = waited = 0.0
+    for length in map(rank.length, order):
+        starts.append(now)
+        if length.all:
+            last = now + length.last
+        now += length.all
+        ends.append(now)
+        free += length.free
+        waited += length.waited
+    return Placed(Length(now - entered, last - entered, free, waited), order, starts, ends, order)
 
 
 def _in_order(block: BlockPlan, order: Order, ranks: Ranks) -> list[Placed]:

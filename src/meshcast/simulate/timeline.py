@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from meshcast.base import Group, Rows, format_time, shown
+from meshcast.base import Group, Rows, format_time, made_quickly, shown
 from meshcast.lower import Kernel
 from meshcast.simulate.critical import Looped, Segment
 
@@ -94,6 +94,7 @@ class Slowdown:
         return Slowdown(compute=self.compute * times, communication=self.communication * times)
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """A kernel on its stream, in seconds from the start of its block."""
@@ -144,14 +145,13 @@ class Timeline:
         """Every span with how often it runs."""
         around = [(iter(self.spans), count)]
         while around:
-            spans, count = around[-1]
-            span = next(spans, None)
-            if span is None:
-                around.pop()
-            elif isinstance(span, Span):
-                yield span, count
-            else:
-                around.append((iter(span.body.spans), count * span.trips))
+            spans, count = around.pop()
+            for span in spans:
+                if isinstance(span, Span):
+                    yield span, count
+                else:
+                    around += (spans, count), (iter(span.body.spans), count * span.trips)
+                    break
 
     def lasting(self, seconds: float, why: str = "waiting for the host") -> Timeline:
         """The same with idle time at its end, so that it lasts at least so long."""

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from meshcast.base import Group
+from meshcast.base import Group, made_quickly
 from meshcast.zoo import ALIKE_SCOPE
 
 AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
@@ -330,6 +330,7 @@ class CompiledLaunch:
     cycles: float | None = None  # that the compiler expects it to take
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One op of the graph; values are indices into `Workload.tensors`."""
@@ -375,13 +376,12 @@ class Block:
         """Every op with how often it runs, loops multiplied; of branches only the costlier one."""
         waiting: list[tuple[Iterator[Op], int]] = [(iter(self.ops), 1)]
         while waiting:
-            ops, count = waiting[-1]
-            if (op := next(ops, None)) is None:
-                waiting.pop()
-                continue
-            yield op, count
-            if (counted := op.counted) is not None:
-                waiting.append((iter(counted.ops), count * op.trip_count))
+            ops, count = waiting.pop()
+            for op in ops:
+                yield op, count
+                if op.blocks and (counted := op.counted) is not None:
+                    waiting += (ops, count), (iter(counted.ops), count * op.trip_count)
+                    break
 
     @cached_property
     def matrix_flops(self) -> float:

@@ -29,12 +29,9 @@ class KnownCosts:
         if asked is None:
             return None
         tensors = self._tensors
-        kinds = [id(tensors[value]) for value in operands + results]
+        key: tuple[object, ...] = (name, len(operands), *map(id, map(tensors.__getitem__, operands + results)))
         if asked:
-            attributes = operation.attributes
-            key = (name, len(operands), *kinds, *[attributes.get(each) for each in asked])
-        else:
-            key = (name, len(operands), *kinds)
+            key += tuple(map(operation.attributes.get, asked))
         found = self._found.get(key)
         if found is None:
             takes, gives = (tuple([tensors[value] for value in values]) for values in (operands, results))

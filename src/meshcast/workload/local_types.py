@@ -24,15 +24,20 @@ class LocalTypes:
         self._mesh = mesh
         self._where = where
         self._tensors: dict[Any, Tensor] = {}
+        self._whole: dict[Any, Tensor] = {}  # of types without a sharding, which most are
         self._dim_axes: dict[Any, tuple[tuple[Axis, ...], ...]] = {}
 
     def tensor(self, value_type: Any, sharding: Any | None = None) -> Tensor:
         """The part of a value that one device holds; uneven shards are rounded up, as padding would."""
+        if sharding is None:
+            found = self._whole.get(value_type)
+            if found is None:
+                found = self._whole[value_type] = self._global(value_type)
+            return found
         key = (value_type, sharding)
         found = self._tensors.get(key)
         if found is None:
-            found = self._divide(self._global(value_type), sharding)
-            self._tensors[key] = found
+            found = self._tensors[key] = self._divide(self._global(value_type), sharding)
         return found
 
     def dim_axes(self, sharding: Any | None) -> tuple[tuple[Axis, ...], ...]:

@@ -56,6 +56,7 @@ class _Reader:
         self._shardings: dict[int, Any] = {}
         self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
         self._warnings: dict[str, None] = {}
+        self._named = program.named  # whether ops may have names in their debug locations
         self._barriers = self._located = self._recomputing = False  # recomputation: may be, can be told, is here
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
         self._launch: CompiledLaunch | None = None
@@ -121,9 +122,9 @@ class _Reader:
     # Values.
 
     def _define(self, value: Any, sharding: Any | None) -> int:
-        index = len(self._tensors)
-        self._tensors.append(self._types.tensor(value.type, sharding))
-        self._ids[value] = index
+        tensors = self._tensors
+        self._ids[value] = index = len(tensors)
+        tensors.append(self._types.tensor(value.type, sharding))
         if sharding is not None:
             self._shardings[index] = sharding
         return index
@@ -138,10 +139,13 @@ class _Reader:
         return index
 
     def _results(self, operation: Any) -> tuple[int, ...]:
+        results = operation.results
         if self._program.partitioned and "sdy.sharding" in (attributes := operation.attributes):
             shardings = sdy.TensorShardingPerValueAttr(attributes["sdy.sharding"]).shardings
-            return tuple(self._define(r, s) for r, s in zip(operation.results, shardings, strict=True))
-        return tuple([self._define(result, None) for result in operation.results])
+            return tuple(self._define(r, s) for r, s in zip(results, shardings, strict=True))
+        if len(results) == 1:
+            return (self._define(results[0], None),)
+        return tuple([self._define(result, None) for result in results])
 
     def _operands(self, operation: Any) -> tuple[int, ...]:
         return tuple(map(self._ids.__getitem__, operation.operands))
@@ -158,11 +162,11 @@ class _Reader:
             allow_nesting(self._depth, where=self._program.source)
         returned: tuple[int, ...] = ()
         handlers = self._handlers
-        enclosing = self._launch
+        enclosing, scheduled = self._launch, self._scheduled
         for view in block.operations:
             operation = view.operation
             name = operation.name
-            if self._scheduled:
+            if scheduled:
                 self._launch = enclosing or launch_of(operation)
             handler = handlers.get(name)
             if handler is not None:
@@ -171,7 +175,7 @@ class _Reader:
                 returned = self._operands(operation)
             else:
                 self._plain(name, operation, ops, scope)
-            if enclosing is None and self._launch is not None and self._launch.on_chip:
+            if scheduled and enclosing is None and self._launch is not None and self._launch.on_chip:
                 results = operation.results
                 self._on_chip.update(self._ids[results[p]] for p in self._launch.on_chip if p < len(results))
         self._launch = enclosing
@@ -180,7 +184,7 @@ class _Reader:
 
     def _plain(self, name: str, operation: Any, ops: list[Op], scope: str) -> None:
         rule = RULES.get(name)
-        location = location_name(operation)
+        location = location_name(operation) if self._named else ""
         if rule is None:
             reason = REFUSED.get(name, "no cost rule knows it")
             raise UnsupportedError(
@@ -211,7 +215,10 @@ class _Reader:
         self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
         blocks: tuple[Block, ...] = (), trips: int = 1,
     ) -> None:  # fmt: skip
-        self._located |= bool(location)
+        recomputed = self._recomputing
+        if location:
+            self._located = True
+            recomputed = recomputed or "rematted_computation" in location
         self._calls.emitted += 1
         ops.append(
             Op(
@@ -222,7 +229,7 @@ class _Reader:
                 blocks=blocks,
                 trip_count=trips,
                 location=location,
-                recomputed=self._recomputing or "rematted_computation" in location,
+                recomputed=recomputed,
                 launch=self._launch,
             )
         )

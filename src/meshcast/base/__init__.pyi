@@ -37,6 +37,7 @@ from meshcast.base.files import unpacked as unpacked
 from meshcast.base.files import whole_file as whole_file
 from meshcast.base.files import whole_files as whole_files
 from meshcast.base.files import write_whole as write_whole
+from meshcast.base.frozen import copier as copier
 from meshcast.base.frozen import made_quickly as made_quickly
 from meshcast.base.garbage import collected_later as collected_later
 from meshcast.base.interruption import InterruptedCommand as InterruptedCommand

@@ -22,7 +22,7 @@ class _Kind:
     @staticmethod
     def of(kernel: Kernel, places: Mapping[int, int]) -> _Kind:
         """The kind that a kernel is the first of; `places` are those of its fusion's values."""
-        kernel.cost_key, kernel.collective  # noqa: B018  # worked out here, they go to all of the kind
+        kernel.cost_key  # noqa: B018  # worked out here, it goes to all of the kind
         reads, writes, updates = (
             tuple([places[value] for value in values]) for values in (kernel.reads, kernel.writes, kernel.updates)
         )
@@ -59,8 +59,8 @@ class FusedKernels:
         number = self._by_identity.get  # asked here: there are half a dozen questions for every kernel
         for op, operands in members:
             cost = op.cost
-            redundant = op.redundant_flops if cost.matrix_flops else 0.0
-            key += (op.name, number(id(cost)) or self._numbered(cost), op.recomputed, redundant, len(operands))
+            redundant = op.redundant_flops if op.location else 0.0  # without one, the next two say it
+            key += (op.name, redundant, number(id(cost)) or self._numbered(cost), op.recomputed, len(operands))
             for value in operands + op.results:
                 key.append(places.setdefault(value, len(places)))
         for tensor in map(self._tensors.__getitem__, places):

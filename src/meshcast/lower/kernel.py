@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from meshcast.base import Mesh, Rows, format_bytes, shown
+from meshcast.base import Mesh, Rows, copier, format_bytes, made_quickly, shown
 from meshcast.workload import Collective, Geometry, Indexed, Tensor, Workload
 
 if TYPE_CHECKING:
@@ -142,7 +141,8 @@ class Recency:
     ] = ()  # (bytes moved until it is read next, bytes) of what is written (`lower.reuse`)
 
 
-@dataclass(frozen=True, kw_only=True)
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """One launch. Bytes are what it must move to and from memory once, none for what a compiler keeps on the chip; FLOPs
     are per engine.
@@ -177,16 +177,21 @@ class Kernel:
     recomputed: bool = False
     redundant_flops: float = 0.0  # of its matrix FLOPs, what is computed again, or alike on other devices
     guessed: bool = False
+    collective: Collective | None = field(default=None, init=False, repr=False, compare=False)  # that it runs, if any
+    _key: CostKey | None = field(default=None, init=False, repr=False, compare=False)  # once it was asked for
 
-    @cached_property
-    def collective(self) -> Collective | None:
-        """The collective this kernel runs, if it is one."""
-        return self.geometry if isinstance(self.geometry, Collective) else None
+    def __post_init__(self) -> None:
+        if isinstance(self.geometry, Collective):
+            object.__setattr__(self, "collective", self.geometry)
 
-    @cached_property
+    @property
     def cost_key(self) -> CostKey:
         """Everything but its own name, values and places."""
-        return self.own_key()
+        found = self._key
+        if found is None:
+            found = self.own_key()
+            object.__setattr__(self, "_key", found)
+        return found
 
     def own_key(self) -> CostKey:
         """`cost_key`, worked out anew."""
@@ -200,20 +205,16 @@ class Kernel:
         """The same with other ages; every kernel of a program is made again so, which `replace` takes eight times as long for."""
         if recency is self.recency or recency == self.recency:
             return self
-        fields = self.__dict__.copy()
-        fields["recency"] = recency
-        made = _kernel_of(fields)
-        if "cost_key" in fields:
-            fields["cost_key"] = fields["cost_key"].aged(made)
+        made = _aged(self, recency, None)
+        if self._key is not None:
+            object.__setattr__(made, "_key", self._key.aged(made))
         return made
 
     def elsewhere(
         self, reads: tuple[int, ...], writes: tuple[int, ...], updates: tuple[int, ...], location: str
     ) -> Kernel:
         """The same kernel of other values at another place of the program."""
-        fields = self.__dict__.copy()
-        fields["reads"], fields["writes"], fields["updates"], fields["location"] = reads, writes, updates, location
-        return _kernel_of(fields)
+        return _elsewhere(self, reads, writes, updates, location)
 
     @property
     def footprint_bytes(self) -> int:
@@ -221,11 +222,8 @@ class Kernel:
         return self.read_bytes + self.written_bytes - (min(self.read_bytes, self.written_bytes) if self.updates else 0)
 
 
-def _kernel_of(fields: dict[str, Any], new: Callable[[type[Kernel]], Kernel] = object.__new__) -> Kernel:
-    """A kernel around the copied fields of another one; their keys stay shared where they are: a fifth of the memory."""
-    made = new(Kernel)
-    object.__setattr__(made, "__dict__", fields)
-    return made
+_aged = copier(Kernel, "recency", "_key")
+_elsewhere = copier(Kernel, "reads", "writes", "updates", "location")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,10 @@ class _Ordering:
         self._unread = {value: len(reading) for value, reading in readers.items()}
 
     def result(self) -> list[Step]:
-        for index in range(len(self._steps)):
-            pending = [index]
+        pending: list[int] = []
+        for index, done in enumerate(self._done):  # which is looked at when its turn comes
+            if not done:
+                pending += filter(self._frees, self._run(index))
             while pending:
                 at = pending.pop()
                 if not self._done[at]:

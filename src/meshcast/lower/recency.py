@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
 from meshcast.lower.turns import Turn, Turns, Uses
@@ -151,28 +152,26 @@ class _RecencyWalk:
         unchanged = [value for value, same in zip(inside, kept, strict=True) if same]
         return {value for value in (*unchanged, *given[len(inside) :]) if self._tensors[value].bytes > before}
 
-    def _age(self, value: int, until: int) -> int:
-        """What was moved from a value's last use to a moment."""
-        touched = self._uses.at.get(value)
-        if touched is None:
-            return NEVER
-        assert isinstance(touched, int)  # there is nothing before a program that it could be inherited from
-        return rounded_age(until - touched)
-
     def _recency(self, kernel: Kernel) -> Recency | None:
         """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
         fetched = self._fetched if kernel.matrix_flops else ()
         until = self._uses.now + (room(kernel) if self._placed else 0)
+        # There is nothing before a program that a moment could be inherited from.
+        touched = cast("dict[int, int]", self._uses.at).get
+        before = until - NEVER
         ages: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
             if size:
                 cold = value in fetched or (stepped and size < self._tensors[value].bytes)
-                age = NEVER if cold else self._age(value, until)
+                age = NEVER if cold else until - touched(value, before)
+                age = 0 if age < LEAST else rounded_age(age)
                 ages[age] = ages.get(age, 0) + size
         written = 0
         for value in kernel.writes:
-            written = max(written, self._age(value, until))
+            age = until - touched(value, before)
+            if age >= LEAST:
+                written = max(written, rounded_age(age))
         if not written and not any(ages):
             return None
         reads = tuple(sorted(ages.items())) if len(ages) > 1 else tuple(ages.items())

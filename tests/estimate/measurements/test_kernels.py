@@ -77,7 +77,7 @@ def test_no_field_is_forgotten() -> None:
         "updates", "writes", "geometry", "picked", "elements", "shape", "flags", "ops", "guessed", "recency",
         "cycles", "on_chip_bytes", "on_chip_written",
     }  # fmt: skip
-    assert {field.name for field in fields(Kernel)} == written | LEFT_OUT
+    assert {field.name for field in fields(Kernel) if field.init} == written | LEFT_OUT  # others follow from these
 
 
 @pytest.mark.parametrize("name", ["gpt2-tiny", "resnet-tiny", "dlrm-tiny", "mixtral-tiny"])

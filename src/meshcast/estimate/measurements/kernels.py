@@ -42,8 +42,8 @@ LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed", "redun
 _SHAPED = frozenset(
     {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "recency"}
 )  # written in a form of their own
-_PLAIN = tuple(f.name for f in fields(Kernel) if f.name not in LEFT_OUT | _SHAPED)
-_DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.default is not MISSING}
+_PLAIN = tuple(f.name for f in fields(Kernel) if f.init and f.name not in LEFT_OUT | _SHAPED)
+_DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.init and f.default is not MISSING}
 
 
 def kernel_to_json(kernel: Kernel) -> dict[str, Any]:

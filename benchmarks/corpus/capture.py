@@ -30,6 +30,8 @@ def lowered(program: Program) -> tuple[str, dict[int, int]]:
     # Arguments that nothing reads are not in the text; JAX has no public name for which are.
     kept = sorted(stage._lowering.compile_args["kept_var_idx"])
     leaves = jax.tree.leaves(arguments)
+    if kept and kept[-1] >= len(leaves):
+        raise ValueError("the function closes over values that were traced while it was made: make it without tracing")
     below = {place: leaves[number].below for place, number in enumerate(kept) if isinstance(leaves[number], Bounded)}
     return stage.as_text(), below
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-
-os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import jax
 import keras
 from keras import layers
 
 from benchmarks.corpus.record import Call, Catalogue, Group
-from benchmarks.corpus.shapes import abstract, integers, spec
+from benchmarks.corpus.shapes import integers, spec
 
 KERAS = Catalogue("keras", "library", "vision")
 CATALOGUES = [KERAS]
@@ -23,7 +20,7 @@ POLICIES = {"int8": "float32", "f32": "float32", "mixed": "mixed_bfloat16", "bf1
 
 def variables(every: Any) -> list[Any]:
     """The shapes of Keras variables."""
-    return [abstract(each.value) for each in every]
+    return [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in every]
 
 
 def step_of(model: Any, loss: Any, inputs: Any, targets: Any, optimizer: Any = None) -> Call:
@@ -59,11 +56,19 @@ def inference_of(model: Any, inputs: Any) -> Call:
     return (lambda trainable, other, x: model.stateless_call(trainable, other, x, training=False)[0]), arguments
 
 
-def under(policy: str, make: Callable[[], Call]) -> Call:
-    """What a function makes under a dtype policy, from a fresh Keras session."""
+def under(policy: str, make: Callable[[], Call], *, traced: bool = True) -> Call:
+    """What a function makes under a dtype policy, from a fresh Keras session.
+
+    Variables are made while tracing, so that nothing is initialised: a stateless call asks none of them for its value. A model
+    that asks for values while it is made is made without.
+    """
     keras.utils.clear_session(free_memory=True)
     keras.config.set_dtype_policy(POLICIES[policy])
-    return make()
+    if not traced:
+        return make()
+    made: list[Call] = []
+    jax.eval_shape(lambda: made.append(make()))
+    return made[0]
 
 
 SPARSE = partial(keras.losses.sparse_categorical_crossentropy)

@@ -83,6 +83,6 @@ def test_every_library_names_modules_that_are_there_and_a_requirement() -> None:
         for line in (folder / "requirements.txt").read_text().splitlines()
         if line and line[0] != "#"
     }
-    for library, modules in MODULES.items():
-        assert all((folder / f"{module}.py").exists() for module in modules), library
+    for library, module in MODULES.items():
+        assert (folder / f"{module}.py").exists(), library
         assert DISTRIBUTIONS.get(library, library) in required

@@ -29,7 +29,7 @@ from meshcast.jobs import (
     resolve_job,
 )
 from meshcast.programs import CaptureOptions, files, source_of
-from meshcast.zoo import Plan
+from meshcast.zoo import Plan, huggingface
 from tests.jobs.test_verdicts import two_stages
 from tests.jobs.traced.jobs import compute, job
 
@@ -246,6 +246,19 @@ def test_a_device_is_loaded_once(tmp_path: Path, calls: Callable[[Any, str], Cou
     compared = compare([TANH, FIXTURES / "sharded.mlir"], on=str(device), fidelities="roofline,analytical,auto")
     assert len(compared.cells) == 6
     assert found.pop("read_document") == once
+
+
+def test_a_configuration_is_read_once(calls: Callable[[Any, str], Counter[str]]) -> None:
+    config = FIXTURES / "huggingface/gpt2.json"
+    found = calls(huggingface, "read_builder")
+    settings = {"layers": "1", "batch": "1", "seq": "64"}
+    predict(config, on="h200", settings=settings, levers=3)
+    assert found.pop("read_builder") == 1
+    compared = compare(config, on="h200,tpu-v5e", fidelities="roofline,analytical,auto", settings=settings)
+    assert [cell.status for cell in compared.cells] == ["answered"] * 6
+    assert found.pop("read_builder") == 1
+    run_cli("show", config, "--set", "layers=1", "--json")
+    assert found.pop("read_builder") == 1
 
 
 def test_a_job_is_predicted_as_its_target_is() -> None:

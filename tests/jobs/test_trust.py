@@ -78,7 +78,7 @@ def test_intervals_widen_by_class_and_light_is_never_beaten(product: Program) ->
         cluster = resolve("h200")
         assert prediction.interval_s is not None
         unchecked = replace(cluster, device=replace(cluster.device, checked=load_device("mi300x").checked))
-        wider = with_trust(prediction, unchecked, options).interval_s
+        wider = with_trust(prediction, unchecked, options.estimate).interval_s
         assert wider is not None
         low, high = widenings()["data-sheet"]["one"]
         low = 1.0 if fidelity == "roofline" else low

@@ -16,8 +16,11 @@ from meshcast import Options, Part, Pipeline, capture_function, pipeline_of, pre
 from meshcast.base import UnsupportedError, UsageError
 from meshcast.estimate import Estimates, Support, chain
 from meshcast.hardware import Conditions, Device, LinkCondition
+from meshcast.jobs import Run
 from meshcast.jobs.pipeline import replicas
 from meshcast.jobs.pipeline import timed as pipeline_timed
+from meshcast.jobs.program import run as program_run
+from meshcast.jobs.program.timed import timed_prediction
 from meshcast.lower import Kernel
 from meshcast.programs import Program
 from meshcast.results import Prediction, Timed
@@ -169,3 +172,39 @@ def test_the_same_names_are_read_with_and_without_times() -> None:
         assert getattr(timed, field.name) is getattr(timed.timed, field.name)
         assert getattr(untimed, field.name) in (None, ())
     assert not {field.name for field in fields(Timed)} & {field.name for field in fields(Prediction)}
+
+
+@pytest.mark.parametrize(("short", "timed"), [(0, 4), (1, 1), (100_000, 0)])
+def test_of_requests_no_pass_is_timed_that_the_answer_does_not_need(
+    short: int, timed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt in three kinds of chunks and the decoding step: all of them where they fit, none where none does.
+
+    Where the largest chunk alone does not fit, that the decoding step warns of something is told, of the last chunk it is not.
+    """
+    found: list[str] = []
+
+    def counting(run: Run) -> Prediction:
+        found.append(run.workload.name)
+        return timed_prediction(run)
+
+    monkeypatch.setattr(program_run, "timed_prediction", counting)
+    settings = {"mode": "serve", "prompt": "100", "output": "8", "prefill_chunk": "32", "batch": "1"}
+    room = predict("llama3-tiny", on="h200", settings=settings, levers=False).memory.peak - short
+    found.clear()
+    answer = predict("llama3-tiny", on=f"h200+memory.capacity={room}B", settings=settings, levers=False)
+    assert answer.feasible == (not short)
+    assert len(found) == timed
+    assert answer.name == "llama3-tiny, serving"
+
+
+def test_of_requests_that_do_not_fit_the_answer_is_the_pass_that_needs_most() -> None:
+    """Caches of all prompts are beside each pass; one may not fit then that fits by itself."""
+    settings = {"mode": "serve", "prompt": "512", "output": "8", "prefill_chunk": "64", "batch": "64"}
+    whole = predict("llama3-tiny", on="h200", settings=settings, levers=False)
+    assert whole.feasible
+    room = whole.memory.peak - 1
+    tight = predict("llama3-tiny", on=f"h200+memory.capacity={room}B", settings=settings, levers=False)
+    assert tight.infeasible is not None
+    assert (tight.infeasible.demand, tight.infeasible.bound) == (whole.memory.peak, room)
+    assert tight.memory == whole.memory

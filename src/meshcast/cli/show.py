@@ -131,7 +131,7 @@ def _show_pipeline(job: PipelineJob, target: str, *, limit: int) -> None:
     from meshcast.results import chart_section, print_sections
 
     with patience(f"working on {target}"):
-        step = job.run()
+        step = job.run
     print_sections([chart_section(step, limit=limit)])
 
 

@@ -18,6 +18,7 @@ from meshcast.hardware.levels import read_level
 from meshcast.hardware.link import LinkTechnology
 from meshcast.hardware.reader import Reader
 
+_OURS = "meshcast."
 DEVICE_SCHEMA = "meshcast.device/1"
 CLUSTER_SCHEMA = "meshcast.cluster/1"
 
@@ -34,19 +35,46 @@ class LoadLink(Protocol):
 _OWN = ("schema", "name", "title", "aliases", "base", "checked")
 
 
-def read(path: Path, find: Callable[[str, Path], Path]) -> Document:
-    """The document at `path` merged over its bases; `find` turns a base's name or path into a path."""
-    return _read(path, find, ())
+def read(path: Path, find: Callable[[str, Path], Path], *, schema: str) -> Document:
+    """The document at `path` merged over its bases.
+
+    Args:
+        path: The file.
+        find: Turns a base's name or path into a path.
+        schema: What the file is expected to be.
+
+    Raises:
+        InputError: It, or a base of it, cannot be read, or is a file of another kind.
+    """
+    own = document.read_document(path)
+    said = own.data.get("schema")
+    # Before its base is looked for, which would be among files of the kind that is expected.
+    if isinstance(said, str) and said.startswith(_OURS) and _kind(said) != _kind(schema):
+        raise InputError(
+            f"a {_kind(schema)} is asked for, and this file describes a {_kind(said)} (schema {said!r})",
+            where=own.place(("schema",)),
+            fix=f"name a file with schema {schema!r}",
+        )
+    return _based(own, find, ())
+
+
+def _kind(schema: str) -> str:
+    """`device` of `meshcast.device/1`."""
+    return schema.removeprefix(_OURS).partition("/")[0]
 
 
 def _read(path: Path, find: Callable[[str, Path], Path], children: tuple[Path, ...]) -> Document:
     if path.resolve() in children:
         raise InputError("a file cannot be based on itself", where=str(path), fix="remove a 'base' from the circle")
-    own = document.read_document(path)
+    return _based(document.read_document(path), find, children)
+
+
+def _based(own: Document, find: Callable[[str, Path], Path], children: tuple[Path, ...]) -> Document:
+    """A document merged over its bases, of which none is one of its children."""
     name = own.data.get("base")
     if not isinstance(name, str):
         return own
-    base = _read(find(name, path), find, (*children, path.resolve()))
+    base = _read(find(name, own.path), find, (*children, own.path.resolve()))
     if base.data.get("schema") != own.data.get("schema"):
         raise InputError(f"base {name!r} is a file of another kind", where=own.place(("base",)))
     inherited = {key: value for key, value in base.data.items() if key not in _OWN}

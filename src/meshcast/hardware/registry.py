@@ -154,7 +154,7 @@ def _device_document(name: str, cluster: Cluster) -> document.Document:
         raise UsageError(
             f"{device} is a file of {name}'s own", where=what_if.FLAG, fix="change the number in the device's file"
         )
-    return loader.read(path, functools.partial(_beside, "devices"))
+    return loader.read(path, functools.partial(_beside, "devices"), schema=loader.DEVICE_SCHEMA)
 
 
 def _on_astra_network(name: str) -> Cluster:
@@ -214,17 +214,21 @@ def _named_link(path: Path) -> LinkTechnology:
 
 
 def _read_link(path: Path) -> LinkTechnology:
-    return link_loader.link(loader.read(path, functools.partial(_beside, "links")))
+    return link_loader.link(loader.read(path, functools.partial(_beside, "links"), schema=link_loader.LINK_SCHEMA))
 
 
 def _read_device(path: Path) -> Device:
-    device = loader.device(loader.read(path, functools.partial(_beside, "devices")))
+    device = loader.device(loader.read(path, functools.partial(_beside, "devices"), schema=loader.DEVICE_SCHEMA))
     # What a file of one's own says of checks is nothing that this project knows of.
     return device if path.parent == _CATALOGUE / "devices" else replace(device, checked=DATA_SHEET)
 
 
 def _read_cluster(path: Path) -> Cluster:
-    return loader.cluster(loader.read(path, functools.partial(_beside, "clusters")), _device_beside, _link_beside)
+    return loader.cluster(
+        loader.read(path, functools.partial(_beside, "clusters"), schema=loader.CLUSTER_SCHEMA),
+        _device_beside,
+        _link_beside,
+    )
 
 
 def _beside(folder: Folder, name: str, user: Path) -> Path:

@@ -17,7 +17,7 @@ from importlib import resources
 from meshcast.base import InputError
 from meshcast.estimate import CALIBRATED_DEVICE
 from meshcast.hardware import HOW_CHECKED_WORDS, Cluster, Device, HowChecked
-from meshcast.options import Options
+from meshcast.options import EstimateOptions
 from meshcast.results import Prediction, Trust
 
 SCHEMA = "meshcast.trust/1"
@@ -44,13 +44,13 @@ def widenings() -> dict[HowChecked, dict[str, Factors]]:
     }
 
 
-def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Prediction:
+def with_trust(prediction: Prediction, cluster: Cluster, estimate: EstimateOptions) -> Prediction:
     """A prediction that says how its device was checked, with its interval widened and what was assumed in its warnings.
 
     It is asked once, when a prediction is whole: by a run, and of pipelines and jobs of traces when they are put together.
     """
     device = cluster.device
-    own_profile = options.estimate.profile is not None and prediction.fidelity == "profiled"
+    own_profile = estimate.profile is not None and prediction.fidelity == "profiled"
     how: HowChecked = "measured" if own_profile else device.checked.how
     if prediction.devices > 1:
         low, high = widenings()[how if device.checked.clusters else "data-sheet"]["many"]
@@ -65,7 +65,7 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
         prediction,
         trust=Trust(
             checked=how,
-            against=f"profile {options.estimate.profile}" if own_profile else device.checked.against,
+            against=f"profile {estimate.profile}" if own_profile else device.checked.against,
             widened=(low, high),
             energy=_energy(device),
         ),

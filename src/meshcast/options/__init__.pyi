@@ -1,3 +1,4 @@
+from meshcast.options.brought import Brought as Brought
 from meshcast.options.declared import AS_DEFAULT as AS_DEFAULT
 from meshcast.options.declared import Declaration as Declaration
 from meshcast.options.declared import DeclaredField as DeclaredField

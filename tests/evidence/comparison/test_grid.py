@@ -271,3 +271,25 @@ def test_an_answer_of_another_fidelity_is_not_its_own(monkeypatch: pytest.Monkey
     # An estimator's name is not always that of its fidelity.
     monkeypatch.setattr(grid, "load_estimator", lambda name: SimpleNamespace(fidelity="roofline"))
     assert all(cell.own for cell in meshcast.compare(TANH, on="h200", fidelities=BOTH).cells)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fidelities"),
+    [
+        ({"simulator": "systolic"}, ("simulated",)),
+        ({"profile": "kernels.csv"}, ("profiled", "compiled")),
+    ],
+)
+def test_all_fidelities_are_those_that_take_what_is_given(asked: dict[str, str], fidelities: tuple[str, ...]) -> None:
+    planned = grid.comparison_plan([TANH], on=["h200"], fidelities=["all"], options=Options(**asked))  # type: ignore[arg-type]
+    assert planned.fidelities == fidelities
+    # What is asked for by its name is asked, and says why it has no answer.
+    named = meshcast.compare(TANH, on="h200", fidelities="roofline", options=Options(**asked))  # type: ignore[arg-type]
+    assert [cell.status for cell in named.cells] == ["failed"]
+    assert "does not" in named.cells[0].reason
+
+
+def test_a_profile_and_a_simulator_are_for_different_fidelities() -> None:
+    both = Options(simulator="systolic", profile="kernels.csv")
+    with pytest.raises(UsageError, match="no fidelity takes both"):
+        grid.comparison_plan([TANH], on=["h200"], fidelities=["all"], options=both)

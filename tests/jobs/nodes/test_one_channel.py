@@ -33,7 +33,7 @@ def step_of(asked: Options) -> PipelineRun:
     """The tiny model's step in time."""
     job = resolve_job("llama3-tiny", asked)
     assert isinstance(job, PipelineJob)
-    return job.run()
+    return job.run
 
 
 def test_messages_wait_behind_gradients(tmp_path: Path) -> None:

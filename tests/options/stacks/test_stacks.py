@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -295,7 +296,7 @@ def test_tpus_have_no_eager_framework() -> None:
 
 def test_stacks_of_one_framework_are_known_by_what_their_files_say(tmp_path: Path) -> None:
     assert all(load_stack(name).framework for name in stack_names())
-    (said,) = assumed_kernels("torch:model", Options())
+    (said,) = assumed_kernels("torch:model", None)
     assert "--stack pytorch-ddp or pytorch-fsdp (eager) or pytorch-compile assumes those" in said
     file = tmp_path / "fork.toml"
     file.write_text('schema = "meshcast.stack/1"\nname = "fork"\ntitle = "Ours"\nbase = "pytorch-fsdp"\n')
@@ -312,3 +313,19 @@ def test_a_bad_value_in_an_inline_table_is_in_the_file_that_has_it_not_in_its_ba
     with pytest.raises(InputError, match=r"defaults\.zero") as caught:
         load_stack(file)
     assert caught.value.where == f"{file}:5"
+
+
+@pytest.mark.parametrize(
+    ("read", "file", "why"),
+    [
+        (load_stack, "device.toml", "a stack is asked for, and this file describes a device"),
+        (load_stack, "cluster.toml", "a stack is asked for, and this file describes a cluster"),
+        (load_device, "stack.toml", "a device is asked for, and this file describes a stack"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_by_what_it_is(read: Callable[[Path], object], file: str, why: str) -> None:
+    """And not by its base, which is looked for among files of the kind that is asked for."""
+    path = Path(__file__).parents[2] / "golden/inputs" / file
+    with pytest.raises(InputError, match=why) as refused:
+        read(path)
+    assert refused.value.where == f"{path}:1"

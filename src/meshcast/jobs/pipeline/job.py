@@ -90,6 +90,7 @@ class PipelineJob:
             )  # fmt: skip
         return one_channel_run
 
+    @cached_property
     def run(self) -> PipelineRun:
         """Its step in time, as `show` draws it."""
         return run_pipeline(self.pipeline, self.hardware, self._prepared, self.options, self.simulate)
@@ -108,7 +109,9 @@ class PipelineJob:
         """How a step will run; where it does not fit, with what takes the model's memory."""
         hardware = self.hardware
         found = predict_pipeline(self.pipeline, self.options, hardware, self._prepared, self.simulate)
-        return with_memory_words(with_trust(found, self.cluster, self.given), self.asked, self.given, self.device)
+        return with_memory_words(
+            with_trust(found, self.cluster, self.given.estimate), self.asked, self.given, self.device
+        )
 
     def as_programs(self) -> PipelineJob:
         """The same pipeline without the model that a plan cut: its programs alone."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshcast.base import UsageError, expect
-from meshcast.options import Options, Stack, given_options, load_stack, stack_names
+from meshcast.options import Brought, Options, Stack, given_options, load_stack, stack_names
 from meshcast.zoo import without_key
 
 PYTORCH = "pytorch"  # as stacks name their framework
@@ -68,14 +68,14 @@ def with_stack(
     return replace(stacked, brought=replace(stacked.brought, stack=str(stack or told), in_plan=told is not None))
 
 
-def assumed_kernels(source: str, options: Options) -> tuple[str, ...]:
+def assumed_kernels(source: str, brought: Brought | None) -> tuple[str, ...]:
     """Whose kernels are assumed for a program of PyTorch where no stack says it, and the stacks that would; else nothing.
 
     Args:
         source: Where the program came from, as its capture wrote it.
-        options: With what a stack brings.
+        brought: What a stack has brought.
     """
-    if not source.startswith("torch:") or options.brought is not None:
+    if not source.startswith("torch:") or brought is not None:
         return ()
     by_fusion: dict[str, list[str]] = {"eager": [], "compiler": []}
     for name in stack_names():

@@ -71,15 +71,16 @@ class ProgramJob:
             self.program, self.mesh, self.device, whose=whose, reading=options.program, lowering=options.lowering
         )
 
-    def prepare(self) -> Run:
-        """Everything up to the kernels: captured, partitioned, read and lowered for the hardware, and who answers for them."""
+    @cached_property
+    def run(self) -> Run:
+        """The kernels on the hardware, with who answers for them: memory is judged here, and times are worked out from here."""
         options = self.options
         estimators, told = chosen_estimators(options, self.device)
         options.check_choices()
         devices, notes = device_count(self.lowered.workload, options.devices)
         self.cluster.for_devices(devices)  # refuses more than there are
         unused = unfused_note(self.asked.builder if self.asked is not None else None, options, self.device)
-        assumed = assumed_kernels(self.lowered.workload.source, options)
+        assumed = assumed_kernels(self.lowered.workload.source, options.brought)
         return Run(
             lowered=self.lowered,
             cluster=self.cluster,
@@ -89,9 +90,13 @@ class ProgramJob:
             notes=(*told, *notes, *assumed, *((unused,) if unused else ())),
         )
 
+    def prepare(self) -> Run:
+        """Everything up to the kernels: captured, partitioned, read and lowered for the hardware; nothing is timed."""
+        return self.run
+
     def predict(self) -> Prediction:
         """How it will run; where it does not fit, with what takes the model's memory."""
-        return with_memory_words(self.prepare().predict(), self.asked, self.given, self.device)
+        return with_memory_words(self.run.predict(), self.asked, self.given, self.device)
 
     def as_program(self) -> ProgramJob:
         """The same program without its target: sizes and settings are in it, and it is no model any more."""

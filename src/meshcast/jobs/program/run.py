@@ -211,7 +211,7 @@ class Run:
         started = time.perf_counter()
         answer = timed_prediction(self) if self.verdict is None else self.untimed()
         if self.whole:
-            answer = with_trust(answer, self.cluster, self.options)
+            answer = with_trust(answer, self.cluster, self.options.estimate)
         return replace(answer, seconds=time.perf_counter() - started)
 
     @property

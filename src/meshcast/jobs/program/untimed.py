@@ -1,9 +1,10 @@
 """What is known of a run before anything is timed: its memory, whether that fits, and what it counts.
 
 Of a run that does not fit this is the whole answer: no estimator is asked for a time, and nothing is simulated. Two figures of
-an answer are about times, and have their own way here. Which of two branches runs is decided by which takes longer, so that a
-program with branches is timed after all. And the fidelity, which names where most of the time comes from, is that of the
-estimators which would answer for most of the work, weighed by the speed of light (`estimate.roofline`).
+an answer are about times, and have their own way here. Which of two branches runs is decided by which takes longer, at the
+clock that the power cap leaves the whole step, so that a program with branches is timed after all, once it is known not to
+fit. And the fidelity, which names where most of the time comes from, is that of the estimators which would answer for most of
+the work, weighed by the speed of light (`estimate.roofline`).
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshcast.base import UsageError
 from meshcast.jobs.serving.chunks import (
     CHUNK_SETTING,
     Pass,
     batch_shards,
+    beside_all_caches,
     chunk_of,
     flops_of,
     passes_over,
@@ -28,23 +29,25 @@ from meshcast.programs import setting_value, whole_setting
 from meshcast.results import Prediction, Serving
 from meshcast.zoo import ANSWERING, SERVE, Builder
 
+if TYPE_CHECKING:
+    from meshcast.jobs.program.job import ProgramJob
+
 PROMPT, OUTPUT = 1024, 128
 _OWN = ("mode", "prompt", "output", CHUNK_SETTING)
 _LENGTHS = ("seq", "context", "target")
-Predict = Callable[[Options], Prediction]
 
 
-def predict_requests(builder: Builder, options: Options, predict: Predict) -> Prediction:
+def predict_requests(builder: Builder, options: Options, pass_job: Callable[[Options], ProgramJob]) -> Prediction:
     """The prediction of a model that answers requests, with what users notice.
 
-    The step is the decoding step, memory that of the pass that needs more, and a pass that does not fit is the answer. Every
-    pass is judged by its memory before it is timed; but one that fits by itself, and does not beside the other prompts' caches,
-    has been timed by then: the answer keeps what its times warn of.
+    The step is the decoding step, memory that of the pass that needs more, and a pass that does not fit is the answer. All
+    passes are judged by their memory before any is timed. Where one does not fit, no pass is timed but those that the answer
+    is about: the decoding step and the largest pass over prompts, where they fit by themselves, as the answer has their warnings.
 
     Args:
         builder: The model.
         options: What is asked for, with `mode=serve`.
-        predict: The model with the options of one pass.
+        pass_job: The job of one pass, from its options.
 
     Raises:
         UsageError: The model has no such modes, or a length is none.
@@ -59,19 +62,25 @@ def predict_requests(builder: Builder, options: Options, predict: Predict) -> Pr
     prompt, output = request_lengths(builder, options.program.settings)
     common = {name: text for name, text in options.program.settings.items() if name not in _OWN}
 
-    def asked(mode: str, **changed: int) -> Prediction:
+    def asked(mode: str, **changed: int) -> ProgramJob:
         settings = {**_known(common, builder, mode), **_lengths(builder, mode, prompt, output)}
         settings |= {name: str(value) for name, value in changed.items()}
-        return predict(_of_pass(options, mode).having(settings=settings))
+        return pass_job(_of_pass(options, mode).having(settings=settings))
 
-    step = asked("decode")
+    decoding = asked("decode")
     batch = whole_setting(common, "batch") or builder.overrides("decode")["batch"]
     known = builder.overrides("prefill")
     chunk = chunk_of(options.program.settings)
-    passes = passes_over(batch, prompt, chunk, batch_shards(options), resumes="past" in known)
-    cache = step.memory.by_role.get("cache", 0)
-    read = [with_whole_cache(asked("prefill", **_changed(each, prompt, known)), cache) for each in passes]
-    first = max(read, key=lambda each: (each.infeasible is not None, each.memory.peak))
+    passes = passes_over(batch, prompt, chunk, batch_shards(options.program), resumes="past" in known)
+    cache = decoding.run.memory.by_role.get("cache", 0)
+    reading = [asked("prefill", **_changed(each, prompt, known)) for each in passes]
+    held = [beside_all_caches(job.run.memory, cache) for job in reading]
+    full = [
+        job.run.verdict is not None or memory.peak > job.run.capacity for job, memory in zip(reading, held, strict=True)
+    ]
+    largest = max(range(len(reading)), key=lambda number: (full[number], held[number].peak))
+    step = decoding.predict()
+    first = with_whole_cache(reading[largest].predict(), cache)
     larger = max(first, step, key=lambda each: each.memory.peak)
     answer = replace(
         step,
@@ -82,6 +91,7 @@ def predict_requests(builder: Builder, options: Options, predict: Predict) -> Pr
     if first.step_time_s is None or step.step_time_s is None:
         which = first if first.infeasible is not None else step
         return replace(which, name=answer.name, warnings=answer.warnings)
+    read = [first if job is reading[largest] else with_whole_cache(job.predict(), cache) for job in reading]
     noticed = Serving(
         batch=batch,
         cache_bytes=cache,

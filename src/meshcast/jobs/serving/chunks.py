@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.jobs.program.feasibility import memory_verdict
-from meshcast.options import Options
+from meshcast.options import ProgramOptions
 from meshcast.programs import whole_setting
 from meshcast.results import Prediction
+from meshcast.simulate import MemoryUse
 from meshcast.zoo import BATCH
 
 CHUNK_SETTING = "prefill_chunk"
@@ -52,11 +53,11 @@ def chunk_of(settings: Mapping[str, Any]) -> int:
     return whole_setting(settings, CHUNK_SETTING) or CHUNK
 
 
-def batch_shards(options: Options) -> int:
+def batch_shards(program: ProgramOptions) -> int:
     """Devices, or groups of them, that read prompts of their own."""
-    if options.program.plan is not None:
-        return options.program.plan.value.batch_shards
-    sizes = options.program.mesh or {}
+    if program.plan is not None:
+        return program.plan.value.batch_shards
+    sizes = program.mesh or {}
     return math.prod(sizes.get(axis, 1) for axis in BATCH)
 
 
@@ -87,16 +88,15 @@ def passes_over(batch: int, prompt: int, chunk: int, shards: int, *, resumes: bo
     return [each for each in found if each.times]
 
 
-def with_whole_cache(prediction: Prediction, cache: int) -> Prediction:
-    """A pass over some of the prompts beside the caches of all of them, and whether it still fits.
+def beside_all_caches(memory: MemoryUse, cache: int) -> MemoryUse:
+    """What a pass over some of the prompts holds beside the caches of all of them.
 
     Args:
-        prediction: Of the pass, which has room for its own prompts.
+        memory: Of the pass, which has room for its own prompts.
         cache: Bytes of all caches on a device.
     """
-    memory = prediction.memory
     more = max(0, cache - memory.by_role.get("cache", 0))
-    memory = replace(
+    return replace(
         memory,
         peak=memory.peak + more,
         arguments=memory.arguments + more,
@@ -104,6 +104,16 @@ def with_whole_cache(prediction: Prediction, cache: int) -> Prediction:
         aliased=memory.aliased + more,  # it is updated in place
         by_role={**memory.by_role, "cache": memory.by_role.get("cache", 0) + more},
     )
+
+
+def with_whole_cache(prediction: Prediction, cache: int) -> Prediction:
+    """A pass over some of the prompts beside the caches of all of them, and whether it still fits.
+
+    Args:
+        prediction: Of the pass.
+        cache: Bytes of all caches on a device.
+    """
+    memory = beside_all_caches(prediction.memory, cache)
     found = replace(prediction, memory=memory)
     if prediction.timed is None:
         return found

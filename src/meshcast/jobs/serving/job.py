@@ -46,4 +46,4 @@ class ServingJob:
 
     def predict(self) -> Prediction:
         """How requests are answered: the decoding step, with what users notice of both passes."""
-        return predict_requests(self.builder, self.given, lambda options: self.pass_job(options).predict())
+        return predict_requests(self.builder, self.given, self.pass_job)

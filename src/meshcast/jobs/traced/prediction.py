@@ -32,6 +32,10 @@ def predict_traces(
 ) -> Prediction:
     """How the job of some traces will run.
 
+    Unlike programs, a job of traces is timed also where it does not fit: its counts are those of the rank that ends last, its
+    fidelity and provenance are shares of the time, and that nothing in it takes time is found out by a replay alone. What lasts
+    beyond the replay (breakdown, interval, kernels) is left out of such an answer.
+
     Args:
         files: Its traces.
         options: Everything else it depends on.

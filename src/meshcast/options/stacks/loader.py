@@ -48,7 +48,7 @@ def _beside(name: str, user: Path) -> Path:
 
 
 def _read(path: Path) -> Stack:
-    reader = ChoiceReader(loader.read(path, _beside))
+    reader = ChoiceReader(loader.read(path, _beside, schema=SCHEMA))
     reader.text("base", default="")
     reader.choice("schema", among=(SCHEMA,))
     scheduler = reader.choice("overlap", "scheduler", among=get_args(Scheduler))

@@ -176,7 +176,7 @@ def test_long_names_are_cut_and_stay_apart() -> None:
 
 @pytest.mark.parametrize("prefix", [".", "..", "/", "a/.."])
 def test_a_prefix_is_a_name(prefix: str) -> None:
-    with pytest.raises(UsageError, match="folder, no name"):
+    with pytest.raises(UsageError, match="folder and has no name"):
         check_prefix(Path(prefix), where="-o")
 
 
@@ -193,7 +193,7 @@ def test_names_that_are_too_long_are_the_users_mistake() -> None:
     [
         (("predict", "a" * 300), "File name too long"),
         (("trace", str(TANH), "--on", "h200", "--format", "perfetto", "-o", "a" * 300), "File name too long"),
-        (("trace", str(TANH), "--on", "h200", "--format", "chakra", "-o", "."), "folder, no name"),
+        (("trace", str(TANH), "--on", "h200", "--format", "chakra", "-o", "."), "folder and has no name"),
         (("compare", str(TANH), "--on", "h200", "-o", "a" * 300), "File name too long"),
     ],
 )

@@ -36,7 +36,7 @@ def kept(path: Path) -> bytes | None:
 
 
 def kept_as(path: Path, read: Callable[[bytes], T]) -> T | None:
-    """What `read` makes of a file's bytes; None where there is none, or a damaged one: it is made again then."""
+    """The value that `read` makes of a kept file's bytes; None where there is no such file, or a damaged one."""
     data = kept(path)
     try:
         return None if data is None else read(data)

@@ -148,7 +148,7 @@ class Child:
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """What runs a module of ours in a Python of its own that never imports from the current folder."""
+    """The command that runs a module of ours in a Python process of its own, which never imports from the current folder."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 

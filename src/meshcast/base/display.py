@@ -10,7 +10,7 @@ Rows = Sequence[tuple[str, str]]
 
 
 class HasRows(Protocol):
-    """What `shown` asks of a class."""
+    """The method that the decorator `shown` needs a class to have."""
 
     def summary_rows(self) -> Rows:
         """Label and value of each line."""

@@ -51,11 +51,11 @@ def check_place(path: Path, *, where: str) -> None:
         UsageError: The folder takes no files, or the name is taken by something that is no file.
     """
     if str(path) == "-":
-        raise UsageError("this is not written to the standard output", where=where, fix="name a file")
+        raise UsageError("the output goes to files, not to the standard output", where=where, fix="name a file")
     if path.is_dir():
         raise UsageError("a folder of this name is there", where=where, fix="name a file")
     if path.exists() and not path.is_file():
-        raise UsageError("this is a device or a pipe, no file", where=where, fix="name a file")
+        raise UsageError("a device or a pipe of this name is there, no file", where=where, fix="name a file")
     check_folder(_followed(path).parent, where=where)
 
 
@@ -84,12 +84,14 @@ def check_prefix(prefix: Path, *, where: str) -> None:
         UsageError: It is one of these.
     """
     if prefix.name in ("", ".."):
-        raise UsageError("this is a folder, no name", where=where, fix=f"name the files in it: {prefix / 'step'}")
+        raise UsageError(
+            "the prefix is a folder and has no name", where=where, fix=f"name the files in it: {prefix / 'step'}"
+        )
     check_folder(prefix.parent, where=where)
 
 
 def not_written(error: OSError, path: Path, fix: str = ELSEWHERE) -> MeshcastError:
-    """What is said where writing fails."""
+    """The error of a file that could not be written."""
     what = f"cannot be written: {error.strerror or error}"
     if error.errno in FULL:
         return InfeasibleError(what, where=str(path), fix=f"make room on the disk, or {fix}")
@@ -128,14 +130,14 @@ class Staged:
     _leaving: list[Path] = field(default_factory=list)
 
     def path(self, place: Path) -> Path:
-        """Where to write the file that is to be at a place; they are put there in the order of asking, through links."""
+        """The temporary path of a file that is to end up at `place`; files are moved in the order of asking."""
         place = _followed(place)
         # Names stay, as readers go by endings; numbers keep those apart that are equal in several folders.
         return self._places.setdefault(place, self.folder / f"{len(self._places)}-{place.name}")
 
     @contextmanager
     def open(self, place: Path) -> Iterator[IO[bytes]]:
-        """The same as an open file, compressed if its name ends in `.gz`."""
+        """The temporary file for a place, open for writing, compressed where the place's name ends in `.gz`."""
         with self.path(place).open("wb") as raw:
             if place.suffix == ".gz":
                 # No name and no time inside: the same trace gives the same bytes.
@@ -317,7 +319,7 @@ def file_name(text: str) -> str:
 
 
 def unpacked(content: bytes, *, where: str, largest: int = LARGEST_UNPACKED) -> bytes:
-    """What a file holds, without gzip around it.
+    """The content of a file, decompressed where it is gzip.
 
     Raises:
         InputError: It is cut off or damaged, or unpacks to more than `largest` bytes.

@@ -50,7 +50,7 @@ class InterruptedCommand(KeyboardInterrupt):
     """A signal asks the command to end.
 
     Attributes:
-        number: Of the signal.
+        number: The number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -59,7 +59,7 @@ class InterruptedCommand(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """What the command exits with."""
+        """The exit code of a command that the signal ended."""
         return OF_SIGNAL + self.number
 
     def __str__(self) -> str:

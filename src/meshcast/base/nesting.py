@@ -44,7 +44,7 @@ def room_for_nesting() -> Iterator[None]:
 
 
 def recursion(circle: Sequence[str]) -> UnsupportedError:
-    """What to say of functions of which each calls the next, and the last is the first again."""
+    """The error of a program whose functions call each other in a circle."""
     return UnsupportedError(
         f"the program calls itself: {' -> '.join(f'@{name}' for name in circle)}",
         where=f"@{circle[-1]}",

@@ -22,7 +22,7 @@ _ATTRIBUTES = 10  # the field of a node that holds them
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeValues:
-    """What a node reads or writes, as texts of JSON; of PyTorch's traces."""
+    """The tensors that a node of PyTorch's traces reads or writes, as JSON texts."""
 
     values: str = ""
     shapes: str = ""
@@ -69,7 +69,7 @@ def trace_bytes(
 
 
 def metadata_bytes(generation: Generation, attributes: Mapping[str, Attribute]) -> bytes:
-    """What a file begins with: the schema's version, and attributes that hold for all nodes; after its length."""
+    """The first message of a file behind its length: the schema's version, and attributes that hold for all nodes."""
     said = [bytes_field(2, _attribute(name, value)) for name, value in attributes.items()]
     message = b"".join([text_field(1, VERSIONS[generation]), *said])
     return varint(len(message)) + message

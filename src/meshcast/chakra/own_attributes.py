@@ -31,7 +31,7 @@ def packed_kernels(kernels: Sequence[dict[str, Any]]) -> bytes:
 
 
 def unpacked_kernels(packed: bytes) -> list[dict[str, Any]]:
-    """What `packed_kernels` made into bytes.
+    """The kernels from the bytes that `packed_kernels` made of them.
 
     Raises:
         ValueError: They hold no list of kernels.

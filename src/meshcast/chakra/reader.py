@@ -25,7 +25,7 @@ class ChakraTrace:
     """The trace of one rank.
 
     Attributes:
-        version: Of the schema, as the file says it; "" where it says nothing.
+        version: The version of the schema, as the file says it; "" where it says nothing.
         metadata: Attributes that hold for all nodes.
         nodes: In the order of the file.
         offsets: Where each begins in the file, with its length.

@@ -20,7 +20,7 @@ VERSIONS: dict[Generation, str] = {"current": "1.0.0", "v0.0.4": "0.0.4"}
 
 
 class NodeType(IntEnum):
-    """What a node does."""
+    """The kinds of work that a node may stand for."""
 
     INVALID = 0
     METADATA = 1

@@ -75,7 +75,7 @@ class _Verb(TyperCommand):
             written = [each for each in order if "--on" in each.opts]
             if len(written) > 1 and not written[0].multiple:
                 raise UsageError(
-                    f"it is given {len(written)} times, and {self.name} takes one",
+                    f"--on is given {len(written)} times, and {self.name} takes one device",
                     where="--on",
                     fix="give one, or use meshcast compare",
                 )

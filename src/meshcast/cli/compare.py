@@ -80,7 +80,9 @@ def compare_command(
         return show_measured(ask, measured, options, steps=steps, module=module, json=json)
     for flag, given in (("--steps", steps), ("--module", module)):
         if given is not None:
-            raise UsageError("it is about a trace, and none is given", where=flag, fix="give --measured TRACE")
+            raise UsageError(
+                f"{flag} concerns a measured trace, and none is given", where=flag, fix="give --measured TRACE"
+            )
     grid = asked_grid(targets, on=split_names(",".join(on)), fidelities=split_names(fidelity), options=options)
     folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(grid.targets.names)))
     cells: list[Cell] = []

@@ -32,7 +32,7 @@ _STACK_STAGES = {"lowering", "run"}
 
 
 class FlagValues(NamedTuple):
-    """What the flags of options say on a command line.
+    """The values of the options' flags on one command line.
 
     Attributes:
         values: By the names of their parameters.

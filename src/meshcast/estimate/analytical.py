@@ -31,7 +31,7 @@ class Analytical:
         return self._tpu if device.kind == "tpu" else self._gpu
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
-        """What the device's model says."""
+        """Whether the model of the device's kind answers for the kernel."""
         if device.kind not in ("gpu", "tpu"):
             return Support(level="no", reason=f"{device.name} is neither a GPU nor a TPU")
         return self._model(device).supports(kernel, device)

@@ -58,7 +58,7 @@ class EstimatedKernels:
         return self.by_key[kernel.cost_key]
 
     def draw(self, kernels: Sequence[Kernel]) -> PowerDraw | None:
-        """What the power cap makes of kernels; nothing where no model knows."""
+        """The power that the kernels draw, from which the clock under the power cap follows; None where no model knows it."""
         if self.law is None:
             return None
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
@@ -105,7 +105,7 @@ def estimate_each(
     kernels: Iterable[Kernel], device: Device, estimators: Sequence[Estimator], *,
     first_named: bool = False,
 ) -> EstimatedKernels:  # fmt: skip
-    """The same of any compute kernels."""
+    """Times of any compute kernels, by the first estimator of the chain that supports each."""
     unique = {kernel.cost_key: kernel for kernel in kernels}
     batches: dict[int, list[Kernel]] = {}
     warnings: dict[str, None] = {}

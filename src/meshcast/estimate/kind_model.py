@@ -16,7 +16,7 @@ WorkT = TypeVar("WorkT", bound=TimedWork)
 
 
 def nothing_to_say(device: Device) -> str:
-    """Of kinds whose times need no word."""
+    """No caveat: for kernel kinds whose times need none."""
     return ""
 
 

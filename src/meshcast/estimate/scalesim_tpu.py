@@ -81,7 +81,7 @@ class PublishedModel:
     norms: Mapping[str, LatencyLine]
 
     def cycles(self, m: int, n: int, k: int) -> int:
-        """Of a product on an array of `side` by `side`, the better way round."""
+        """Cycles of a product on an array of `side` by `side`, in the better of both orientations."""
 
         def one_way(rows: int, columns: int) -> int:
             return (3 * self.side + rows - 2) * math.ceil(columns / self.side) * math.ceil(k / self.side)

@@ -40,7 +40,7 @@ ACCUMULATOR_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """What the busiest array gets: `count` times a layer."""
+    """The share of a kernel that the busiest array gets: `count` times a layer."""
 
     count: int
     layer: Layer

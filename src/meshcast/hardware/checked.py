@@ -29,7 +29,7 @@ class Checked:
 
     @property
     def alone(self) -> Checked:
-        """What is left of it on a network that none of the published runs had: single devices, or nothing."""
+        """The check without its published runs, for a network that none of them had: of single devices, or none."""
         if not self.clusters:
             return self
         if self.how == "runs":

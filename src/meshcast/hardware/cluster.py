@@ -87,7 +87,7 @@ class NetworkLevel:
 
     @property
     def taper(self) -> float:
-        """What the devices under one switch can send over what they can send out of it, all at once; 1 or more."""
+        """The rate that the devices under one switch can send at, over the rate at which they can send out of it; 1 or more."""
         if self.topology == "fat-tree":
             return max(1.0, self.oversubscription)
         if self.topology == "dragonfly":
@@ -132,7 +132,7 @@ class Cluster:
         return load_cluster(name_or_path)
 
     def summary_rows(self) -> Rows:
-        """Its device and its levels, from the inside out."""
+        """Rows with the cluster's device and its network levels, innermost first."""
         return [
             ("cluster", f"{self.name}: {self.title}"),
             ("device", f"{self.device.name}: {self.device.title}"),

@@ -23,7 +23,7 @@ REACH_OF_ONE_PART, REACH_OF_TWO_PARTS = 1.05, 0.85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where numbers of a file come from."""
+    """The source of some numbers of a file: its title, its address and a note."""
 
     title: str
     url: str | None = None

@@ -37,7 +37,7 @@ class LinkProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTechnology:
-    """What software gets out of a kind of link.
+    """A kind of link as software uses it: the share of its rate that is reached, and what a start, a step and a chunk cost.
 
     Attributes:
         library: Whose rules choose algorithms and protocols.

@@ -29,7 +29,7 @@ EXAMPLE = "write such as dgx-h100+memory.bandwidth=6.7TB/s+infiniband.link_bandw
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """What hardware starts from, and what is changed of it; nothing where the text is a name or an existing file.
+    """The hardware that a text starts from, and the changes behind it; none where the text is a name or an existing file.
 
     Raises:
         UsageError: A key is changed twice.

@@ -26,7 +26,7 @@ from meshcast.workload import Collective
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveQuestion:
-    """What is asked for; `axes` of `mesh` form the groups, all devices form one where there are none."""
+    """A question about one collective; `axes` of `mesh` form its groups, all devices form one where none are given."""
 
     kind: str
     sizes: tuple[int, ...]
@@ -71,7 +71,7 @@ class CollectiveAnswer:
 
     @property
     def title(self) -> str:
-        """What ran where, in a line."""
+        """The collective, its size and its hardware, in a line."""
         group = self.collective.group
         among = f"{group.size:,} devices" if group.size == self.devices else f"groups of {group.size:,} ({group})"
         return (

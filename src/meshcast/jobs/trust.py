@@ -38,7 +38,7 @@ def widenings() -> dict[HowChecked, dict[str, Factors]]:
     """
     data = tomllib.loads(resources.files("meshcast.estimate").joinpath("data/trust.toml").read_text(encoding="utf-8"))
     if data.get("schema") != SCHEMA:
-        raise InputError(f"its schema is {data.get('schema')!r}, not {SCHEMA!r}", where="trust.toml")
+        raise InputError(f"the file's schema is {data.get('schema')!r}, not {SCHEMA!r}", where="trust.toml")
     return {
         how: {size: (float(low), float(high)) for size, (low, high) in data[how].items()} for how in HOW_CHECKED_WORDS
     }

@@ -17,7 +17,7 @@ _LIBRARY = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
 
 
 class Aliases:
-    """What is known of a program's buffers; grows from block to block, as bodies read what is made around them.
+    """The buffer that every value lies in; filled block by block, as bodies read values that are made around them.
 
     Attributes:
         tensors: Types of all values.

@@ -22,7 +22,7 @@ def with_cached_weights(schedule: Schedule, tensors: Sequence[Tensor], weights: 
     """The schedule without what microbatches after the first find made.
 
     Args:
-        schedule: Of a block.
+        schedule: The schedule of a block.
         tensors: Types of all values.
         weights: Those of the block's inputs that are weights.
         is_pass: Whether the block runs for every microbatch; where it does not, loops that have loops inside do.

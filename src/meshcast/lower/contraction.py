@@ -46,7 +46,7 @@ class Contraction:
         return _PrefixMaximum(1 + max(self._levels, default=0))
 
     def independent(self, members: Sequence[int]) -> list[int]:
-        """Of some ops in order, those that depend on none of the ones before that are in the answer, groups aside."""
+        """The members, in order, that depend on none of the members chosen before them, groups aside."""
         chosen: list[int] = []
         targets: set[int] = set()
         for index in members:

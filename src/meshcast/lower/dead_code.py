@@ -28,7 +28,7 @@ def live_ops(block: Block, free: Callable[[Block], set[int]]) -> list[Op]:
 def without_unread(
     ops: Sequence[Op], kept: set[int], buffer: Mapping[int, int], free: Callable[[Block], set[int]]
 ) -> list[Op]:
-    """The same ops less those that only a rewritten op read.
+    """The ops without those whose results only a rewritten op had read.
 
     Args:
         ops: A block's ops in order, rewritten.

@@ -20,7 +20,7 @@ def with_deferred_sums(schedule: Schedule, gradients: frozenset[int]) -> tuple[S
     """The schedule without the all-reduces that only its gradients need, and these with how often they run.
 
     Args:
-        schedule: Of a whole program.
+        schedule: The schedule of a whole program.
         gradients: The results that are gradients.
     """
     found: Found = []

@@ -24,7 +24,7 @@ SCALAR_BYTES = 16  # what a few numbers take, up to a complex one of twice 8 byt
 
 
 class KernelKind(StrEnum):
-    """Which model answers for a kernel."""
+    """The kind of a kernel, by which estimators choose the model that answers for it."""
 
     GEMM = "gemm"
     CONVOLUTION = "convolution"
@@ -202,7 +202,7 @@ class Kernel:
         )  # fmt: skip
 
     def with_recency(self, recency: Recency | None) -> Kernel:
-        """The same with other ages; every kernel of a program is made again so, which `replace` takes eight times as long for."""
+        """The kernel with other ages of its operands; `replace` would take eight times as long for every kernel of a program."""
         if recency is self.recency or recency == self.recency:
             return self
         made = _aged(self, recency, None)
@@ -213,7 +213,7 @@ class Kernel:
     def elsewhere(
         self, reads: tuple[int, ...], writes: tuple[int, ...], updates: tuple[int, ...], location: str
     ) -> Kernel:
-        """The same kernel of other values at another place of the program."""
+        """A copy of the kernel on other values, at another place of the program."""
         return _elsewhere(self, reads, writes, updates, location)
 
     @property
@@ -265,7 +265,7 @@ class LoopStep:
 
     @property
     def carried(self) -> tuple[Carried, ...]:
-        """What it hands from turn to turn, in order."""
+        """The values that the loop hands from turn to turn, in order."""
         return tuple(
             Carried(initial=initial, before=before, after=after, result=result)
             for initial, before, after, result in zip(

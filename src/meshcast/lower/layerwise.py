@@ -22,7 +22,7 @@ def with_layerwise_weights(schedule: Schedule, values: ValueTypes, *, fused_sums
     """The schedule, inner blocks first, without copies of a whole stack that only single layers of are needed at a time.
 
     Args:
-        schedule: Of a block without slots (`lower.separate_layers`).
+        schedule: The schedule of a block without slots (`lower.separate_layers`).
         values: Types of all values.
         fused_sums: Whether the products that make gradients add them to the sums (Megatron's fused accumulation).
     """

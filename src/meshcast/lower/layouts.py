@@ -144,7 +144,7 @@ def with_laid_out_operands(
     source, which is why the one in place is made on a copy.
 
     Args:
-        ops: Of a block, in order.
+        ops: The ops of a block, in order.
         fixed: Values that lie as they are written.
         values: Types, to which new values are added.
         buffer: What a view's value shows.

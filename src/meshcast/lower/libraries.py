@@ -12,7 +12,7 @@ def with_libraries(schedule: Schedule, *, attention: AttentionLibrary, padded: b
     """The schedule with every fused attention call and every product by a library's kernels, in inner blocks too.
 
     Args:
-        schedule: Of a block.
+        schedule: The schedule of a block.
         attention: Whose fused attention runs.
         padded: Whether rows of products are padded to whole vectors where that is faster. XLA and Inductor do that; eager
             PyTorch hands cuBLAS what it has.

@@ -31,7 +31,7 @@ class FreeValues:
         return free
 
     def reads(self, op: Op) -> Collection[int]:
-        """What an op reads: its operands, and what its blocks read from outside of them."""
+        """The values that an op reads: its operands, and those that its blocks read from outside."""
         return set(op.operands).union(*map(self, op.blocks)) if op.blocks else op.operands
 
 

@@ -23,8 +23,8 @@ def with_both_orders(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with K-major copies of what products read in one byte, each made once.
 
     Args:
-        schedule: Of a block; its inner blocks are looked through too.
-        values: Of the whole program, which the copies are added to.
+        schedule: The schedule of a block; its inner blocks are looked through too.
+        values: The values of the whole program, which the copies are added to.
     """
     if not any(_is_narrow(kernel) for kernel, _ in schedule.walk()):
         return schedule

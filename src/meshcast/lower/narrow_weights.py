@@ -35,7 +35,7 @@ def stored_weights(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: Mapping
     """Operands that products of few rows can widen themselves, by the widened value.
 
     Args:
-        ops: Of a block, in order.
+        ops: The ops of a block, in order.
         tensors: Types of all values.
         buffer: What a view's value shows.
     """

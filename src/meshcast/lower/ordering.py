@@ -15,7 +15,7 @@ from meshcast.workload import Tensor
 
 
 def order_for_memory(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> list[Step]:
-    """The same steps in launch order; `held` values take no memory of their own (arguments and outputs)."""
+    """The steps in launch order; `held` values (arguments and outputs) take no memory of their own."""
     return _Ordering(steps, tensors, held).result()
 
 

@@ -20,7 +20,7 @@ def with_products_order(
     """The ops without such transposes, and with reductions along the dimensions that lie so in memory.
 
     Args:
-        ops: Of a block, in order, without views.
+        ops: The ops of a block, in order, without views.
         kept: Values that are needed after the block.
         buffer: What a view's value shows; gets the transposes that are left out.
         tensors: Types of all values.

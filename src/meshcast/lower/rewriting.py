@@ -45,7 +45,7 @@ def moved(
 def resized(
     op: Op, values: ValueTypes, *, operands: tuple[int, ...], results: tuple[int, ...], geometry: Geometry
 ) -> Op:
-    """The same op on other values, with its bytes counted anew and its work unchanged."""
+    """A copy of the op on other values: its bytes are counted anew, its work is unchanged."""
     tensors = values.tensors
     count = len(op.cost.operand_bytes)
     cost = replace(

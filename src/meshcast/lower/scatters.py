@@ -13,7 +13,7 @@ from meshcast.workload import Op, OpKind
 
 
 def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int, int]) -> list[Op]:
-    """The same ops with such additions replaced; scatters and zeros that nobody reads any more are left for later.
+    """The ops with such additions replaced; scatters and zeros that nothing reads any more are left to a later pass.
 
     Args:
         ops: A block's ops in order.

@@ -23,7 +23,7 @@ def with_separate_layers(schedule: Schedule, tensors: Sequence[Tensor]) -> Sched
     """The schedule without copies into and out of stacked arrays, and without filling these before a loop.
 
     Args:
-        schedule: Of a block.
+        schedule: The schedule of a block.
         tensors: Types of all values.
     """
     stacks: set[int] = set()

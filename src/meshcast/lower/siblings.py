@@ -25,10 +25,10 @@ _PRODUCTS = frozenset({KernelKind.GEMM, KernelKind.CONVOLUTION})
 def merge_siblings(
     steps: Sequence[Step], tensors: Sequence[Tensor], *, into_products: bool = False, passing_on: bool = True
 ) -> list[Step]:
-    """The same steps, with siblings merged.
+    """The steps, with sibling fusions merged into one kernel.
 
     Args:
-        steps: Of a block, in order.
+        steps: The steps of a block, in order.
         tensors: Types of all values.
         into_products: Merge also into the product whose result they read.
         passing_on: Merge also into the kernel whose result they read.

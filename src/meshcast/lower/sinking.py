@@ -49,7 +49,7 @@ def with_sunk_reads(kernel: Kernel, spread: Mapping[int, int]) -> Kernel:
 
 
 def without_allocations(steps: Sequence[Step], kept: Set[int]) -> list[Step]:
-    """The same steps less spread constants that only loops start from; `kept` are the block's results."""
+    """The steps without broadcast constants that only initialise loops; `kept` are the block's results."""
     read = {value for step in steps if not isinstance(step, LoopStep) for value in step.reads} | kept
     return [
         step

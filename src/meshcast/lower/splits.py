@@ -24,7 +24,7 @@ ACCUMULATED_BYTES = 4  # f32 and i32; f64 has its own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitWeights:
-    """What a unit of work costs in the rewriter's own scale; a tile's FLOP costs 100."""
+    """The weights of the rewriter's cost model, in its own scale: a tile's FLOP costs 100."""
 
     memory: float
     summed: float

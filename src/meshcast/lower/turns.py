@@ -38,7 +38,7 @@ Moment = int | Inherited
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a run of a block leaves behind."""
+    """The bytes that a run of a block moves, and when it touches values last."""
 
     moved: int  # bytes
     uses: dict[int, Moment]
@@ -88,7 +88,7 @@ class Uses:
         self.now += turn.moved
 
     def postpone(self, turn: Turn, since: int, by: int) -> None:
-        """What the last run of a block has touched since a moment is touched later by as much."""
+        """Moves the last uses of values that a block has touched since a moment to a later one, by so many bytes."""
         for value in turn.uses:
             moment = self.at.get(value)
             if isinstance(moment, int):
@@ -149,7 +149,7 @@ class Turns:
         return _homes(self._schedule)
 
     def of(self, schedule: Schedule) -> Turn:
-        """What one run of a block leaves behind."""
+        """The bytes that one run of a block moves, and when it touches values last."""
         found = self._found.get(id(schedule))
         if found is None:
             uses = Uses(is_open=True)

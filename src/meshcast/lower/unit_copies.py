@@ -29,7 +29,7 @@ def with_unit_copies(schedule: Schedule, values: ValueTypes, weights: set[int]) 
     """The schedule with copies behind gathers of weights and before reductions of gradients, which are made in fp32.
 
     Args:
-        schedule: Of a block.
+        schedule: The schedule of a block.
         values: Types of all values.
         weights: Those of the block's inputs that are weights.
     """

@@ -18,7 +18,7 @@ def kept_targets(
 
     Args:
         ops: A block's ops in order.
-        operands: Of each op, views resolved.
+        operands: The operands of each op, views resolved.
         live_out: Values that are read after the block, or by blocks in it.
         writable: Inputs of the block that may be overwritten.
     """

@@ -47,7 +47,7 @@ def kind_named(text: str) -> str:
 
 
 def known_kind(text: str) -> str | None:
-    """The same; None where no collective has that name."""
+    """The kind of collective with this name; None where there is none."""
     return _SPELLED.get(re.sub(r"[^a-z]", "", text.lower()))
 
 

@@ -36,11 +36,11 @@ class NetworkModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is asked for by."""
+        """The name that `--network` takes."""
 
     @property
     def origin(self) -> Origin:
-        """Where its seconds come from, as a prediction's provenance calls it."""
+        """The origin of its seconds, as a prediction's provenance names it."""
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """How a collective is carried out."""
@@ -166,7 +166,7 @@ class Flow:
         return [FlowTraffic(plan=self.plan(_of_rows(collective, rows)), groups=rows) for _, rows in sizes]
 
     def shares(self, active: Sequence[Collective]) -> Sequence[float]:
-        """What max-min fair sharing leaves each."""
+        """The speed that max-min fair sharing leaves each collective, as a share of its speed alone."""
         if len(active) < 2:
             return (1.0,) * len(active)
         traffic = [self._traffic(collective) for collective in active]
@@ -219,7 +219,7 @@ class Astra:
                 )  # fmt: skip
 
     def plan(self, collective: Collective) -> CollectivePlan:
-        """What ASTRA-sim would do, as one stage."""
+        """The plan of a collective as ASTRA-sim carries it out, as one stage."""
         if collective not in self._plans:
             setting = self.setting
             job = setting.part_of or WholeJob(cluster=setting.cluster, devices=setting.devices)

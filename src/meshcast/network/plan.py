@@ -64,7 +64,7 @@ class CollectivePlan:
     Attributes:
         kind: The collective's kind.
         algorithm: What it is called as a whole, e.g. "ring", "in-network + ring".
-        protocol: Of the software that moves the data, e.g. "LL", "LL128", "Simple"; empty where there is one only.
+        protocol: The protocol of the software that moves the data, e.g. "LL", "LL128", "Simple"; empty where there is one only.
         start_s: Seconds before the first step and after the last.
         stages: What is done, innermost level first.
         pipelined: Whether stages work on different chunks at the same time, so that the slowest alone counts.

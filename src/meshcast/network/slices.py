@@ -46,7 +46,7 @@ class SliceLine:
 
     @property
     def free_ways(self) -> float:
-        """What interleaved groups leave of them."""
+        """The directions of a line that interleaved groups leave free."""
         return self.ways / self.shared
 
     @property
@@ -56,7 +56,7 @@ class SliceLine:
 
     @property
     def crossing(self) -> float:
-        """What its fullest link carries of an exchange, where each member sends one byte, evenly to all on the line.
+        """The bytes that the line's fullest link carries in an exchange where each member sends one byte, evenly to all others.
 
         Around a ring of k the mean way is `floor(k^2 / 4) / k` hops over two links, and all links are equally full. On an
         open line `floor(k / 2)` members send to `ceil(k / 2)` across the middle. Both are the bound by bisection.

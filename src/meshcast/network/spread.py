@@ -56,7 +56,7 @@ def spread_over_levels(group: Group, cluster: Cluster) -> tuple[LevelSpread, ...
 
 
 def spread_of_devices(rows: Sequence[Ints], cluster: Cluster) -> tuple[LevelSpread, ...]:
-    """The same for groups whose devices are listed, as a placement puts them."""
+    """The spread of groups whose devices are listed, as a placement puts them."""
     if not cluster.levels:
         return ()
     counts = _worst(rows, tuple(level.size for level in cluster.levels[:-1]))

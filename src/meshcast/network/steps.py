@@ -37,14 +37,14 @@ PHASES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_bro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What an algorithm is asked for.
+    """The collective that an algorithm is asked to carry out, and where.
 
     Attributes:
         kind: The collective's kind, as in the workload.
         size: Bytes of the whole buffer.
-        members: Of one group.
+        members: The number of members of one group.
         spread: How a group lies over the levels, innermost first.
-        copies: Of an all-to-all, how many of its rows are copies of one.
+        copies: How many rows of an all-to-all are copies of one.
         protocol: The protocol that moves the data, by name; empty for levels that have but one.
     """
 
@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def primitive(self) -> Primitive:
-        """What its stages do."""
+        """The primitive that its stages are made of."""
         return PRIMITIVES[self.kind]
 
     @property
@@ -103,7 +103,7 @@ class StageWork:
 
 
 def several_rings(at: LevelSpread) -> float:
-    """Of the rate of all links of a device, what rings along several sides of a slice reach.
+    """The share of all links' rate that rings along several sides of a slice reach.
 
     One ring takes a link either way and runs at full rate; with more links than these, several rings run at once and
     reach `rings_share`, or one is taken and the other links are left.
@@ -132,7 +132,7 @@ def work(
         algorithm: The pattern of the steps.
         steps: Their number.
         sent: Bytes that one device sends in all of them.
-        share: Of what software reaches on these links, what the algorithm leaves.
+        share: The share of the rate that software reaches on these links which the algorithm leaves.
         rate: bytes/s of the wire for this pattern; that of the port if not said.
         step_s: Seconds of one step; the level's latency and the protocol's software if not said.
         rounds: Steps that chunks follow each other through; all steps if not said.

@@ -37,7 +37,7 @@ class FlagText(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the parameter."""
+        """The name of the verb's parameter."""
         return self.parameter or self.flag.strip("-").replace("-", "_")
 
 
@@ -72,7 +72,7 @@ class Declaration(NamedTuple):
 
     @property
     def where(self) -> str:
-        """What an error names: the flag, or the keyword where there is none."""
+        """The place that an error names: the flag, or the keyword where there is no flag."""
         return self.flags[0].flag if self.flags else self.name
 
 

@@ -28,12 +28,12 @@ def _clocks() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateOptions:
-    """How kernels are timed.
+    """Options of the estimate: fidelity, measured kernels, simulator, clocks.
 
     Attributes:
         fidelity: Which estimators answer.
         profile: Measured kernels of the device, a file, instead of the shipped ones.
-        simulator: Of fidelity `simulated`: a name of `estimate.simulator_names`, or its first.
+        simulator: The simulator of fidelity `simulated`, a name of `estimate.simulator_names`; None for the first.
         clocks: What the device's clocks settle at.
     """
 

@@ -22,10 +22,10 @@ class LoweringOptions:
     Attributes:
         kernels: Modelled, compiled, or `auto` (flat: `lowering`).
         overlap: What is rewritten so that communication overlaps, beside the words of it.
-        fusion: Of modelled kernels on GPUs: what a compiler fuses, or an eager framework.
-        attention_library: Likewise: whose fused attention runs.
-        layers: Likewise: whether what a loop's turns keep is copied into stacked arrays.
-        ragged: Likewise: how ragged products run.
+        fusion: Who fuses modelled kernels on GPUs: a compiler, or an eager framework.
+        attention_library: Whose fused attention modelled kernels on GPUs are.
+        layers: Whether values that a loop's turns keep are copied into stacked arrays, in modelled kernels on GPUs.
+        ragged: How ragged products run, in modelled kernels on GPUs.
     """
 
     kernels: str = option(
@@ -55,7 +55,7 @@ class LoweringOptions:
 
     @property
     def rewrites(self) -> Overlap:
-        """What `overlap` says."""
+        """The rewrites that `overlap` asks for."""
         return self.overlap.value
 
     @property

@@ -49,7 +49,7 @@ class NetworkOptions:
     """How collectives are timed, and the state of the hardware that they meet.
 
     Attributes:
-        model: Of the network, a name of `network.NETWORK_MODELS` (flat: `network`).
+        model: The network model, a name of `network.NETWORK_MODELS` (flat: `network`).
         placement: A file with the device of each rank, or `optimise`.
         conditions: Slow devices, degraded links, background traffic.
         fabric: A file with a graph of one's own.
@@ -121,7 +121,7 @@ class NetworkOptions:
 
     @property
     def arrangement(self) -> Arrangement:
-        """What is asked for about the network."""
+        """The network's state, placement and fabric as one request."""
         from meshcast.network import Arrangement
 
         return Arrangement(

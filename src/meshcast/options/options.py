@@ -115,27 +115,27 @@ class Options:
 
     @property
     def program(self) -> ProgramOptions:
-        """What the program is."""
+        """Options of the program: sizes, mesh, plan, settings."""
         return self.parts.program
 
     @property
     def lowering(self) -> LoweringOptions:
-        """Whose kernels run, and what is rewritten of them."""
+        """Options of lowering: whose kernels run, and which rewrites are made."""
         return self.parts.lowering
 
     @property
     def estimate(self) -> EstimateOptions:
-        """How kernels are timed."""
+        """Options of the estimate: fidelity, measured kernels, simulator, clocks."""
         return self.parts.estimate
 
     @property
     def network(self) -> NetworkOptions:
-        """How collectives are timed, and the state of the hardware."""
+        """Options of the network: its model, placement, and the state of devices and links."""
         return self.parts.network
 
     @property
     def run(self) -> RunOptions:
-        """How a step runs."""
+        """Options of the run: scheduler, channels, contention, host."""
         return self.parts.run
 
     def value(self, name: str) -> Any:
@@ -146,12 +146,12 @@ class Options:
         return getattr(self if place.part is None else getattr(self.parts, place.part), place.field.attribute)
 
     def having(self, **values: Any) -> Options:
-        """These with single ones changed by their flat names or as parts, whoever has decided that."""
+        """A copy of the options with single ones changed, by their flat names or as parts, whoever has decided that."""
         kept = {name: getattr(self, name) for name in ("on", "devices", "levers", "parts", *KEPT)}
         return Options(**{**kept, **values})
 
     def changed(self, overrides: Mapping[str, object], *, where: str, but: Collection[str] = ()) -> Options:
-        """These with single ones changed, by their flat names, as the user asks for it.
+        """A copy of the options with single ones changed by their flat names, noted as asked for by the user.
 
         Args:
             overrides: New values by name.
@@ -168,7 +168,7 @@ class Options:
         return self.having(**overrides, written=tuple(sorted({*self.written, *overrides})))
 
     def with_stack(self, stack: Stack, *, but: Collection[str] = ()) -> Options:
-        """These options with what a software stack brings, except for those that are chosen already."""
+        """A copy of the options with those that a software stack brings, except where they are chosen already."""
         from meshcast.options.brought import Brought
 
         brought = {
@@ -214,7 +214,7 @@ class Options:
 
     @property
     def scheduling(self) -> Scheduling:
-        """What the scheduler may do."""
+        """The scheduler's settings: its kind, its channels, how many gathers may wait."""
         from meshcast.simulate import Scheduling
 
         return Scheduling(

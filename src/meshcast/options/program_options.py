@@ -40,12 +40,12 @@ class ProgramOptions:
         plan: How a model of the zoo is shared out, as `zoo.Plan` reads it, beside the words of it.
         dims: Sizes of dynamic dimensions.
         trip_counts: Trips of loops whose count is not in the program.
-        settings: Of a model, as texts.
+        settings: Settings of a model, as texts.
         indices: The exponent of the Zipf law by which indices are spread (0: uniform), beside the words of it.
         approximate: Whether unknown custom calls are costed by their bytes.
         partitioner: Who splits the program.
         attention: How models attend that do not say: `auto` and `flash` fuse it where model and device can, `plain` nowhere.
-        context_attention: Likewise where sequences are split: ring or all-gather.
+        context_attention: How models attend that do not say and whose sequences are split: ring or all-gather.
     """
 
     mesh: Mapping[str, int] | None = option(

@@ -35,11 +35,11 @@ class RunOptions:
 
     Attributes:
         host: Whether the host's time to issue a step counts.
-        scheduler: Of steps that a compiler has not put in order; see `simulate.Scheduling`.
+        scheduler: The order of steps that no compiler has put in order; see `simulate.Scheduling`.
         channels: Collectives that may be under way at once; 0: one for each group.
         contention: Whether compute and communication slow each other down.
-        durations: Of traces.
-        host_costs: Of issuing a step, instead of XLA's runtime.
+        durations: Whose durations steps of traces have.
+        host_costs: What issuing a step costs the host, instead of the costs of XLA's runtime.
     """
 
     host: Host = option(

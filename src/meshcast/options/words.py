@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class InWords(Generic[Value]):
-    """What was asked for: stages go by the value, `inputs` and levers repeat the words."""
+    """The value of an option and the words that asked for it: stages use the value, `inputs` and levers repeat the words."""
 
     text: str
     value: Value

@@ -53,7 +53,7 @@ def _symbols(exported: Any, *, where: str) -> dict[tuple[int, int], Symbol] | No
     for position, index in enumerate(exported.module_kept_var_idx):
         if not 0 <= index < len(exported.in_avals):
             raise InputError(
-                f"it keeps argument {index} of {len(exported.in_avals)}",
+                f"the artifact keeps argument {index} of {len(exported.in_avals)}",
                 where=where,
                 fix="the artifact is damaged: export it again",
             )

@@ -66,7 +66,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_stream(stream: BinaryIO | gzip.GzipFile, *, where: str) -> bytes:
-    """What is left of a stream, within the limit for what constants may add to a program."""
+    """The rest of a stream, up to the limit on the size of a program with its constants."""
     data = stream.read(_raw_limit() + 1)
     if len(data) > _raw_limit():
         raise InputError(

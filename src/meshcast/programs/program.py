@@ -126,7 +126,7 @@ class Program:
         return program_on(self, hardware, options, overrides)
 
     def summary_rows(self) -> Rows:
-        """Where it came from, its mesh and its arguments by role."""
+        """Rows with the program's source, its mesh and its arguments by role."""
         roles: dict[str, int] = {}
         for argument in self.arguments:
             roles[argument.role.value] = roles.get(argument.role.value, 0) + 1

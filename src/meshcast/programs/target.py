@@ -25,7 +25,7 @@ class TorchExported(Protocol):
 
     @property
     def graph_module(self) -> Any:
-        """Its operators."""
+        """The operators of the exported program."""
 
     @property
     def graph_signature(self) -> Any:
@@ -38,7 +38,7 @@ Target: TypeAlias = "str | Path | bytes | Program | Lowered | Exported | TorchEx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """What a target's own text cannot say."""
+    """Options of a capture that a target's own text cannot state: platform, sizes, mesh, settings."""
 
     platform: str = "cuda"
     dims: Mapping[str, int] = field(default_factory=dict)

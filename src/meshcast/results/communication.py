@@ -40,7 +40,7 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleUsed:
-    """How steps were put in order.
+    """The scheduler that put the steps in order, with its channels and contention.
 
     Attributes:
         scheduler: A name of `Scheduling`, or `compiler`: the order that a compiler chose.

@@ -12,7 +12,7 @@ class Fix:
     Attributes:
         change: What it is, in words.
         flag: What makes it on the command line, in place of the same flags where they are there already.
-        demand: Of the resource, with it.
+        demand: The demand of the resource, with it.
         fits: Whether that is enough.
     """
 
@@ -37,5 +37,5 @@ class Infeasible:
 
     @property
     def gap(self) -> float:
-        """How much is missing."""
+        """The amount of the resource that is missing: demand less bound."""
         return self.demand - self.bound

@@ -18,7 +18,7 @@ _LONG = ("host_costs",)  # a table of its own: JSON has it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What a prediction was asked with.
+    """Everything that shaped a prediction, by name, and who decided each.
 
     Attributes:
         values: Every input by its name, as JSON has it: flags, keys of a plan and settings of a model as they were used, also

@@ -43,5 +43,5 @@ class PipelineShare:
     critical_path: tuple[CriticalSegment, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Its object."""
+        """The pipeline's part of the prediction's JSON."""
         return asdict(self)

@@ -58,7 +58,7 @@ class Prediction:
         lowering: `modelled`; `compiled`, by the real compiler; or `given`, as the program came.
         pipeline: Of pipelines, a row for each stage.
         serving: Of models that answer token by token.
-        facts: Of the program's capture, told among the inputs.
+        facts: The facts of the program's capture, told among the inputs.
         inputs: Everything that shaped it.
         throughput: Of models, whose batches are known.
         trust: Of whole steps.

@@ -179,7 +179,7 @@ def _html(section: Section) -> str:
 
 
 def prediction_sections(prediction: Prediction) -> list[Section]:
-    """What there is to say about a prediction, the most important first."""
+    """The sections of a prediction's text, the most important first."""
     from meshcast.results.communication import communication_sections  # which is made of sections itself
 
     if prediction.infeasible is not None:

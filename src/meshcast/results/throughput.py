@@ -34,17 +34,17 @@ class Throughput:
 
     @property
     def per_s(self) -> float:
-        """Of all devices."""
+        """Units per second of all devices."""
         return self.units / self.seconds
 
     @property
     def per_device_s(self) -> float:
-        """Of each device."""
+        """Units per second of each device."""
         return self.per_s / self.devices
 
     @property
     def per_day(self) -> float:
-        """Of all devices in 24 hours without a pause."""
+        """Units of all devices in 24 hours without a pause."""
         return self.per_s * DAY_S
 
     @property

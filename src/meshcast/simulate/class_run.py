@@ -93,7 +93,7 @@ def simulate_classes(
         simulator: The program as it is planned for one rank.
         kernels: Times of compute kernels at full speed.
         network: Times of collectives once all have arrived, and what they make of each other.
-        speed: Of every rank, as a share of the full one.
+        speed: The speed of every rank, as a share of the full one.
     """
     groups = list(dict.fromkeys(_groups(simulator.plan)))
     classes = refine(np.unique(speed, return_inverse=True)[1], [group_numbers(group, len(speed)) for group in groups])
@@ -144,7 +144,7 @@ class _Classes:
         return [costliest(run[number] for run in runs) for number in range(len(starts))]
 
     def parties(self, kernel: Kernel) -> list[int]:
-        """Which classes meet in a collective."""
+        """The classes of ranks that meet in a collective."""
         assert kernel.collective is not None
         return self._parties[kernel.collective.group]
 
@@ -176,7 +176,7 @@ class _Entering:
     entered: Sequence[float]
 
     def lengths(self, index: int, starts: Sequence[float]) -> Sequence[Length]:
-        """Of a kernel at each class's speed; of a loop or branch, as they enter it."""
+        """The seconds of a kernel at each class's speed; of a loop or branch, from the moment at which each class enters it."""
         return self.kernels[index] or self.classes.inner(self.block, index, starts)
 
     def parties(self, index: int) -> Sequence[int]:

@@ -42,7 +42,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contention:
-    """What collectives take of a device.
+    """The cores and bandwidth that collectives take of a device.
 
     Attributes:
         device: Whose cores and memory they take.
@@ -54,7 +54,7 @@ class Contention:
     _known: dict[tuple[CostKey, float], Taken] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def taken(self, kernel: Kernel, seconds: float) -> Taken:
-        """What a collective that lasts so long alone takes."""
+        """The shares that a collective takes which lasts so long alone."""
         key = (kernel.cost_key, seconds)
         found = self._known.get(key)
         if found is None:

@@ -29,7 +29,7 @@ class Segment:
     Attributes:
         kind: What they spend the time on. Kernels' gaps and fixed costs are theirs.
         what: Their name, of several kernels that of the longest; of a collective its kind and group.
-        seconds: Of all of them, in all turns.
+        seconds: The seconds of all of them, in all turns.
         count: How many there are, in all turns.
         loops: The loops around them from the outermost, as "label x trips".
     """

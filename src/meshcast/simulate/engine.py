@@ -182,7 +182,7 @@ class RankRun:
         return step.host_bytes / self._host_rate if isinstance(step, LoopStep) else 0.0
 
     def estimates(self, block: BlockPlan) -> list[KernelEstimate | None]:
-        """What speeds depend on, of every step; nothing where none change."""
+        """The estimate of every step that speeds under contention depend on; empty where no speed changes."""
         if self.rates is None or not block.concurrent:
             return []
         return [
@@ -298,7 +298,7 @@ def _trips(step: Step) -> int:
 
 
 def costliest(bodies: Iterable[Length]) -> Length:
-    """Of several branches either length is that of the longest; none takes no time."""
+    """The length of the longest of several branches; no branch takes no time."""
     lengths = list(bodies) or [NOTHING]
     return Length(
         max(length.all for length in lengths),

@@ -11,7 +11,7 @@ Interval = tuple[float, float]
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time in stretches apart from each other, in order."""
+    """The union of the stretches of time, as stretches apart from each other, in order."""
     found: list[Interval] = []
     for start, end in sorted(intervals):
         if found and start <= found[-1][1]:
@@ -47,7 +47,7 @@ def covered(times: Sequence[Interval], by: Sequence[Interval]) -> tuple[float, l
 def exposed_by(
     waiting: Sequence[Interval], sending: Sequence[tuple[float, float, Group]]
 ) -> tuple[float, float, dict[Group, float]]:
-    """Of time in which nothing is computed: seconds with collectives under way, without, and each group's part.
+    """Seconds in which nothing is computed: with collectives under way, without, and each group's part.
 
     Args:
         waiting: Stretches of time, apart from each other and in order.

@@ -61,7 +61,7 @@ def loose_launches(schedule: Schedule, *, graphs: bool = True) -> int:
     """Launches of a run that no CUDA graph holds: between them the device waits longer for its next kernel.
 
     Args:
-        schedule: Of the run.
+        schedule: The schedule of the run.
         graphs: Whether there are any; without them every launch is one.
     """
     count = 0

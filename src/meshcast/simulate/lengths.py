@@ -24,18 +24,18 @@ class Length:
     waited: float = 0.0
 
     def times(self, trips: int) -> Length:
-        """Of so many in a row."""
+        """The length of so many equal ones in a row."""
         if not trips:
             return NOTHING
         return Length(trips * self.all, (trips - 1) * self.all + self.last, trips * self.free, trips * self.waited)
 
     def at_least(self, seconds: float) -> Length:
-        """The same where something beside it takes so long."""
+        """The length where something beside it takes at least so long."""
         more = seconds - self.all
         return self if more <= 0 else Length(seconds, max(self.last, seconds), self.free + more, self.waited)
 
     def then(self, other: Length) -> Length:
-        """Of both, one after the other; what takes no time leaves the end where it is."""
+        """The length of both, one after the other; one that takes no time leaves the end where it is."""
         last = self.all + other.last if other.all else self.last
         return Length(self.all + other.all, last, self.free + other.free, self.waited + other.waited)
 
@@ -51,10 +51,10 @@ class Ranks(Protocol):
         """When each enters the block."""
 
     def lengths(self, index: int, starts: Sequence[float]) -> Sequence[Length]:
-        """Of a step, for each class; of a loop or branch that they enter at `starts`."""
+        """The lengths of a step for each class; of a loop or branch that the classes enter at `starts`."""
 
     def parties(self, index: int) -> Sequence[int]:
-        """Of a collective, a number for each class: those with the same one meet in it and start together."""
+        """A number for each class in a collective: classes with the same number meet in it and start together."""
 
 
 class OneRank:
@@ -75,6 +75,6 @@ class OneRank:
         return self._lengths[index]
 
     def parties(self, index: int) -> Sequence[int]:
-        """It meets its like."""
+        """One number for the only class: it meets ranks of its own kind alone."""
         del index
         return (0,)

@@ -112,7 +112,7 @@ class _Memory:
         self._starts, self._ends = [output.start], [output.end]
 
     def takes(self, start: int, end: int) -> bool:
-        """Whether it was free from `start` to `end`: it is not any more."""
+        """Takes the place from `start` to `end` if it was free then; whether it was."""
         behind = bisect_right(self._starts, end)
         if behind and self._ends[behind - 1] >= start:
             return False

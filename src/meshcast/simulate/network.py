@@ -15,7 +15,7 @@ CommunicationTime = Callable[[Kernel], float]
 
 @runtime_checkable
 class KernelNetwork(Protocol):
-    """What a run asks a network; kernels are collectives."""
+    """The questions that a run asks a network; kernels are collectives."""
 
     def seconds(self, kernel: Kernel) -> float:
         """Seconds of a collective that has the network to itself."""
@@ -31,7 +31,7 @@ class Uncontended:
     time: CommunicationTime
 
     def seconds(self, kernel: Kernel) -> float:
-        """What the function says."""
+        """The seconds that the function gives."""
         return self.time(kernel)
 
     def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
@@ -64,5 +64,5 @@ def collective_of_kernel(kernel: Kernel) -> Collective:
 
 
 def as_network(network: KernelNetwork | CommunicationTime) -> KernelNetwork:
-    """What a run asks; of a function of times, a network without contention."""
+    """A network as a run asks it; a function of times becomes a network without contention."""
     return network if isinstance(network, KernelNetwork) else Uncontended(time=network)

@@ -30,7 +30,7 @@ class Placed:
     """A block's steps in time on one rank.
 
     Attributes:
-        length: Of the block.
+        length: The length of the block.
         order: In which its steps were issued.
         starts: When each begins, from when the first rank enters the block.
         ends: When each ends, with the gap behind it.

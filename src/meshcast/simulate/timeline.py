@@ -76,7 +76,7 @@ class GroupTime:
         return self.busy - self.exposed
 
     def times(self, count: int) -> GroupTime:
-        """Of so many in a row."""
+        """The breakdown of so many equal ones in a row."""
         return GroupTime(group=self.group, busy=count * self.busy, exposed=count * self.exposed)
 
 
@@ -127,7 +127,7 @@ class Repeat:
 @shown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What one rank does, loops kept folded."""
+    """When one rank runs what in a step; loops are kept folded."""
 
     spans: tuple[Span | Repeat, ...] = field(repr=False)
     duration: float
@@ -154,7 +154,7 @@ class Timeline:
                     break
 
     def lasting(self, seconds: float, why: str = "waiting for the host") -> Timeline:
-        """The same with idle time at its end, so that it lasts at least so long."""
+        """A copy with idle time at its end, so that it lasts at least so long."""
         idle = seconds - self.duration
         if idle <= 0:
             return self

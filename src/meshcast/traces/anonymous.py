@@ -73,7 +73,7 @@ def coarse(value: float, share: float) -> float:
 
 
 def coarse_size(value: int, share: float) -> int:
-    """The same of a whole number, which stays one: small ones are kept, as they have no neighbours on the grid."""
+    """A whole number made coarse, which stays whole; small ones are kept, as they have no neighbours on the grid."""
     return round(coarse(value, share)) if value * share > 1 else value
 
 

@@ -45,11 +45,11 @@ SPARE_SHARE = 20  # a twentieth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChakraFiles:
-    """What is to be written.
+    """The files of a Chakra export that are asked for.
 
     Attributes:
         prefix: Files are `PREFIX.RANK.et`, `PREFIX.comm_groups.json` and `PREFIX.manifest.json`.
-        generation: Of the schema.
+        generation: The generation of the schema.
         ranks: Those whose files are wanted; None for all.
         dedup: Whether ranks that are equal have one file, that of the lowest.
         inputs: What else ASTRA-sim is told, by its flags: names and texts of files in `PREFIX.astra/`.
@@ -83,7 +83,7 @@ class ChakraFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What will be written, before it is."""
+    """The files of a Chakra export with their sizes, before they are written."""
 
     files: tuple[tuple[int, ClassFiles], ...]  # rank, and the class that it is of
     size: int
@@ -172,7 +172,7 @@ def _without_earlier(staged: Staged, wanted: ChakraFiles, ranks: set[int]) -> No
         if found is not None and path == wanted.path(found[1]) and found[1] not in ranks:
             if not ours:
                 raise UsageError(
-                    "is there and of no export: it would be taken for a rank of this one", where=str(path),
+                    "a file of no export has the name of a rank, and would be taken for one of this export", where=str(path),
                     fix="move it away, or choose another prefix",
                 )  # fmt: skip
             staged.without(path)

@@ -63,7 +63,7 @@ class TraceRequest:
         ranks: Which ranks, as `0-7,16`; None for all, in timelines for one of each kind.
         unroll: Whether every turn of a loop is written out; None as the format does it.
         dedup: Whether equal ranks have one file.
-        schema: Of Chakra: `current` or `v0.0.4`.
+        schema: The generation of Chakra's schema: `current` or `v0.0.4`.
         memory: Whether nodes name what they read and write.
         anonymise: Whether all names of the program are left out.
         coarsen: How coarse sizes are made of an anonymous trace, as `5%`; None leaves them.
@@ -114,7 +114,7 @@ class TraceFormat:
 
 
 def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
-    """What every rank of a target does.
+    """The trace of a target: the nodes of every rank, equal ranks once.
 
     Raises:
         UsageError: It has not the ranks that are asked for, which is said before anything is predicted.

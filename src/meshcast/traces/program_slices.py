@@ -155,7 +155,7 @@ class ProgramSlices:
         return self._arrows[key]
 
     def described(self, kernel: Kernel) -> Description:
-        """What a slice of a kernel says."""
+        """The description of a kernel's slice."""
         if id(kernel) not in self._described:
             collective = kernel.collective
             self._described[id(kernel)] = (

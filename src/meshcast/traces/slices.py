@@ -24,12 +24,12 @@ class MovedBytes:
     """What a collective or message moves.
 
     Attributes:
-        kind: Of the collective, or `send` and `receive`.
-        dtype: Of its elements; nothing where that is not known.
+        kind: The kind of the collective, or `send` and `receive`.
+        dtype: The dtype of its elements; nothing where that is not known.
         input_bytes: What a rank has before.
         output_bytes: What it has after.
-        group: Of the devices of one program; None for a message.
-        devices: Of that program: rank r is its device `r % devices`.
+        group: The group of the devices of one program; None for a message.
+        devices: The devices of that program: rank r is its device `r % devices`.
         peer: Ranks from a rank to the other side of a message.
     """
 
@@ -80,7 +80,7 @@ class Slice:
     """Something on a track, in seconds from the start of the step.
 
     Attributes:
-        what: It is.
+        what: The description of what runs.
         track: Where it runs.
         start: When it starts.
         end: When it ends.
@@ -114,7 +114,7 @@ class RankTimeline:
     Attributes:
         ranks: Which.
         label: What is special about them; nothing where all ranks are one kind.
-        slices: Of any of them, on each track in order of time; asked for again for every reader.
+        slices: The slices of any of its ranks, on each track in order of time; asked for again for every reader.
         memory: What is held over time, by what it is for.
         idle_watts: That the device draws when nothing runs.
         most_watts: That its power cap allows.
@@ -133,9 +133,9 @@ class JobTimeline:
     """A step of all ranks, those that are alike once.
 
     Attributes:
-        name: Of the program.
+        name: The name of the program.
         ranks: How many.
-        kinds: Of ranks.
+        kinds: The kinds of ranks.
         step_s: Seconds of the step.
         facts: About the prediction as a whole.
         slices: How many there are on one rank of each kind, together.

@@ -56,7 +56,7 @@ class _Work:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """What a thread does."""
+        """The loop of a writing thread."""
         with self._lock:
             self.writing += 1
         try:

@@ -20,7 +20,7 @@ MOST_TIMES = 1 << 1000  # beyond it seconds and bytes are more than a floating p
 
 @dataclass(slots=True)
 class Calls:
-    """What is known of a program's functions while it is read."""
+    """The state of a program's functions while it is read: which are inlined, which are counted, and how often they run."""
 
     where: str
     emitted: int = 0  # ops so far

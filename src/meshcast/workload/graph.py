@@ -293,7 +293,7 @@ Geometry = Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | At
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one op costs, before fusion.
+    """The cost of one op before fusion: FLOPs, bytes, geometry.
 
     `matrix_flops` run on the matrix engine at `dtype`'s rate (the operands' type, not the accumulator's);
     `vector_flops` and `transcendentals` on the vector units. `operand_bytes[i]` is what is really read of operand i
@@ -352,7 +352,7 @@ class Op:
 
     @property
     def counted(self) -> Block | None:
-        """Of its blocks the one whose cost is counted: a loop's body, the costliest branch."""
+        """The block of the op whose cost is counted: a loop's body, the costliest branch."""
         several = len(self.blocks) > 1
         return max(self.blocks, key=lambda block: block.weight) if several else next(iter(self.blocks), None)
 

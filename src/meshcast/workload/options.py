@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What the program's text cannot say."""
+    """Options of reading that the program's text cannot state."""
 
     trip_counts: Mapping[str, int] = field(default_factory=dict)  # by loop label; "*" for every unknown one
     approximate: bool = False  # cost unknown custom calls by their bytes instead of refusing

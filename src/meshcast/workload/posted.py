@@ -76,7 +76,7 @@ class Posted:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankSequence:
-    """What some ranks post, in order.
+    """The collectives that some ranks post, in order.
 
     Attributes:
         ranks: Whose it is.
@@ -105,7 +105,7 @@ def _may_deadlock(block: Block, *, inside: bool) -> bool:
 
 
 def rank_sequences(program: Program) -> tuple[RankSequence, ...]:
-    """What the ranks of a program post, those that post alike together.
+    """The collectives that the ranks of a program post; ranks that post the same are one sequence.
 
     Raises:
         UsageError: A message has no partner.
@@ -124,10 +124,10 @@ def rank_sequences(program: Program) -> tuple[RankSequence, ...]:
 
 
 def program_sequence(program: Program, own: Ints, ranks: int) -> RankSequence:
-    """What some ranks post that run a program of their own.
+    """The collectives that ranks with a program of their own post.
 
     Args:
-        program: It; its collectives name ranks of the whole.
+        program: The program; its collectives name ranks of the whole job.
         own: The ranks that run it.
         ranks: How many there are in all.
     """

@@ -160,7 +160,7 @@ class Workload:
         return digest.hexdigest()
 
     def summary_rows(self) -> Rows:
-        """What it is and what it adds up to."""
+        """Rows with the workload's name and its totals."""
         from meshcast.workload.printer import summary_rows  # the printer needs this class
 
         return summary_rows(self)
@@ -181,7 +181,7 @@ def _hash_block(block: Block, update: Callable[[bytes], None]) -> None:
 
 
 def are_alike(branches: Sequence[Block]) -> bool:
-    """Whether it hardly matters which branch is taken: as many FLOPs in matrices, and sizes within a tenth."""
+    """Whether the branches cost nearly the same: equal matrix FLOPs, and sizes within a tenth."""
     flops = {block.matrix_flops for block in branches}
     sizes = [block.weight for block in branches]
     return len(flops) == 1 and max(sizes) <= 1.1 * min(sizes)

@@ -124,7 +124,7 @@ class Builder:
         return function(self.configured(**settings), mesh=mesh, **keywords)
 
     def remarks(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> tuple[str, ...]:
-        """What is to say of a program besides: of the model, and of how this mesh shares it out."""
+        """Remarks on the program: on the model, and on how this mesh shares it out."""
         module = importlib.import_module(f"meshcast.zoo.{self.module}")
         if not hasattr(module, "remarks"):
             return self.notes

@@ -54,15 +54,15 @@ class Plan:
         mbs: Sequences of a microbatch on each of the devices that split the batch.
         remat: What the backward pass computes again, a word of `models.words.Remat`.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
-        schedule: Of a pipeline.
-        precision: Of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
+        schedule: The schedule of a pipeline.
+        precision: The precision of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
         attention: `auto` (as None: what the device has for the model, `jobs.planned.attending`), `plain` products or `flash` (the
             backend's fused kernel); where sequences are split `ring` (keys and values go round) or `all-gather` of plain
             products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is the latter then).
         offload: `optimizer`: its state lives in the host's memory; `activations`: what the forward pass saves does until it is
             needed.
         gradients: The type that gradients are added up, kept and reduced over replicas in.
-        microbatches: Of a step; None where the global batch says it.
+        microbatches: The microbatches of a step; None where the global batch says it.
         layers_per_stage: Layers of every part of the model, in order: `7+8x14+7`. The first has the embedding besides,
             the last the loss, and either may have none else. Empty: shared out evenly.
         stack: The software that runs it, as `--stack` names it (`jobs.planned.stacked`): no program changes by it.
@@ -181,12 +181,12 @@ class Plan:
 
     @property
     def devices(self) -> int:
-        """How many devices it is for."""
+        """The number of devices that the plan is for."""
         return math.prod(getattr(self, name) for name in DEGREES)
 
     @property
     def degrees(self) -> dict[str, int]:
-        """Its degrees above one; their product are the devices."""
+        """The degrees of the plan above one; their product is the number of devices."""
         return {name: getattr(self, name) for name in DEGREES if getattr(self, name) > 1}
 
     @property

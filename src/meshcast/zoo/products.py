@@ -59,7 +59,7 @@ def products(
     """The products of one input with several weights.
 
     Args:
-        equation: Of each of them.
+        equation: The equation of each product.
         x: The input, which is kept for the backward pass once.
         weights: What it is multiplied with.
         layout: In which precision.

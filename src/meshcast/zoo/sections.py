@@ -23,7 +23,7 @@ class Sections:
         embed: Activations of a batch: `(entry, batch) -> x`.
         through: Activations after the layers and what they add to the loss, if anything: `(layers, x) -> (x, loss)`.
         loss: `(exit, x, batch) -> loss`.
-        width: Of the activations (B, S, width).
+        width: The width of the activations (B, S, width).
         length: Positions of a sequence.
     """
 

@@ -212,7 +212,7 @@ class MeshLayout:
         return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, P(*spec)))
 
     def spread_over_replicas(self, struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        """The same over all devices that hold the same share of it: of "data" and "context", and those that split experts alone.
+        """The weight sharded over all devices with the same share of it: "data", "context", and those that split experts alone.
 
         An expert's weights are spread over "data" and "context"; what all experts' devices have alike, over "expert" too
         (Megatron's distributed optimizer has a group for each of the two, context ranks in both).

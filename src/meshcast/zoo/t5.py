@@ -134,7 +134,7 @@ def normalised(x: jax.Array, scale: jax.Array, layout: MeshLayout) -> jax.Array:
 
 
 def distance_bias(side: Any, positions: jax.Array, length: int, config: T5Config, *, both_ways: bool) -> jax.Array:
-    """What the distances add to scores: (H, S, T) of positions (S,) to `length` others."""
+    """The bias that distances add to scores: (H, S, T) for positions (S,) and `length` others."""
     near = distance_buckets(positions, length, config.buckets, both_ways=both_ways)
     return jnp.take(side["distances"], near, axis=0, mode="clip").transpose(2, 0, 1).astype(jnp.float32)
 

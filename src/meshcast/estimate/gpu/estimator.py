@@ -73,7 +73,7 @@ class GpuAnalytical:
         return replace(support, reason=_MODELS[kernel.kind].caveat(device))
 
     def work(self, kernel: Kernel, device: Device) -> GpuWork:
-        """What one kernel takes at the full clock."""
+        """The seconds of one kernel at the full clock, with the work that they come from."""
         return self._work(kernel, self._machine(device))
 
     def _work(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:

@@ -19,7 +19,7 @@ CLOCKED_NORM = 4
 
 @dataclass(frozen=True, kw_only=True)
 class GpuWork(work.TimedWork):
-    """What one kernel takes, and what it moves and does for its energy.
+    """The seconds of one kernel by engine, and the bytes and FLOPs that its energy follows from.
 
     `time` holds at the full clock; `clocked` is the share of it that grows when the clock falls. What keeps the cores busy
     beside arithmetic is threads that are started, updates in turns and loads waited for, to carry data.
@@ -59,7 +59,7 @@ SHARED_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuArchitecture:
-    """What kernels of an architecture can do that its data sheets do not say in numbers.
+    """Abilities of an architecture's kernels that its data sheets do not give as numbers.
 
     Attributes:
         clusters: Whether neighbouring blocks share what they fetch, by copies that run beside the arithmetic (thread
@@ -136,7 +136,7 @@ class GpuMachine:
 
     @cached_property
     def generation(self) -> GpuArchitecture:
-        """What kernels of this architecture can do."""
+        """Abilities of this architecture's kernels."""
         return GENERATIONS.get(self.device.architecture, EARLIER)
 
     @cached_property

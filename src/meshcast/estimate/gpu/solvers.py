@@ -48,7 +48,7 @@ _SCHEMA = "meshcast.solvers/1"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one way of a routine costs."""
+    """The calibrated costs of one implementation of a solver routine."""
 
     fixed: float  # seconds
     step: float  # seconds a column
@@ -107,7 +107,7 @@ class SolverAmounts:
 
 
 def solver_amounts(shape: Factorisation, flops: float, dtype: str, device: Device) -> SolverAmounts:
-    """What a call costs each of its path's costs, `flops` being those of the whole batch."""
+    """How often each cost of its path a solver call pays; `flops` are those of the whole batch."""
     steps = min(shape.rows, shape.columns)
     passed = steps * max(shape.rows, shape.columns) * element_bytes(dtype)
     peak = flops / vector_rate(dtype, device)

@@ -21,7 +21,7 @@ _SAME = ("suite", "device", "kind", "backend", "jax", "jaxlib")  # what rows of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileHeader:
-    """What was measured, with what."""
+    """The header of a profile: the device that was measured, and the software that measured it."""
 
     device: str  # a name of the catalogue where it has one, else what the backend calls it
     kind: str  # what the backend calls it
@@ -97,7 +97,7 @@ def _parsed(lines: list[bytes], where: str) -> list[Any]:
 
 
 def growing(path: Path) -> Path:
-    """Where a file grows until it is packed."""
+    """The path of the uncompressed file that grows while probes are measured."""
     return path.with_suffix("") if path.suffix == ".gz" else path
 
 
@@ -113,7 +113,7 @@ def _line(value: ProfileRow) -> str:
 
 
 def disagreement(old: ProfileHeader, new: ProfileHeader) -> str:
-    """What keeps rows of two headers out of one file; empty where they agree."""
+    """The difference between two headers that keeps their rows out of one file; empty where they agree."""
     return ", ".join(
         f"{name} is {getattr(old, name)!r} there and {getattr(new, name)!r} here"
         for name in _SAME

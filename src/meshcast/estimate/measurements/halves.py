@@ -21,7 +21,7 @@ def is_fitted(name: str, *, whole_model: bool = False) -> bool:
 
 
 def family(name: str) -> str:
-    """What variants of a model share: its name up to the first digit or dash, `llama` of `llama3-8b-decode`."""
+    """The family that variants of a model share: the name up to the first digit or dash, `llama` of `llama3-8b-decode`."""
     found = re.match(r"[^0-9-]+", name)
     return found[0] if found else name
 

@@ -88,7 +88,7 @@ def _geometry_to_json(geometry: Geometry) -> dict[str, Any]:
 
 
 def kernel_from_json(value: dict[str, Any]) -> Kernel:
-    """What `kernel_to_json` wrote: a kernel with an equal `cost_key` and as many results.
+    """The kernel that `kernel_to_json` wrote: one with an equal `cost_key` and as many results.
 
     Raises:
         InputError: It has a field that kernels do not have: another version wrote it.

@@ -59,7 +59,7 @@ def product_kernel(m: int, n: int, k: int, dtype: str, *, age: int = 0) -> Kerne
         m: Rows.
         n: Columns.
         k: Length of the sums.
-        dtype: Of the operands.
+        dtype: The dtype of the operands.
         age: Bytes moved since the weights were last read; the activations and the result's buffer were just used.
     """
     out = dtype if dtype in ("bf16", "f16") else "bf16"

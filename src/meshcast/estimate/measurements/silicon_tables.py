@@ -30,7 +30,7 @@ MOST_QUANTISATION = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Where rows come from."""
+    """The framework whose kernels a table times, its version, and the table's file."""
 
     framework: str
     version: str

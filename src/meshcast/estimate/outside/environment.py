@@ -39,12 +39,12 @@ class Environment:
 
     @property
     def folder(self) -> Path:
-        """Where `doctor --install` puts it."""
+        """The folder that `doctor --install` makes the environment in."""
         return cache_folder("environments") / self.name
 
     @property
     def python(self) -> Path | None:
-        """Its Python; None where there is none."""
+        """The environment's Python; None where the environment is not installed."""
         given = os.environ.get(self.variable)
         if given:
             return Path(given)
@@ -59,7 +59,7 @@ class Environment:
         return _release(str(self.python), self.distribution) if self.python else None
 
     def ready(self) -> tuple[Path, str]:
-        """Its Python and release.
+        """The environment's Python and the simulator's release, ready to be called.
 
         Raises:
             UnsupportedError: It is not installed.

@@ -30,12 +30,12 @@ class ReportError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """How a simulator is run on one layer.
+    """A simulator of others, as it is run on one layer at a time; its answers are kept on disk.
 
     Attributes:
         title: What messages call it.
         python: Its Python; `process` is the script that it runs, on the names of the files of `texts`, in their folder.
-        release: Of the simulator: answers of another one are not looked at.
+        release: The release of the simulator; answers of another one are not looked at.
         texts: The files of a layer.
         read: The result from the folder in which the process ran.
     """

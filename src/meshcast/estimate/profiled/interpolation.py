@@ -109,7 +109,7 @@ def fit(
     """A family from rows, with the settings that have the least error over folds of programs.
 
     Args:
-        places: Of each row.
+        places: The places of each row.
         y: Its log ratio.
         programs: Where it was measured: rows of one program are left out together.
         common: Whether that is a program as users run them.

@@ -84,7 +84,7 @@ class Interpolator:
 
 
 def load(data: bytes, where: str) -> Interpolator:
-    """What `to_bytes` gave.
+    """The interpolator from the bytes that `to_bytes` gave.
 
     Raises:
         InputError: It is none of it.

@@ -54,5 +54,5 @@ def reference_model(device: Device, fixed_s: float) -> Estimator:
 
 
 def fixed_cost(device: Device, seconds: Sequence[float]) -> float:
-    """What the shortest of some measured kernels took; 0 where the reference knows better."""
+    """The fixed cost of a family: the time of its shortest measured kernels; 0 where the reference model has one of its own."""
     return 0.0 if device.kind == "gpu" or not seconds else float(np.quantile(seconds, SHORTEST))

@@ -41,7 +41,7 @@ class Given:
 
 @functools.cache
 def measured_kernels(device: Device) -> Interpolator | None:
-    """What is known of a device without any file of the user's: the shipped kernels, else the silicon tables."""
+    """The measured kernels of a device that need no file of the user's: the shipped ones, else the silicon tables."""
     if WHAT_IF_MARK in device.name:  # a few numbers are others: measured times move as the reference model says
         return measured_kernels(load_device(device.bases[0])) if device.bases[0] in device_names() else None
     found = shipped(device.name)
@@ -124,7 +124,7 @@ def _measured_on(name: str, device: Device, path: Path, notes: list[str]) -> Dev
         return device
     if name not in _starts_from(device):
         raise UsageError(
-            f"it was measured on {name}, not on {device.name}",
+            f"the kernels of this profile were measured on {name}, not on {device.name}",
             where=str(path),
             fix=f"predict --on {name}, or on its device file; give {device.name} a profile of its own",
         )

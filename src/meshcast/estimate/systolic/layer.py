@@ -19,7 +19,7 @@ class Layer:
 
     Attributes:
         filters: Output channels.
-        stride: Of rows and columns alike.
+        stride: The stride of rows and columns alike.
     """
 
     name: str = ""
@@ -59,7 +59,7 @@ class Layer:
 
     @property
     def output_width(self) -> int:
-        """As `output_height`, along the rows."""
+        """The number of outputs along a row of the map."""
         return -(-(self.ifmap_width - self.filter_width + self.stride) // self.stride)
 
     @property

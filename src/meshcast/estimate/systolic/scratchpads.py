@@ -42,17 +42,17 @@ class Lie:
 
     @property
     def cycles(self) -> int:
-        """Of all folds."""
+        """The cycles of all folds together, without stalls."""
         return self.row_folds * self.column_folds * self.fold_cycles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerStalls:
-    """What the scratchpads make of a layer.
+    """The cycles of a layer with the stalls that its scratchpads cause.
 
     Attributes:
         total_cycles: The last cycle, stalls counted.
-        with_prefetch: The same from the first word fetched to the last one written back.
+        with_prefetch: The cycles from the first word fetched to the last one written back.
     """
 
     total_cycles: int

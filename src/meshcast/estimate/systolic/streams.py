@@ -52,7 +52,7 @@ def gathered(cycles: Integers, moves: Integers, start: int) -> Refills:
 
 @dataclass(frozen=True, kw_only=True)
 class DiagonalStream:
-    """What streams through: blocks of `length` words in each of up to `width` lanes, written down by diagonals.
+    """The operand that streams through the array: blocks of `length` words in each of up to `width` lanes, by diagonals.
 
     Attributes:
         lanes: Lanes of all blocks together; the last block may have fewer than `width`.
@@ -155,7 +155,7 @@ def _clipped_sum(end: Integers, most: int) -> Integers:
 
 @dataclass(frozen=True, kw_only=True)
 class ReversedStream:
-    """What stays in the cells: per fold `width` lanes of up to `rows` words, the last row first; written down by rows.
+    """The operand that stays in the cells: per fold `width` lanes of up to `rows` words, the last row first, by rows.
 
     Attributes:
         length: Rows of all folds under each other; the last fold may have fewer than `rows`.

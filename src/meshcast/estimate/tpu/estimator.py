@@ -69,7 +69,7 @@ class TpuAnalytical:
         return replace(support, reason=model_of(kernel).caveat(device)) if support.level == "yes" else support
 
     def work(self, kernel: Kernel, device: Device) -> TimedWork:
-        """What one kernel takes."""
+        """The seconds of one kernel, with the work that they come from."""
         return model_of(kernel).work(kernel, self._machine(device))
 
     def _machine(self, device: Device) -> TpuMachine:

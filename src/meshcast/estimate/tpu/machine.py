@@ -204,7 +204,7 @@ class TpuMachine:
         )
 
     def copies(self, traffic: TpuTraffic) -> tuple[Term, ...]:
-        """What the memory's time is made of."""
+        """The terms of the memory's time, for explanations: bytes, bandwidth, seconds."""
         return (
             Term("bytes from and to memory", "B", traffic.hbm, "B"),
             Term("bytes kept in VMEM", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),

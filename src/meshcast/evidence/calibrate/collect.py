@@ -56,7 +56,7 @@ def _profile_rows(path: Path, device: Device) -> list[InterpolatorRow]:
     profile = read_profile(path)
     if profile.header.device != device.name:
         raise UsageError(
-            f"it was measured on {profile.header.device}, not on {device.name}",
+            f"the profile was measured on {profile.header.device}, not on {device.name}",
             where=str(path),
             fix=f"--on {profile.header.device}, or the file of that device",
         )

@@ -104,5 +104,5 @@ def pack(text: str) -> str:
 
 
 def unpack(text: str) -> str:
-    """What `pack` packed."""
+    """The text that `pack` compressed."""
     return gzip.decompress(base64.b64decode(text)).decode()

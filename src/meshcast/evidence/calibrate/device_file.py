@@ -25,7 +25,7 @@ _CHAIN, _CHAINED = 64, 2**20  # multiply-adds an element, elements: arithmetic o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRates:
-    """What a device was measured to do in a second."""
+    """The rates that were measured on a device, per second."""
 
     matrix: Mapping[str, float]  # FLOP/s by operand type
     vector: float  # FLOP/s in fp32

@@ -26,7 +26,7 @@ class Indices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeBody:
-    """What a probe runs: a function, the shapes it takes, and what XLA is told.
+    """The program of a probe: a function, the shapes it takes, and the options that XLA compiles it with.
 
     Donated arguments are replaced by the first results, in order, before the next run. `flops` are those of products
     and convolutions, for guessing how long it may take; `indices` are by position of the flattened arguments.

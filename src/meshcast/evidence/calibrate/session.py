@@ -27,7 +27,7 @@ THREADS_PER_CORE = {"gpu": 2}  # tuning waits for the device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationProgress:
-    """Where a session stands."""
+    """The progress of a session: probes done, failed and in all, the seconds so far, and the stage."""
 
     done: int
     total: int
@@ -41,7 +41,7 @@ Keeper = Callable[[Ready, ProfileRow], None]
 
 
 def selected(probes: Sequence[Probe], backend: Backend, *, limit: int | None) -> list[Probe]:
-    """What this backend can run in reasonable time, in the suite's order."""
+    """The probes that this backend can run in reasonable time, in the suite's order."""
     most = limit or (CPU_PROBES if backend.platform == "cpu" else len(probes))
     chosen: list[Probe] = []
     for item in probes:

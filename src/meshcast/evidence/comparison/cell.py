@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """Where the step time lies."""
+        """The interval of the step time in seconds; None where there is no time."""
         interval = None if self.prediction is None else self.prediction["step_time_interval_s"]
         return None if interval is None else (interval[0], interval[1])
 

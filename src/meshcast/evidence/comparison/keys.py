@@ -23,7 +23,7 @@ def cell_key(program: Program, cluster: Cluster, options: Options) -> str:
 
 
 def traces_key(content: str, cluster: Cluster, options: Options) -> str:
-    """Likewise of traces, by `traces_content`."""
+    """The key of an answer about traces, by their `traces_content`."""
     return _key(("traces", content), cluster, options)
 
 

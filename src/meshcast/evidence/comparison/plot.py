@@ -36,7 +36,7 @@ class Axis:
     right: float
 
     def place(self, seconds: float) -> float:
-        """Where a time lies."""
+        """The coordinate of a time on the logarithmic axis."""
         share = math.log(seconds / self.low) / math.log(self.high / self.low)
         return self.left + share * (self.right - self.left)
 

@@ -41,7 +41,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def comparison_sections(comparison: Comparison) -> list[Section]:
-    """What there is to say, the most important first."""
+    """The sections of a comparison, the most important first."""
     return [
         *(section for target in comparison.targets for section in time_sections(comparison, target)),
         *(section for target in comparison.targets for section in serving_sections(comparison, target)),

@@ -82,7 +82,7 @@ def write_table(path: Path, table: SampleTable) -> None:
 
 
 def read_table(path: Path) -> SampleTable:
-    """What `write_table` wrote.
+    """The samples that `write_table` wrote.
 
     Raises:
         InputError: It cannot be read, is something else, or does not say which compiler some of it comes from.

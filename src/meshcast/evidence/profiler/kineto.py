@@ -54,7 +54,7 @@ class _Event:
         return found
 
     def unreadable(self, error: Exception, source: str) -> InputError:
-        """What is said where it has no time or an id that is none."""
+        """The error of an event without a time, or with an id that is no number."""
         return InputError(
             f"event {self.number} ({self.category or 'no category'}, {self.name[:60]!r}) cannot be read, it has no readable time "
             f"or id: {error!r}",

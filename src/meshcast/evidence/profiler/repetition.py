@@ -59,7 +59,7 @@ def likeness(part: Counter[Hashable], other: Counter[Hashable]) -> float:
 
 
 def middle_part(tokens: Sequence[Hashable], cuts: Sequence[Cut]) -> Counter[Hashable]:
-    """What the part of median length launches."""
+    """The launches of the part whose length is the median."""
     start, end = sorted(cuts, key=lambda cut: cut[1] - cut[0])[len(cuts) // 2]
     return Counter(tokens[start:end])
 
@@ -94,12 +94,12 @@ def uniform_cuts(tokens: Sequence[Hashable]) -> list[list[Cut]]:
 
 
 def repetitions(tokens: Sequence[Hashable]) -> int:
-    """Of how many parts that are alike a step consists; 1 where it is not a repetition of anything."""
+    """The number of equal parts that a step consists of; 1 where nothing repeats."""
     found = uniform_cuts([*tokens] * COPIES)
     return max(1, len(found[0]) // COPIES) if found else 1
 
 
 def merged(cuts: Sequence[Cut], times: int) -> list[Cut]:
-    """So many parts made one; what is left over at the end goes."""
+    """Parts joined into larger ones, `times` of them each; a rest at the end is dropped."""
     whole = len(cuts) - len(cuts) % times
     return [(cuts[at][0], cuts[at + times - 1][1]) for at in range(0, whole, times)]

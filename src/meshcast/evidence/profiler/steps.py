@@ -55,7 +55,7 @@ class MeasuredStep:
 
     @property
     def launches(self) -> int:
-        """How many kernels it ran."""
+        """The number of kernels that the step launched."""
         return sum(kernel.count for kernel in self.kernels)
 
 

@@ -23,7 +23,7 @@ class MeasuredKernel:
         op: The instruction of the compiled program that launched it (XLA's `hlo_op`), if the trace says so.
         module: The compiled program (XLA's `hlo_module`).
         scope: Where in the source program that is: JAX's name scope, PyTorch's operator or collective (`nccl:...`).
-        group: Of a collective, the ranks or the name of its group, as the framework writes them.
+        group: The group of a collective, the ranks or the name of its group, as the framework writes them.
         shape: Its launch grid, as text: tells launches of one kernel apart.
         step: The number of the step that the host said it was in while it launched this.
         count: Launches that this stands for, where a summary gives only their sum.
@@ -75,12 +75,12 @@ class MeasuredTrace:
 
     @property
     def label(self) -> str:
-        """What to call it beside others of the same run."""
+        """The trace's name beside others of the same run."""
         return self.device if self.rank is None else f"rank {self.rank} ({self.device})"
 
     @property
     def ordered(self) -> bool:
-        """Whether it says when kernels ran; a summary does not."""
+        """Whether the trace has the start of every kernel; a summary has not."""
         return self.format != "nsys-summary"
 
     @property

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AstraSetting:
-    """What no column says.
+    """The settings of ASTRA-sim that no column of the table has.
 
     Attributes:
         optimisation: How an all-reduce takes several dimensions.
@@ -76,7 +76,7 @@ class AstraResult:
 
     @property
     def off(self) -> float | None:
-        """How far off it is, as a share of ASTRA-sim's answer."""
+        """The difference from ASTRA-sim's answer, as a share of it."""
         return abs(self.row.time.error) if self.row.time else None
 
     def to_json(self) -> dict[str, Any]:

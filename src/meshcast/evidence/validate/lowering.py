@@ -56,7 +56,7 @@ class LoweringWay:
     why: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Its part of a line."""
+        """The part of a row's JSON line that this fills."""
         pairs = {"kernels": self.kernels, "bytes": self.bytes}
         line = {n: {"measured": p.measured, "predicted": p.predicted} if p else None for n, p in pairs.items()}
         return line | ({"why": self.why} if self.why else {})

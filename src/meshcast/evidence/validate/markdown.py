@@ -100,7 +100,7 @@ def rows_command(kind: str, file: Path, asked: str) -> str:
 
 
 def made_by(command: str, page: Path) -> str:
-    """How a page's tables are made again.
+    """The lines of a page that name the command which makes its tables again.
 
     Args:
         command: The command, without the page.

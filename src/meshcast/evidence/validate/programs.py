@@ -40,7 +40,7 @@ class Pair:
 
     @property
     def factor(self) -> float:
-        """How many times too high or too low, at least 1."""
+        """The factor by which the prediction is too high or too low, at least 1."""
         ratio = self.predicted / self.measured
         return max(ratio, 1 / ratio)
 
@@ -77,7 +77,7 @@ class ProgramRow:
 
     @property
     def below_interval(self) -> bool:
-        """Whether it ran faster than the interval's lower end; at fidelity roofline, than the speed of light."""
+        """Whether the program ran faster than the interval's lower end; at fidelity roofline, faster than the speed of light."""
         return self.measured is not None and self.low is not None and self.measured < self.low
 
     def to_json(self) -> dict[str, Any]:

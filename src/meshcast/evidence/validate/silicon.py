@@ -130,7 +130,7 @@ def sampled(calls: Sequence[SiliconKernel], count: int) -> list[SiliconKernel]:
 
 
 def size_of(call: SiliconKernel) -> str:
-    """Its size's name."""
+    """The name of the class of sizes that a row belongs to."""
     return next(name for name, end in SIZES if call.kernel.matrix_flops < end)
 
 

@@ -19,7 +19,7 @@ def throughput_of(asked: Asked, prediction: Prediction) -> Throughput | None:
 
     Args:
         asked: What the model is asked for.
-        prediction: Of its step.
+        prediction: The prediction of its step.
     """
     step = prediction.step_time_s
     if not step:

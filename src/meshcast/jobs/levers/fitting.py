@@ -30,7 +30,7 @@ class _Step:
 
     @property
     def fix(self) -> Fix:
-        """How it is told."""
+        """The change as an infeasible prediction lists it."""
         fits = self.question.prediction.feasible
         change = ", ".join(change for _, change in self.changes)
         return Fix(change=change, flag=" ".join(self.flags), demand=self.demand, fits=fits)

@@ -25,7 +25,7 @@ def check_drawable(run: Run) -> None:
 
 
 def check_drawable_parts(step: StepParts) -> None:
-    """The same of all programs of a pipeline.
+    """Refuses a pipeline with a program whose ranks have no step in common.
 
     Raises:
         InfeasibleError: One does not fit into the devices' memory.
@@ -42,7 +42,7 @@ def check_drawable_parts(step: StepParts) -> None:
 
 
 def not_alike() -> UnsupportedError:
-    """What is said where ranks have no step in common."""
+    """The error of a run whose ranks have no step in common."""
     return UnsupportedError(
         "devices that are not alike have no trace yet: their model keeps when each kind of rank is done, not when its "
         "kernels run", where="--slow", fix="leave it out, or ask predict --slow for the step of each kind",

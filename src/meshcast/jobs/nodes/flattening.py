@@ -33,7 +33,7 @@ HOST_MATTERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """What a trace should hold.
+    """The details that a trace is asked to hold: turns of loops, names of memory.
 
     Attributes:
         unroll: Whether every turn of a loop has nodes of its own.
@@ -47,14 +47,14 @@ class Detail:
 def program_body(
     run: Run, groups: JobGroups, detail: Detail, prefix: str = "v", names: Mapping[int, str] | None = None
 ) -> RankBody:
-    """What one rank does in a step of a program.
+    """The nodes of one rank in a step of a program.
 
     Args:
         run: The program on its hardware.
-        groups: Of the job that it is a part of.
+        groups: The groups of the job that it is a part of.
         detail: What the trace should hold.
-        prefix: Of the names of values.
-        names: Of values that other programs know too.
+        prefix: The prefix of the names of values.
+        names: The names of values that other programs know too.
 
     Raises:
         UnsupportedError: Traces have no such collective.

@@ -26,8 +26,8 @@ class JobTrace:
     """A job's trace before it is bytes.
 
     Attributes:
-        name: Of the job.
-        groups: Of its ranks.
+        name: The name of the job.
+        groups: The groups of its ranks.
         classes: All ranks, equal ones together.
         step_s: Seconds that were predicted, from one step to the next.
         makespan_s: Seconds of one step replayed by itself, all ranks beginning at once: more than `step_s` where
@@ -44,7 +44,7 @@ class JobTrace:
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
+        """The number of ranks of the class."""
         return self.groups.ranks
 
     @property

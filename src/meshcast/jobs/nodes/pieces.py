@@ -22,14 +22,14 @@ Waits = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
-    """What one node does.
+    """One node of a trace: its work, its seconds, its stream and what it waits for.
 
     Attributes:
         label: What to call it.
-        kind: Of node.
+        kind: The kind of node.
         seconds: How long it takes.
         stream: Where it runs: 0 computes, others are channels; -1 waits for a message, which takes no stream.
-        attributes: Of the node, all that are the same on every rank.
+        attributes: The attributes of the node, all that are the same on every rank.
         rank_value: Which of the job's `RankValues` it has besides; None for none.
         host: Whether the host does it, beside the device.
         kernel: What a device is asked to run, one launch of it; None where that is not known or not to be told.
@@ -50,7 +50,7 @@ RECEIVING = -1  # the stream of a receive
 
 @dataclass(slots=True, eq=False)
 class RankBody:
-    """What one rank does, in the order of its nodes' numbers."""
+    """The nodes of one rank, in the order of their numbers."""
 
     pieces: list[Piece] = field(default_factory=list)
     data: list[Waits] = field(default_factory=list)

@@ -94,10 +94,10 @@ class TaskNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageBody:
-    """What the ranks of a stage do.
+    """The nodes of the ranks of one stage.
 
     Attributes:
-        ranks: Of the stage.
+        ranks: The ranks of the stage.
         body: All nodes.
         tasks: Its tasks, in order.
         passed: The nodes that its last task ends with, and where it waits for that, those that send its result.
@@ -116,7 +116,7 @@ class StageBody:
 
 
 def stage_bodies(pipeline: Pipeline, step: StepParts, detail: Detail) -> tuple[JobGroups, tuple[StageBody, ...]]:
-    """What the ranks of every stage do, and their groups."""
+    """The nodes of every stage's ranks, and the groups that they communicate in."""
     groups = JobGroups(ranks=pipeline.devices)
     parts = _Parts(groups=groups, detail=detail)
     return groups, tuple(

@@ -13,7 +13,7 @@ from meshcast.jobs.program.run import Run
 
 
 def program_trace(run: Run, detail: Detail) -> JobTrace:
-    """What every rank of a program does.
+    """The trace of a program: one class of ranks, as all of them run the same.
 
     Raises:
         InfeasibleError: It does not fit into the devices' memory, so there is no step.

@@ -19,7 +19,7 @@ def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> Step
     """Seconds and bytes for the simulation, at one end of their intervals or in the middle."""
 
     def wire(seconds: float) -> float:
-        """Of messages or collectives, one after the other."""
+        """The seconds of messages or collectives, one after the other."""
         if end == "middle" or not seconds:
             return seconds
         if end == "high":

@@ -87,12 +87,12 @@ class Pipeline:
     Attributes:
         name: What to call it.
         parts: From the input to the loss.
-        mesh: Of each stage's devices, outermost axis first. Programs may be written for its inner axes alone: the outer
+        mesh: The mesh of each stage's devices, outermost axis first. Programs may be written for its inner axes alone: the outer
             ones are replicas then.
-        microbatches: Of a step.
+        microbatches: The microbatches of a step.
         schedule: A name of `simulate.pipelines.SCHEDULES`.
         virtual_stages: Parts that each stage holds.
-        reduction: Of the gradients; None where the programs do it themselves, or there is none.
+        reduction: The reduction of the gradients; None where the programs do it themselves, or there is none.
         tied: Where the first and the last part have the gradients of weights that they share, such as `['entry']` and
             `['exit']`: what has the same path behind both is summed over the two once a step; None where nothing is.
         host_state_pieces: Pieces in which the optimizer's state comes from the host's memory and goes back, where it lives
@@ -165,8 +165,8 @@ def pipeline_of(
 
     Args:
         parts: From the input to the loss; `count` repeats one.
-        microbatches: Of a step.
-        mesh: Of each stage's devices, outermost axis first.
+        microbatches: The microbatches of a step.
+        mesh: The mesh of each stage's devices, outermost axis first.
         schedule: `gpipe`, `1f1b`, `interleaved`, `zb-h1` or `zb-h2`.
         virtual_stages: Parts that each stage holds.
         reduce_over: Mesh axes over which gradients are reduced once a step.

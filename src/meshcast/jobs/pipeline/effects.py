@@ -22,7 +22,7 @@ def without_effect(
 
     Args:
         pipeline: The pipeline.
-        estimates: Of its parts, equal ones once.
+        estimates: Estimates of its parts, equal ones once.
         setting: The hardware of all its devices, and its state.
         network: Name of the model.
         levels: Whether the cluster's own settings are looked at.

@@ -77,7 +77,7 @@ class PartEstimate:
 
     @property
     def gradient_bytes(self) -> int:
-        """Of its gradients."""
+        """The bytes of the part's gradients."""
         return total_bytes(self.gradients)
 
     @property
@@ -87,7 +87,7 @@ class PartEstimate:
 
     @property
     def fixed_bytes(self) -> int:
-        """What stays for the whole step."""
+        """The bytes that a device holds for the whole step: parameters, gradients, optimizer state."""
         return self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
 
     @property

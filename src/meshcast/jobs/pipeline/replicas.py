@@ -36,7 +36,7 @@ class ReplicaRun:
     Attributes:
         first: The lowest of them.
         count: How many there are.
-        speed: Of the slowest device, in the program that it slows most.
+        speed: The speed of the slowest device, in the program that it slows most.
         step: Their parts, each as its stage's devices run it.
         run: Their step in time.
     """

@@ -34,7 +34,7 @@ class HardwareState:
 
     @classmethod
     def of(cls, conditions: Conditions) -> HardwareState:
-        """The same conditions, told apart."""
+        """The conditions told apart: those of all devices alike, and those of single devices."""
         single: defaultdict[int, list[DeviceState]] = defaultdict(list)
         for device, speed in conditions.speed.items():
             if speed != 1:
@@ -50,7 +50,7 @@ class HardwareState:
         return cls(everyone=everyone, single={device: tuple(single[device]) for device in sorted(single)})
 
     def around(self, first: int, count: int) -> Local:
-        """What is known of devices in a row."""
+        """The conditions of some neighbouring devices."""
         found = ((place, self.single.get(first + place, ())) for place in range(count))
         return tuple((place, state) for place, states in found for state in states)
 

@@ -35,8 +35,8 @@ class StepParts:
         estimates: By position; equal parts are the same object.
         forward: The message that each position sends on; None for the last, and inside a stage.
         backward: The message that each position sends back; None for the first, and inside a stage.
-        reductions: Of each position's gradients, by position.
-        gathers: Of each position's parameters after a sharded update.
+        reductions: The reductions of each position's gradients, by position.
+        gathers: The gathers of each position's parameters after a sharded update.
         ties: The sum of gradients that the first and the last position share, of each of them.
         network: What all of these are timed by.
     """
@@ -66,7 +66,7 @@ def assemble(pipeline: Pipeline, estimates: Sequence[PartEstimate], setting: Set
 
     Args:
         pipeline: The pipeline.
-        estimates: Of its parts, equal ones once.
+        estimates: Estimates of its parts, equal ones once.
         setting: The hardware of all its devices, and its state.
         network: Name of the model that messages between stages and reductions over replicas are timed by.
 

@@ -77,7 +77,7 @@ def unfused(
         settings: What `--set` says.
         device: What it runs on.
         library: Whose kernels run on NVIDIA's GPUs.
-        precision: Of a plan's training step, which decides it instead of the settings.
+        precision: The precision of a plan's training step, which decides it instead of the settings.
     """
     chosen = {name: setting_value(text) for name, text in settings.items()}
     mode = _mode(builder, settings)

@@ -22,9 +22,9 @@ def without_kernel(device: Device, library: AttentionLibrary, widths: Sequence[i
     """Why a device has no fused attention over heads of these widths; empty where it has.
 
     Args:
-        device: It.
+        device: The device.
         library: Whose kernels run on NVIDIA's GPUs.
-        widths: Of queries and keys, then of values where they have another; a model may have heads of several widths.
+        widths: The widths of queries and keys, then of values where theirs is another; a model may have heads of several.
     """
     platform = device.platform
     if platform not in FUSED_PLATFORMS:

@@ -37,7 +37,7 @@ def with_memory_parts(
     """A prediction whose levers, where it does not fit, say what takes most memory.
 
     Args:
-        prediction: Of the model under the plan.
+        prediction: The prediction of the model under the plan.
         builder: The model.
         plan: How it is shared out.
         options: What it was predicted with.

@@ -42,10 +42,10 @@ class PartKind:
     """What tells parts apart besides their layers.
 
     Attributes:
-        first: It begins with the embedding.
-        last: It ends with the loss.
+        first: Whether the part begins with the embedding.
+        last: Whether the part ends with the loss.
         rows: Sequences of a microbatch on all devices of a replica.
-        dtype: Of weights and activations.
+        dtype: The dtype of weights and activations.
         gradients: Their type.
         spread: The layout of a whole stage, over whose replicas the optimizer is shared out; None if it is not.
     """

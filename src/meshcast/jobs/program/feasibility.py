@@ -12,7 +12,7 @@ from meshcast.simulate import MemoryUse, peak_memory
 
 
 def held_memory(lowered: LoweredProgram, device: Device) -> MemoryUse:
-    """What one device must hold; all of what a compiler found too much."""
+    """The bytes that one device must hold; where a compiler found no room, the bytes that it asked for."""
     found, overflow = peak_memory(lowered, device), lowered.overflow
     if overflow is None:
         return found

@@ -60,7 +60,7 @@ def _step_in(run: Run, setting: Setting) -> float:
 
 
 def contention_on(run: Run, model: NetworkModel) -> Contention | None:
-    """What collectives take from compute; None where there is nothing to take, or it is not asked for."""
+    """The cores and bandwidth that collectives take from compute; None where they take nothing, or contention is off."""
     if run.options.run.contention == "off" or run.devices == 1:
         return None
     return Contention(device=run.device, in_network=lambda kernel: model.plan(collective_of_kernel(kernel)).in_network)

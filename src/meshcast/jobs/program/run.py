@@ -52,7 +52,7 @@ class Run:
     job_devices: int | None = None  # of the job that it is a part of, where that has more
 
     def summary_rows(self) -> Rows:
-        """What runs where, and how long and large it is."""
+        """Rows with the program, its hardware, its step time and its memory."""
         return [
             ("program", self.workload.name),
             ("on", f"{self.devices} x {self.device.name}" + (f" ({self.cluster.name})" if self.devices > 1 else "")),
@@ -105,17 +105,17 @@ class Run:
 
     @property
     def setting(self) -> Setting:
-        """Where collectives run, with what is asked for about how."""
+        """The network that collectives run on, with the state and placement that are asked for."""
         return self._arranged[0]
 
     @property
     def setting_notes(self) -> tuple[str, ...]:
-        """What should be said about where collectives run."""
+        """Notes on the network that collectives run on."""
         return self._arranged[1]
 
     @cached_property
     def network_model(self) -> NetworkModel:
-        """What answers for collectives."""
+        """The network model that times collectives."""
         return network_model(self.options.network.model, self.setting)
 
     @cached_property
@@ -129,7 +129,7 @@ class Run:
 
     @cached_property
     def contention(self) -> Contention | None:
-        """What collectives take from compute; None where there is nothing to take, or it is not asked for."""
+        """The cores and bandwidth that collectives take from compute; None where they take nothing, or contention is off."""
         return contention_on(self, self.network_model)
 
     @cached_property
@@ -188,7 +188,7 @@ class Run:
 
     @cached_property
     def memory(self) -> MemoryUse:
-        """What one device must hold; all of what a compiler found too much."""
+        """The bytes that one device must hold; where a compiler found no room, the bytes that it asked for."""
         return held_memory(self.lowered, self.device)
 
     @property
@@ -203,7 +203,7 @@ class Run:
         return memory_verdict(self.memory, self.capacity, self.lowered.overflow)
 
     def untimed(self) -> Prediction:
-        """What is known before anything is timed."""
+        """The prediction without its times: memory, counts, and whether the step fits."""
         return untimed_prediction(self)
 
     def predict(self) -> Prediction:

@@ -34,7 +34,7 @@ class Pass:
     Attributes:
         times: How many; of the two ends of a long prompt half of what lies between them each.
         batch: Prompts that it reads, on all devices.
-        tokens: Of each of them.
+        tokens: Tokens that it reads of each prompt.
         past: Tokens of each that earlier passes have read.
     """
 
@@ -92,7 +92,7 @@ def beside_all_caches(memory: MemoryUse, cache: int) -> MemoryUse:
     """What a pass over some of the prompts holds beside the caches of all of them.
 
     Args:
-        memory: Of the pass, which has room for its own prompts.
+        memory: The memory of the pass, which has room for its own prompts.
         cache: Bytes of all caches on a device.
     """
     more = max(0, cache - memory.by_role.get("cache", 0))

@@ -64,7 +64,7 @@ class Attributes:
         return found
 
     def seconds(self) -> float | None:
-        """How long it takes, as exactly as it says; None where it says nothing.
+        """The node's duration in seconds, as exactly as the file has it; None where it has none.
 
         Raises:
             InputError: That is no time.

@@ -32,7 +32,7 @@ def settled_clocks(
         run: Its step at the full clock.
         estimated: Its kernels at the full clock.
         device: Whose cap.
-        clocks: Of a long run or a short one.
+        clocks: Whether the clock is that of a long run or of a short one.
     """
     return tuple(_settled(job, number, run, estimated, device, clocks) for number in range(len(job.classes)))
 

@@ -32,7 +32,7 @@ Seconds = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What runs beside what on the ranks of a job.
+    """The compute steps and collectives that run at the same time on each rank of a job.
 
     Attributes:
         job: The job.

@@ -79,7 +79,7 @@ def work_of(kernel: Kernel, repeat: int) -> tuple[float, int]:
 
 
 def declared(flops: float, moved: int) -> tuple[int, int]:
-    """The same as nodes have it in `num_ops` and `tensor_size`: whole, and never 0, as readers divide by them."""
+    """The work as nodes declare it in `num_ops` and `tensor_size`: whole numbers, never 0, as readers divide by them."""
     return max(1, round(flops)), max(1, moved)
 
 

@@ -36,7 +36,7 @@ class EqualRanks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a manifest says of a job."""
+    """The content of a manifest: which ranks of a job are equal, and the numbers in which they differ."""
 
     name: str
     ranks: int

@@ -156,7 +156,7 @@ def job_of(
 
 
 def with_speeds(job: TracedRanks, speeds: Sequence[float]) -> TracedRanks:
-    """The same job on devices that are not alike: ranks of one class have one speed.
+    """The job on devices of different speeds; classes are split, so that the ranks of each have one speed.
 
     Raises:
         UsageError: The trace is of one rank that stands for all.

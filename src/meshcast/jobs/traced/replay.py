@@ -42,7 +42,7 @@ def replay(job: TracedRanks, seconds: Sequence[Sequence[float]], *, shared: bool
 
     Args:
         job: The job.
-        seconds: Of every step, by class.
+        seconds: The seconds of every step, by class.
         shared: Whether all communication of a rank takes turns.
 
     Raises:

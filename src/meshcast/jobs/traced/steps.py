@@ -41,18 +41,18 @@ class TraceStep:
         seconds: How long it took, or None where the trace does not say.
         flops: Operations; so `bytes` that it moves.
         matrix_flops: Operations of products among them, where the trace tells them apart.
-        dtype: Of its arithmetic, where the trace says it.
+        dtype: The dtype of its arithmetic, where the trace says it.
         repeat: Launches that it stands for.
-        kind: Of a collective, as `workload.Collective` calls it.
+        kind: The kind of a collective, as `workload.Collective` calls it.
         size: Bytes of a collective or message, as ASTRA-sim counts them.
         group: Name of a collective's group.
         peer: The other rank of a message.
-        tag: Of a message.
+        tag: The tag of a message.
         waits: Whether it stands for a wait, which takes as long on any device.
         begins: Whether a program begins with it.
-        until: Of a wait, seconds behind its program's begin before which it does not end, where durations are worked out;
+        until: For a wait, the seconds behind its program's begin before which it does not end, where durations are worked out;
             `least` that it lasts at least. None where it takes its own time.
-        host_bytes: Of a copy between the device and its host, what all launches move.
+        host_bytes: The bytes that all launches of a copy between the device and its host move.
         invalid: Whether its node has no type (INVALID_NODE): it does nothing, and what waits for it goes on.
         kernel: Everything its cost depends on, as a text of JSON, where the trace has it (`jobs.traced.kernels`).
     """
@@ -83,7 +83,7 @@ class TraceStep:
 
     @property
     def says_work(self) -> bool:
-        """Whether it says what it does, in operations or bytes."""
+        """Whether the node states its work, in operations or bytes."""
         return bool(self.flops or self.bytes)
 
     @property
@@ -175,7 +175,7 @@ def _collective_kind(said: Attributes) -> str:
 
 
 def seconds_of(node: Node) -> float | None:
-    """How long a node says that it takes, whatever it says; None where it says nothing."""
+    """The seconds that a node states, whatever its kind; None where it states none."""
     exact = node.attributes.get("duration_ns")
     if isinstance(exact, (int, float)):
         return exact * NANOSECOND

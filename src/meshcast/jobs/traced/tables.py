@@ -75,7 +75,7 @@ def _scalar(value: bool | int | float | str | bytes) -> bool | int | float | str
 
 
 def trace_sections(trace: ChakraTrace, *, limit: int) -> list[Section]:
-    """What there is to say about a trace: a summary, nodes by kind, the first nodes."""
+    """The sections that describe a trace: a summary, nodes by kind, the first nodes."""
     about = [("version", trace.version or "not said"), ("nodes", f"{len(trace.nodes):,}")]
     about += [(name, _said(value)) for name, value in trace.metadata.items()]
     counts: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0])

@@ -34,7 +34,7 @@ class Timing:
         replayed: Whether compute is as the trace has it.
         recorded_s: Seconds of all steps that the trace has itself; `modelled_s` of all others.
         guessed_dtype: Whether types of arithmetic had to be assumed.
-        clocks: Of every class, as a share of the full one: what the power cap leaves, where compute is estimated.
+        clocks: The clock of every class as a share of the full one: what the power cap leaves, where compute is estimated.
     """
 
     seconds: tuple[tuple[float, ...], ...]

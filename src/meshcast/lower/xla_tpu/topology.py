@@ -19,7 +19,7 @@ from meshcast.hardware import Device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TpuGeneration:
-    """What the compiler's names for a generation stand for."""
+    """A TPU generation under the names that the compiler knows it by."""
 
     pod: tuple[int, ...]  # the largest slice, in chips
     cores: int  # TensorCores of a device

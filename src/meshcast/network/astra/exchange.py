@@ -22,7 +22,7 @@ from meshcast.network.astra.phases import AstraPhase
 
 
 class Ports(Protocol):
-    """What a phase needs of its NPU."""
+    """The functions of its NPU that a phase of a collective calls."""
 
     @property
     def id(self) -> int:

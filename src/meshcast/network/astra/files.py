@@ -48,7 +48,8 @@ class RemoteMemory:
 
     Attributes:
         kind: Whose it is.
-        latency_ns: Of an access; so `bandwidth` in GB/s, and the numbers of nodes and NPUs, where there is such memory.
+        latency_ns: The latency of an access; None where there is no such memory, as of the fields behind.
+        bandwidth: GB/s.
     """
 
     kind: MemoryType = "NO_MEMORY_EXPANSION"

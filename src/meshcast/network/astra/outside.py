@@ -77,7 +77,7 @@ def run_traces(
     """ASTRA-sim's own answer for the traces of all NPUs, `PREFIX.RANK.et`.
 
     Args:
-        prefix: Of the traces.
+        prefix: The prefix of the traces.
         network: Its dimensions.
         system: Algorithms, chunks, delays.
         backend: Which of its programs.

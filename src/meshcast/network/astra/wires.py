@@ -22,7 +22,7 @@ from meshcast.network.astra.events import Action, EventQueue
 
 
 class Wires(Protocol):
-    """What carries messages between NPUs."""
+    """The links that carry messages between NPUs."""
 
     def carry(self, source: int, destination: int, size: int, arrived: Action) -> None:
         """Runs `arrived` when the message is there."""
@@ -145,7 +145,7 @@ class AwareWires:
 
 
 def wires_of(network: AstraNetwork, events: EventQueue, backend: AstraBackend, *, folded: bool) -> Wires:
-    """What carries messages in a network.
+    """The links that carry messages in a network.
 
     Raises:
         UnsupportedError: The congestion-aware backend is asked for more than one dimension.

@@ -70,7 +70,7 @@ class Paths:
         )
 
     def numbered(self, flow: Ints) -> Paths:
-        """The same paths for flows with these numbers."""
+        """A copy of the paths for flows with these numbers."""
         return Paths(flow=flow[self.flow], link=self.link, share=self.share)
 
 

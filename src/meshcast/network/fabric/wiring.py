@@ -35,7 +35,7 @@ class Routing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPlace:
-    """Where a level's wiring goes.
+    """A network level with its place among the others, as its wiring needs it.
 
     Attributes:
         level: The network level.

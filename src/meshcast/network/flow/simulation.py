@@ -44,7 +44,7 @@ class JobTime:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The seconds from the first flow's start to the last one's end."""
         return self.end_s - self.start_s
 
 

@@ -95,16 +95,16 @@ class Stack:
 
     @property
     def remat(self) -> str:
-        """What its recipes recompute where they do not say, as a plan's `remat`."""
+        """The recomputation of the stack's recipes that do not name one, as a plan's `remat`."""
         return self.selective if self.recomputation == "selective" else self.recomputation
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What its recipes choose and a plan has to say, by the plan's keys."""
+        """The choices of the stack's recipes that a plan has to state, by the plan's keys."""
         return {"sp": self.sequence_parallel, "zero": self.zero, "gradients": self.gradients, "remat": self.remat}
 
     def summary_rows(self) -> Rows:
-        """Its choices in a few lines."""
+        """Rows with the stack's choices."""
         graph = f"{self.host.graph_kernel * 1e6:g} us in a CUDA graph" if self.host.graphs else "no CUDA graphs"
         return [
             ("stack", f"{self.name}: {self.title}"),

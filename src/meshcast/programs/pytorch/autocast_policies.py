@@ -55,7 +55,7 @@ def autocast_operands(function: Any, args: Any, kwargs: Any, dtype: Any) -> tupl
     Args:
         function: One of torch's functions or methods, or an overload of ATen.
         args: Its arguments.
-        kwargs: Likewise; where they say the result's `dtype`, the caller has chosen and nothing is cast.
+        kwargs: Its keyword arguments; where they say the result's `dtype`, the caller has chosen and nothing is cast.
         dtype: The lower precision.
     """
     name = getattr(getattr(function, "overloadpacket", function), "__name__", "")

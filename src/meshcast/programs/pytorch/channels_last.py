@@ -46,7 +46,7 @@ def images_last(function: Any, args: Sequence[Any], kwargs: Any) -> Any:
     Args:
         function: torch's function.
         args: Its arguments.
-        kwargs: Likewise.
+        kwargs: Its keyword arguments.
     """
     first = args[0] if args else None
     if not isinstance(first, Tensor) or first.ndim != _IMAGE:

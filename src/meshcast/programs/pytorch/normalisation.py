@@ -25,9 +25,9 @@ def batch_norm(
     Args:
         input: A tensor with channels in dimension 1.
         running_mean: A tensor, or None.
-        running_var: Likewise.
-        weight: Likewise.
-        bias: Likewise.
+        running_var: A tensor, or None.
+        weight: A tensor of scales, or None.
+        bias: A tensor of offsets, or None.
         training: Whether the batch's own statistics are used.
         momentum: The share of the batch in the new running statistics.
         eps: Added to the variance.

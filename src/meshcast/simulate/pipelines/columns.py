@@ -32,7 +32,7 @@ class Columns:
         bounds: Where each stage's tasks begin, and the end of the last one's.
         stage: Who does a task.
         work: What it is, a number in `WORKS`.
-        chunk: Of its stage.
+        chunk: The chunk of its stage.
         position: The part of the model that it is for.
         needs: The task at another position whose result it waits for; the number of tasks where it waits for none.
         receiver: The stage that its result is sent to; -1 where it stays on the stage.

@@ -92,7 +92,7 @@ class TaskTimes:
             the number of tasks where it waited for nothing.
         free: When each stage is free after its last task.
         sending: Seconds that each stage waits for messages on their way.
-        held: Of these, seconds inside its tasks, in which their own communication waits for a channel.
+        held: The part of these seconds inside its tasks, in which their own communication waits for a channel.
     """
 
     starts: Seconds
@@ -105,7 +105,7 @@ class TaskTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """What comes after a stage's last task."""
+    """The end of a stage's step behind its last task: reductions and the update, in seconds."""
 
     end: float
     update: float

@@ -20,7 +20,7 @@ Placement = Literal["loop", "v"]
 
 
 class PassWork(StrEnum):
-    """What a stage does with a microbatch."""
+    """The kinds of pass that a stage makes over a microbatch."""
 
     FORWARD = "F"
     BACKWARD = "B"  # where the backward pass is split, the gradient of the input alone

@@ -104,12 +104,12 @@ class Fields:
         return Fields(values=value, kind=self.kind, where=self.where)
 
     def renamed(self, **names: str) -> Fields:
-        """The same with keys that stand under another name too, the older one of `names` where there is but that."""
+        """The configuration with keys under the names that are asked for, taken from older names where only those are there."""
         older = {key: self.values[name] for key, name in names.items() if self.values.get(name) is not None}
         return Fields(values={**older, **self.values}, kind=self.kind, where=self.where)
 
     def defaulted(self, **defaults: Any) -> Fields:
-        """The same with what stands for keys that are absent or null."""
+        """The configuration with defaults for keys that are absent or null."""
         stated = {key: value for key, value in self.values.items() if value is not None}
         return Fields(values=defaults | stated, kind=self.kind, where=self.where)
 

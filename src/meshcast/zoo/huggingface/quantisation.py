@@ -15,7 +15,7 @@ def quantisation(values: dict[str, Any], family: str) -> tuple[tuple[tuple[str, 
     """The settings that a configuration's weights ask for, and what to say of it; nothing where they are whole numbers of bytes.
 
     Args:
-        values: Of the configuration.
+        values: The values of the configuration.
         family: The module that makes programs of it.
     """
     found = values.get("quantization_config")

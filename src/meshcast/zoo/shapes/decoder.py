@@ -54,7 +54,7 @@ class DecoderConfig:
         scaled_embedding: Embeddings times the root of the width (Gemma).
         attention_cap: Scores squashed to +-cap by tanh (Gemma 2); zero for none. `logit_cap` likewise.
         window: Positions that a local layer sees; zero where all layers are global.
-        global_every: Of so many layers the last is global, the others local; zero where all are local.
+        global_every: In every so many layers the last is global and the others are local; zero where all are local.
         local_theta: Rotary base of local layers; zero for `rope_theta`.
         experts: Routed experts of a layer; zero for dense layers. Each token goes to `active` of them.
         shared_ffn: Width of the experts that every token passes; `shared_gate` weighs them by token (Qwen 2 MoE).

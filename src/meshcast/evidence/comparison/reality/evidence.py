@@ -44,7 +44,7 @@ FARTHEST = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What speaks for a trace being of the program.
+    """The measures by which a trace is judged to be of the predicted program, or of another.
 
     Attributes:
         covered: The share of kernel time with a partner, on the side where it is less.
@@ -67,7 +67,7 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """What that comes to."""
+        """The verdict on the evidence: `same`, `doubtful` or `other`."""
         if self.names is not None and self.names >= NAMED:
             return "same"
         if self.covered < COVERED or self.agreement < OTHER_BELOW:
@@ -100,7 +100,7 @@ class Evidence:
 def evidence_of(
     matches: Sequence[Match], predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], covered: float
 ) -> Evidence:
-    """What speaks for two steps being of one program, of how they were matched."""
+    """The evidence that two steps are of one program, from how their kernels were matched."""
     kinds = [class_of(kernel) for kernel in measured]
     own = [launch.seconds for launch in predicted if launch.kind in PRODUCTS]
     others = [kernel.duration for kernel, kind in zip(measured, kinds, strict=True) if kind in PRODUCTS]

@@ -62,7 +62,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """How two steps were matched.
+    """The pairs of predicted and measured kernels, and those without a partner.
 
     Attributes:
         matches: Every launch of both sides in exactly one of them.
@@ -76,7 +76,7 @@ class Matching:
 def matched(
     predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel], *, ordered: bool = True
 ) -> Matching:
-    """Which launches of both sides are the same; by duration alone where nobody knows the measured order."""
+    """The matching of predicted and measured launches; by duration alone where the measured order is not known."""
     named = _by_instruction(predicted, measured)
     one_compilation = _one_compilation(predicted, measured, named)
     if not one_compilation:

@@ -54,7 +54,7 @@ class Coverage:
 
     @property
     def measured(self) -> float:
-        """Of measured time, by either."""
+        """The share of measured kernel time that has a partner, by name, order or duration."""
         return self.by_name + self.by_order + self.by_duration
 
 

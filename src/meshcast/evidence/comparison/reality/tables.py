@@ -24,7 +24,7 @@ def reality_text(reality: Reality) -> str:
 
 
 def reality_sections(reality: Reality) -> list[Section]:
-    """What there is to say, the most important first."""
+    """The sections of a comparison with a measured run, the most important first."""
     return [
         _headline(reality),
         _waterfall(reality),

@@ -18,7 +18,7 @@ from meshcast.evidence.profiler.trace import MeasuredKernel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Of the collectives of one rank's step, how long they wait.
+    """Seconds that the collectives of one rank's step wait for other ranks.
 
     Attributes:
         collectives: How many were found on other ranks, too.

@@ -30,12 +30,12 @@ class CollectiveResult:
 
     @property
     def hardware_class(self) -> str:
-        """What errors are told by."""
+        """The class of hardware that a row's error is counted under."""
         return self.system.hardware_class if self.system else UNKNOWN
 
     @property
     def size_class(self) -> str:
-        """Where latency counts, and where bandwidth does."""
+        """The class of sizes of a row: below 1 MiB latency counts, above it bandwidth."""
         return SIZES[0] if (self.measured.size or 0.0) >= BORDER else SIZES[1]
 
     @property

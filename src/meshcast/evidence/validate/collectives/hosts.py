@@ -25,7 +25,7 @@ class Host:
     Attributes:
         cluster: The catalogue's cluster of such machines, or of the ones most like them.
         label: The class that errors are told by.
-        devices: Of one machine, or of one rack where that is one NVLink domain.
+        devices: The devices of one machine, or of one rack where that is one NVLink domain.
         cards: Network cards for them.
         gbit: Gbit/s of one card.
         fabric: What the cards are; the technology of the cluster's own network where it is empty.

@@ -56,7 +56,7 @@ class CollectiveRow:
 
     @property
     def mistuned(self) -> bool:
-        """Whether its own source says that something was wrong."""
+        """Whether the row's own source calls the measurement mis-tuned."""
         return re.search(r"mis-?tuned|misconfigured", self.notes, re.IGNORECASE) is not None
 
 

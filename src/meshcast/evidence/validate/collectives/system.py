@@ -10,7 +10,7 @@ from meshcast.hardware import Cluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """What a measurement ran on.
+    """The hardware and software that a collective was measured on.
 
     Attributes:
         cluster: With the levels that its devices span.

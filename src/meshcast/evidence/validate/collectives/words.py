@@ -53,7 +53,7 @@ _TOGETHER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidCards:
-    """What is said of a host's network cards; None is not said.
+    """What a row says of a host's network cards; None where it says nothing.
 
     Attributes:
         count: How many.

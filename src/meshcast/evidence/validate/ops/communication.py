@@ -31,7 +31,7 @@ def collective_text(row: OpRow) -> str:
 
 
 def steps(row: OpRow) -> int:
-    """How many of the op the program holds."""
+    """The number of times that the program holds the op."""
     return 1 if row.op in ("all_gather", "reduce_scatter", *SHARDED) else row.trips
 
 

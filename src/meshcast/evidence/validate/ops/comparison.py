@@ -35,7 +35,7 @@ class OpResult:
 
     @property
     def family(self) -> str:
-        """What kind of op it is."""
+        """The family that the row's op belongs to."""
         return family(self.op.op)
 
     def to_json(self) -> dict[str, Any]:

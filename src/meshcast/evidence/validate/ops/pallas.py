@@ -75,7 +75,7 @@ def page_reads_text(row: OpRow) -> str:
 
 
 def bytes_of(dtype: str, elements: int) -> int:
-    """Of so many elements of a type."""
+    """The bytes of so many elements of a type."""
     return elements * DTYPE_BITS[dtype] // 8
 
 

@@ -181,7 +181,7 @@ def _time(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChoice:
-    """Which rows are asked for; nothing given means all."""
+    """A choice of rows by chip, op and grade, and how many of them; an empty choice means all rows."""
 
     chips: Sequence[str] = ()
     ops: Sequence[str] = ()

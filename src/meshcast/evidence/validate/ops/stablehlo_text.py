@@ -81,7 +81,7 @@ class ModuleText:
         return self.binary(name, x, self.constant(number, x.dtype, x.shape))
 
     def above(self, x: Value, number: float) -> Value:
-        """Where `x` is greater than a number."""
+        """The StableHLO of a comparison: where `x` is greater than a number."""
         other = self.constant(number, x.dtype, x.shape)
         types = f"({x.type}, {x.type}) -> {tensor_type(x.shape, 'i1')}"
         return self.op(f"stablehlo.compare GT, {x.name}, {other.name}, FLOAT : {types}", x.shape, "i1")
@@ -92,7 +92,7 @@ class ModuleText:
         return self.op(f"stablehlo.select {names} : {where.type}, {x.type}", x.shape, x.dtype)
 
     def convert(self, x: Value, dtype: str) -> Value:
-        """The same numbers in another type."""
+        """The StableHLO of a conversion to another type."""
         if x.dtype == dtype:
             return x
         return self.op(f"stablehlo.convert {x.name} : ({x.type}) -> {tensor_type(x.shape, dtype)}", x.shape, dtype)
@@ -104,7 +104,7 @@ class ModuleText:
         return self.op(text, shape, x.dtype)
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """The same elements in another shape."""
+        """The StableHLO of a reshape."""
         return self.op(f"stablehlo.reshape {x.name} : ({x.type}) -> {tensor_type(shape, x.dtype)}", shape, x.dtype)
 
     def reduce(self, name: str, x: Value, dims: Sequence[int], start: float = 0.0) -> Value:

@@ -38,7 +38,7 @@ class RunResult:
 
     @property
     def step(self) -> ProgramRow:
-        """The same as step times in seconds, which all metrics mean: groups may mix metrics."""
+        """The row as step times in seconds, which every metric can be turned into, so that groups may mix metrics."""
         if self.metric is None or self.row.predicted is None or self.row.measured is None:
             return self.row
         seconds = self.metric.seconds

@@ -22,7 +22,7 @@ _INTERLEAVED = re.compile(r"interleaved|2407\.21783")
 
 
 def plan_text(plan: Plan) -> str:
-    """As `--plan` takes it; degrees of one are left out."""
+    """The plan as `--plan` takes it; degrees of one are left out."""
     return ",".join(f"{name}={value}" for name, value in plan.items() if name == "dp" or _says_something(name, value))
 
 

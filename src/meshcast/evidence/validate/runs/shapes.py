@@ -73,7 +73,7 @@ class RunModel:
 
     @property
     def language(self) -> bool:
-        """Whether it reads tokens: a sequence belongs to its shape."""
+        """Whether the model reads tokens, so that a sequence length belongs to its shape."""
         return self.builder.module in _FIELDS
 
 

@@ -57,7 +57,7 @@ class RunTarget:
 
     @property
     def plan_text(self) -> str:
-        """As `--plan` takes it."""
+        """The plan of the run as `--plan` takes it."""
         return plan_text(self.plan)
 
     @property
@@ -70,7 +70,7 @@ class RunTarget:
         return f"meshcast predict {self.model.name} {where} --plan {self.plan_text}{settings}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """What was made of the row."""
+        """The target, plan, cluster and assumptions that the row was turned into."""
         return {
             "model": self.model.name if self.model else None,
             "settings": self.settings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -243,3 +244,8 @@ def test_stages_name_the_argument_that_is_of_another_kind(call: Callable[[], obj
         call()
     assert caught.value.exit_code == 2
     assert caught.value.where == where
+
+
+def test_threads_of_numpys_blas_sleep_when_they_have_nothing_to_do() -> None:
+    """They looked for work for milliseconds behind every product; what a user has set stays."""
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"]

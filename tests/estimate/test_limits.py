@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -97,3 +98,6 @@ def test_at_a_lower_clock_carrying_data_takes_longer_and_stays_memory() -> None:
     assert (slower.time, slower.core_time, slower.compute_time, slower.memory_time) == (9.0, 8.0, 2.0, 2.0)
     assert slower.limited_by == "memory"
     assert slower.moves_data
+    shorter = estimate.taking(3.0)
+    assert shorter == replace(estimate, time=3.0)
+    assert shorter.moves_data

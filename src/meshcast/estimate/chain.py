@@ -5,20 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
-from meshcast.base import UnsupportedError
+from meshcast.base import UnsupportedError, copier, made_quickly
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.power import PowerDraw, PowerLaw
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
 
 
-@dataclass(frozen=True, kw_only=True)
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelEstimate:
-    """One kernel's answer and who gave it. No slots: what limits it is asked for often and kept."""
+    """One kernel's answer and who gave it."""
 
     time: float
     low: float
@@ -33,16 +33,24 @@ class KernelEstimate:
     dynamic_energy: float = 0.0  # joules that follow it; `static_energy` do not
     static_energy: float = 0.0
     core_time: float = 0.0  # `compute_time`, or what carrying data takes the cores where that is more
+    # Whether what is not overhead of the time is spent on moving data, and not on arithmetic: asked for often.
+    moves_data: bool = field(default=False, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if limiting(self.compute_time, self.memory_time, 0.0, self.core_time) == "memory":
+            object.__setattr__(self, "moves_data", True)
+
+    def taking(self, seconds: float) -> KernelEstimate:
+        """The same but for its time."""
+        return _taking(self, seconds)
 
     @property
     def limited_by(self) -> str:
         """compute, memory or latency."""
         return limiting(self.compute_time, self.memory_time, self.overhead, self.core_time)
 
-    @cached_property
-    def moves_data(self) -> bool:
-        """Whether what is not overhead of the time is spent on moving data, and not on arithmetic."""
-        return limiting(self.compute_time, self.memory_time, 0.0, self.core_time) == "memory"
+
+_taking = copier(KernelEstimate, "time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,10 +35,10 @@ def interval_parameters() -> tuple[float, float]:
 
 def light_seconds(kernels: Sequence[Kernel], device: Device) -> Array:
     """Seconds of kernels at the speed of light: the longest of arithmetic at peak and bytes at full bandwidth."""
-    return np.maximum(*_bounds(kernels, device))
+    return np.maximum(*light_bounds(kernels, device))
 
 
-def _bounds(kernels: Sequence[Kernel], device: Device) -> tuple[Array, Array]:
+def light_bounds(kernels: Sequence[Kernel], device: Device) -> tuple[Array, Array]:
     """(arithmetic at peak, bytes at full bandwidth) in seconds."""
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
     matrix_flops: Array = column(k.matrix_flops for k in kernels)
@@ -97,7 +97,7 @@ class Roofline:
         rates = [matrix_rate(k, device) if k.matrix_flops else Rate(flops=1.0, key="none") for k in kernels]
         matrix_flops: Array = column(k.matrix_flops for k in kernels)
         moved: Array = column(k.read_bytes + k.written_bytes for k in kernels)
-        compute, memory = _bounds(kernels, device)
+        compute, memory = light_bounds(kernels, device)
         time = np.maximum(compute, memory)
         factor, launches = interval_parameters()
         flop_energy: Array = column(

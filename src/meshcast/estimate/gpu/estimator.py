@@ -23,7 +23,7 @@ from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.solvers import solver, solver_caveat, solver_interval
 from meshcast.estimate.gpu.sorting import sort
 from meshcast.estimate.kind_model import KindModel
-from meshcast.estimate.roofline import Roofline
+from meshcast.estimate.roofline import light_bounds
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
@@ -94,8 +94,8 @@ class GpuAnalytical:
         machine = replace(self._machine(device), explaining=True)
         work = self._work(kernel, machine)
         answer = self.estimate([kernel], device)
-        bound = Roofline().estimate([kernel], device)
-        light = max(bound.compute_time[0] / machine.boost, bound.memory_time[0])
+        (arithmetic,), (bytes_moved,) = light_bounds([kernel], device)
+        light = max(arithmetic / machine.boost, bytes_moved)
         terms = (
             *work.terms,
             Term("by the formula, at the full clock", "t", work.time, "s"),
@@ -115,9 +115,9 @@ class GpuAnalytical:
         machine = self._machine(device)
         works = [self._work(kernel, machine) for kernel in kernels]
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
-        bound = Roofline().estimate(kernels, device)
+        arithmetic, bytes_moved = light_bounds(kernels, device)
         # Never faster than light; peaks are quoted below the highest clock.
-        light = np.maximum(bound.compute_time / machine.boost, bound.memory_time)
+        light = np.maximum(arithmetic / machine.boost, bytes_moved)
         time = np.maximum(column(w.time for w in works), light)
         draw = power_draw(works, time, machine)
         cores = np.minimum(column(w.compute for w in works), time)

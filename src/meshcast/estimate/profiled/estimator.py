@@ -15,7 +15,7 @@ from meshcast.estimate.profiled.interpolation import predict
 from meshcast.estimate.profiled.interpolator import Interpolator
 from meshcast.estimate.profiled.reference import reference_model
 from meshcast.estimate.profiled.sources import measured_kernels
-from meshcast.estimate.roofline import Roofline
+from meshcast.estimate.roofline import light_bounds
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
 
@@ -129,6 +129,6 @@ def _light(kernels: Sequence[Kernel], device: Device) -> Array:
     """What no kernel can be faster than; nothing on CPUs, whose rates are what programs reach and not bounds."""
     if device.kind == "cpu":
         return np.zeros(len(kernels))
-    bound = Roofline().estimate(kernels, device)
-    light: Array = np.maximum(bound.compute_time / (device.clock_hz / device.peak_clock_hz), bound.memory_time)
+    arithmetic, bytes_moved = light_bounds(kernels, device)
+    light: Array = np.maximum(arithmetic / (device.clock_hz / device.peak_clock_hz), bytes_moved)
     return light

@@ -108,7 +108,7 @@ def _interval(run: Run) -> tuple[float, float]:
         ("low", 1 / NETWORK_FACTOR, -NETWORK_START_S),
         ("high", NETWORK_FACTOR, NETWORK_START_S),
     ):
-        shifted = {key: replace(e, time=getattr(e, end)) for key, e in run.kernels.by_key.items()}
+        shifted = {key: e.taking(getattr(e, end)) for key, e in run.kernels.by_key.items()}
         network = OnNetwork(model=run.network_model, factor=factor, start_s=start_s)
         duration = _duration(run, replace(run.kernels, by_key=shifted), network) + run.pauses
         ends.append(max(duration, run.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))

@@ -46,23 +46,22 @@ def kernel(make: Any, chains: int, steps: int) -> Call:
 
 ONES = jnp.ones(64)
 WITH_KEY = (blackjax.mclmc, blackjax.ghmc)
-for name, make, ends in (
-    ("mala", partial(blackjax.mala, step_size=0.01), False),
-    ("hmc_diagonal", partial(blackjax.hmc, step_size=0.01, inverse_mass_matrix=ONES, num_integration_steps=16), False),
-    ("nuts", partial(blackjax.nuts, step_size=0.01, inverse_mass_matrix=ONES, max_num_doublings=4), True),
-    ("mclmc", partial(blackjax.mclmc, L=1.0, step_size=0.05), False),
-    ("ghmc", partial(blackjax.ghmc, step_size=0.01, momentum_inverse_scale=ONES, alpha=0.9, delta=0.1), False),
+for name, make in (
+    ("mala", partial(blackjax.mala, step_size=0.01)),
+    ("hmc_diagonal", partial(blackjax.hmc, step_size=0.01, inverse_mass_matrix=ONES, num_integration_steps=16)),
+    ("nuts", partial(blackjax.nuts, step_size=0.01, inverse_mass_matrix=ONES, max_num_doublings=4)),
+    ("mclmc", partial(blackjax.mclmc, L=1.0, step_size=0.05)),
+    ("ghmc", partial(blackjax.ghmc, step_size=0.01, momentum_inverse_scale=ONES, alpha=0.9, delta=0.1)),
     (
         "random_walk",
         partial(blackjax.additive_step_random_walk, random_step=blackjax.mcmc.random_walk.normal(0.1 * ONES)),
-        False,
     ),
-    ("barker", partial(blackjax.barker_proposal, step_size=0.01), False),
+    ("barker", partial(blackjax.barker_proposal, step_size=0.01)),
 ):
-    BLACKJAX.add(f"blackjax_{name}_chains", partial(kernel, make, 32, 8), "step", ends_on_data=ends)
+    BLACKJAX.add(f"blackjax_{name}_chains", partial(kernel, make, 32, 8), "step")
 
 
-@BLACKJAX.program("blackjax_elliptical_slice", "step", ends_on_data=True)
+@BLACKJAX.program("blackjax_elliptical_slice", "step")
 def _() -> Call:
     def run(key: Any, place: Any, x: Any, y: Any) -> Any:
         algorithm = blackjax.elliptical_slice(lambda w: density(w, x, y), mean=jnp.zeros(64), cov=jnp.eye(64))

@@ -28,17 +28,16 @@ def environment(name: str, backend: str, count: int) -> Call:
     return (lambda state, action: jax.vmap(env.step)(state, action)), (state, spec(count, env.action_size))
 
 
-for name, backend, count, ends in (
-    ("ant", "positional", 2048, False),
-    ("ant", "spring", 2048, False),
-    ("humanoid", "positional", 1024, False),
-    ("halfcheetah", "generalized", 512, True),
-    ("hopper", "positional", 2048, False),
-    ("inverted_double_pendulum", "generalized", 2048, True),
-    ("reacher", "spring", 4096, False),
-    ("swimmer", "positional", 2048, False),
+for name, backend, count in (
+    ("ant", "positional", 2048),
+    ("ant", "spring", 2048),
+    ("humanoid", "positional", 1024),
+    ("halfcheetah", "generalized", 512),
+    ("hopper", "positional", 2048),
+    ("inverted_double_pendulum", "generalized", 2048),
+    ("reacher", "spring", 4096),
 ):
-    BRAX.add(f"brax_{name}_{backend}_step", partial(environment, name, backend, count), "step", ends_on_data=ends)
+    BRAX.add(f"brax_{name}_{backend}_step", partial(environment, name, backend, count), "step")
 
 
 @BRAX.program("brax_ppo_losses_train", "train", group="rl")
@@ -50,7 +49,11 @@ def _() -> Call:
     )
     statistics = jax.eval_shape(lambda: running_statistics.init_state(spec(seen)))
     extras = {
-        "policy_extras": {"log_prob": spec(batch, time), "raw_action": spec(batch, time, acts)},
+        "policy_extras": {
+            "log_prob": spec(batch, time),
+            "raw_action": spec(batch, time, acts),
+            "distribution_params": spec(batch, time, 2 * acts),
+        },
         "state_extras": {"truncation": spec(batch, time)},
     }
     data = Transition(

@@ -45,7 +45,6 @@ DIFFRAX.add(
         Field, lambda f, y: jnp.square(jax.vmap(lambda y: solved(f, y, diffrax.Tsit5(), 20))(y)).mean(), spec(1024, 16)
     ),
     "train",
-    ends_on_data=True,
 )
 DIFFRAX.add(
     "diffrax_backsolve_ode_train",
@@ -57,11 +56,10 @@ DIFFRAX.add(
         spec(1024, 16),
     ),
     "train",
-    ends_on_data=True,
 )
 
 
-@DIFFRAX.program("diffrax_lorenz_ensemble_step", "step", ends_on_data=True)
+@DIFFRAX.program("diffrax_lorenz_ensemble_step", "step")
 def _() -> Call:
     def lorenz(t: Any, y: Any, args: Any) -> Any:
         a, b, c = y
@@ -70,7 +68,7 @@ def _() -> Call:
     return jax.vmap(lambda y: solved(lorenz, y, diffrax.Dopri8(), 32)), (spec(65536, 3),)
 
 
-@DIFFRAX.program("diffrax_stiff_implicit_step", "step", ends_on_data=True)
+@DIFFRAX.program("diffrax_stiff_implicit_step", "step")
 def _() -> Call:
     def robertson(t: Any, y: Any, args: Any) -> Any:
         a, b, c = y
@@ -87,7 +85,7 @@ def _() -> Call:
     ), (spec(4096, 3),)
 
 
-@DIFFRAX.program("diffrax_sde_brownian_step", "step", group="probabilistic", ends_on_data=True)
+@DIFFRAX.program("diffrax_sde_brownian_step", "step", group="probabilistic")
 def _() -> Call:
     def path(y: Any, key: Any) -> Any:
         motion = diffrax.VirtualBrownianTree(0.0, 1.0, 1e-3, y.shape, key)
@@ -121,7 +119,7 @@ class Driven(eqx.Module):
         return self.last(out.ys[-1])
 
 
-@DIFFRAX.program("diffrax_neural_cde_train", "train", group="sequence", ends_on_data=True)
+@DIFFRAX.program("diffrax_neural_cde_train", "train", group="sequence")
 def _() -> Call:
     def loss(model: Any, times: Any, values: Any, labels: Any) -> Any:
         return cross_entropy(jax.vmap(model, in_axes=(None, 0))(times, values), labels)
@@ -129,7 +127,7 @@ def _() -> Call:
     return step(Driven, loss, spec(64), spec(256, 64, 4), integers(10, 256))
 
 
-@DIFFRAX.program("diffrax_heat_equation_step", "step", ends_on_data=True)
+@DIFFRAX.program("diffrax_heat_equation_step", "step")
 def _() -> Call:
     def heat(t: Any, y: Any, args: Any) -> Any:
         padded = jnp.pad(y, 1, mode="edge")
@@ -138,7 +136,7 @@ def _() -> Call:
     return (lambda y: solved(heat, y, diffrax.Bosh3(), 50)), (spec(1024, 1024),)
 
 
-@DIFFRAX.program("diffrax_adaptive_pendulums_infer", "infer", ends_on_data=True)
+@DIFFRAX.program("diffrax_adaptive_pendulums_infer", "infer")
 def _() -> Call:
     def pendulum(t: Any, y: Any, args: Any) -> Any:
         return jnp.stack([y[1], -jnp.sin(y[0]) - 0.1 * y[1]])

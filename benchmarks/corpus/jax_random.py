@@ -36,10 +36,10 @@ for name, arguments, options in (
 ):
     endless = name in ("dirichlet", "t")
     narrow = {jnp.bfloat16: "bf16", jnp.float16: "f16"}.get(options.get("dtype"), "f32")
-    RANDOM.add(f"random_{name}", partial(drawn, name, *arguments, **options), "infer", narrow, ends_on_data=endless)
+    RANDOM.add(f"random_{name}", partial(drawn, name, *arguments, **options), "infer", narrow)
 
 
-@RANDOM.program("random_poisson_binomial", "infer", "f32", ends_on_data=True)
+@RANDOM.program("random_poisson_binomial", "infer", "f32")
 def _() -> Call:
     def counts(key: Any, rate: Any) -> Any:
         rate = jnp.abs(rate) + 1

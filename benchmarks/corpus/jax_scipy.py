@@ -104,7 +104,7 @@ def _() -> Call:
     return values, (spec(1024, 4096),)
 
 
-@SCIPY.program("scipy_gammainc_betainc", "infer", "f32", group="probabilistic", ends_on_data=True)
+@SCIPY.program("scipy_gammainc_betainc", "infer", "f32", group="probabilistic")
 def _() -> Call:
     def values(a: Any, x: Any) -> Any:
         a, x = jnp.abs(a) + 0.5, jnp.abs(x) + 0.1
@@ -139,7 +139,7 @@ def _() -> Call:
     return coded, (spec(32, 512, 512), spec(8, 8))
 
 
-@SCIPY.program("scipy_sparse_cg_poisson", "step", "f32", ends_on_data=True)
+@SCIPY.program("scipy_sparse_cg_poisson", "step", "f32")
 def _() -> Call:
     def laplace(x: Any) -> Any:
         padded = jnp.pad(x, 1)

@@ -64,14 +64,6 @@ def _() -> Call:
     return (lambda u: jax.lax.fori_loop(0, 10, lambda _, u: batch(u), u)), (spec(256, 1025, dtype=jnp.complex64),)
 
 
-@CFD.program("jaxcfd_smagorinsky_2d_step", "step")
-def _() -> Call:
-    viscosity = partial(
-        cfd.subgrid_models.evm_model, viscosity_fn=partial(cfd.subgrid_models.smagorinsky_viscosity, cs=0.2)
-    )
-    return volumes((256, 256), 4, **FAST, forcing=lambda v: viscosity(v))
-
-
 @CFD.program("jaxcfd_initial_velocity", "infer")
 def _() -> Call:
     grid = cfd.grids.Grid((512, 512), domain=((0, 2 * jnp.pi), (0, 2 * jnp.pi)))

@@ -22,20 +22,19 @@ def logistic(w: Any, x: Any, y: Any) -> Any:
 
 
 DATA = (spec(256, 32), spec(16384, 256), integers(32, 16384))
-for name, solver, ends in (
-    ("lbfgs", jaxopt.LBFGS(logistic, maxiter=10, linesearch="backtracking", jit=True, unroll=False), True),
-    ("gradient_descent", jaxopt.GradientDescent(logistic, maxiter=10, acceleration=True), True),
-    ("nonlinear_cg", jaxopt.NonlinearCG(logistic, maxiter=10), True),
+for name, solver in (
+    ("lbfgs", jaxopt.LBFGS(logistic, maxiter=10, linesearch="backtracking", jit=True, unroll=False)),
+    ("gradient_descent", jaxopt.GradientDescent(logistic, maxiter=10, acceleration=True)),
+    ("nonlinear_cg", jaxopt.NonlinearCG(logistic, maxiter=10)),
 ):
     JAXOPT.add(
         f"jaxopt_{name}_logistic",
         lambda solver=solver: ((lambda w, x, y: solver.run(w, x, y).params), DATA),
         "train",
-        ends_on_data=ends,
     )
 
 
-@JAXOPT.program("jaxopt_proximal_lasso", "train", ends_on_data=True)
+@JAXOPT.program("jaxopt_proximal_lasso", "train")
 def _() -> Call:
     solver = jaxopt.ProximalGradient(jaxopt.objective.least_squares, jaxopt.prox.prox_lasso, maxiter=20)
     return (lambda w, scale, x, y: solver.run(w, scale, (x, y)).params), (
@@ -46,7 +45,7 @@ def _() -> Call:
     )
 
 
-@JAXOPT.program("jaxopt_projected_simplex", "step", ends_on_data=True)
+@JAXOPT.program("jaxopt_projected_simplex", "step")
 def _() -> Call:
     def loss(p: Any, cost: Any) -> Any:
         return jnp.sum(p * cost) + 0.1 * jnp.sum(p**2)
@@ -56,13 +55,13 @@ def _() -> Call:
     return (lambda p, cost: solver.run(p, None, cost).params), (spec(4096, 128), spec(4096, 128))
 
 
-@JAXOPT.program("jaxopt_anderson_fixed_point", "step", ends_on_data=True)
+@JAXOPT.program("jaxopt_anderson_fixed_point", "step")
 def _() -> Call:
     solver = jaxopt.AndersonAcceleration(lambda z, w, x: jnp.tanh(0.1 * z @ w + x), history_size=5, maxiter=20)
     return (lambda z, w, x: solver.run(z, w, x).params), (spec(512, 512), spec(512, 512), spec(512, 512))
 
 
-@JAXOPT.program("jaxopt_osqp_portfolios", "step", ends_on_data=True)
+@JAXOPT.program("jaxopt_osqp_portfolios", "step")
 def _() -> Call:
     solver = jaxopt.BoxOSQP(maxiter=50, check_primal_dual_infeasability=False)
 

@@ -131,11 +131,22 @@ def encoder(x: Any, heads: int, width: int) -> Any:
     return x + layers.Dropout(0.1)(layers.Dense(width)(hidden))
 
 
+class Places(layers.Layer):
+    """Adds a learned vector to each place of a sequence."""
+
+    def build(self, shape: Any) -> None:
+        """Makes the table."""
+        self.table = self.add_weight(shape=shape[1:], initializer="uniform")
+
+    def call(self, x: Any) -> Any:
+        """The sequence with its places."""
+        return x + self.table
+
+
 @example("keras_text_transformer_train", "train", "mixed", "sequence")
 def _() -> Call:
     tokens = keras.Input((256,), dtype="int32")
-    places = layers.Embedding(256, 256)(keras.ops.arange(256))
-    x = layers.Embedding(20000, 256)(tokens) + places
+    x = Places()(layers.Embedding(20000, 256)(tokens))
     for _ in range(4):
         x = encoder(x, 8, 256)
     model = keras.Model(

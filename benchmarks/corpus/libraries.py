@@ -39,6 +39,14 @@ MODULES: dict[str, str] = {
     "jax-md": "jaxmd_simulations",
     "jax-cfd": "jaxcfd_flows",
     "s2fft": "s2fft_transforms",
+    "dm-pix": "pix_images",
+    "jaxwt": "wavelets",
+    "audax": "audax_features",
+    "qwix": "qwix_models",
+    "penzai": "penzai_transformers",
+    "flaxmodels": "flaxmodels_nets",
+    "scico": "scico_problems",
+    "ott-jax": "ott_transport",
 }
 # Where the distribution's name is another one than the library's.
 DISTRIBUTIONS = {name: "jax" for name in MODULES if name.startswith("jax.")}

@@ -35,17 +35,15 @@ LINEAX.add(
     "lineax_cg_dense",
     partial(solved, lx.CG(1e-6, 1e-6, max_steps=32), 32, 512, 512, positive=True),
     "step",
-    ends_on_data=True,
 )
 LINEAX.add(
     "lineax_bicgstab_batched",
     partial(solved, lx.BiCGStab(1e-6, 1e-6, max_steps=24), 32, 256, 256),
     "step",
-    ends_on_data=True,
 )
 
 
-@LINEAX.program("lineax_gmres_jacobian", "step", ends_on_data=True)
+@LINEAX.program("lineax_gmres_jacobian", "step")
 def _() -> Call:
     def newton(x: Any, b: Any) -> Any:
         operator = lx.JacobianLinearOperator(lambda y, _: jnp.tanh(y) + 0.1 * jnp.roll(y, 1) + 2 * y, x)

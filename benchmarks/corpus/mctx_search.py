@@ -59,24 +59,22 @@ def search(policy: Any, batch: int, actions: int, simulations: int, dtype: Any =
 
 
 F32: Dtype = "f32"
-MCTX.add("mctx_muzero_atari_search", partial(search, mctx.muzero_policy, 128, 18, 25), "infer", F32, ends_on_data=True)
+MCTX.add("mctx_muzero_atari_search", partial(search, mctx.muzero_policy, 128, 18, 25), "infer", F32)
 MCTX.add(
     "mctx_gumbel_go_search",
     partial(search, partial(mctx.gumbel_muzero_policy, max_num_considered_actions=16), 64, 362, 16, jnp.bfloat16),
     "infer",
     "bf16",
-    ends_on_data=True,
 )
 MCTX.add(
     "mctx_alphazero_depth_search",
     partial(search, partial(mctx.muzero_policy, max_depth=8, dirichlet_fraction=0.25), 256, 9, 32),
     "infer",
     F32,
-    ends_on_data=True,
 )
 
 
-@MCTX.program("mctx_stochastic_2048_search", "infer", ends_on_data=True)
+@MCTX.program("mctx_stochastic_2048_search", "infer")
 def _() -> Call:
     chances = 32
 
@@ -87,7 +85,9 @@ def _() -> Call:
 
     def chance(params: Any, key: Any, outcome: Any, hidden: Any) -> Any:
         out, hidden = recurrent(params, key, outcome, hidden)
-        return mctx.ChanceRecurrentFnOutput(out.prior_logits, out.value, out.reward, out.discount), hidden
+        return mctx.ChanceRecurrentFnOutput(
+            action_logits=out.prior_logits, value=out.value, reward=out.reward, discount=out.discount
+        ), hidden
 
     def searched(params: Any, key: Any, hidden: Any) -> Any:
         logits, value = heads(params, hidden)

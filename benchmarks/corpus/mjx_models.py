@@ -55,10 +55,10 @@ def stepped(xml: str, count: int, turns: int) -> Call:
     return run, (data,)
 
 
-MJX.add("mjx_chain_cg_step", partial(stepped, chain(12), 1024, 1), "step", ends_on_data=True)
-MJX.add("mjx_chain_newton_step", partial(stepped, chain(6, "Newton"), 2048, 2), "step", ends_on_data=True)
-MJX.add("mjx_spheres_newton_step", partial(stepped, pile(9, "sphere", "Newton"), 512, 1), "step", ends_on_data=True)
-MJX.add("mjx_capsules_cg_step", partial(stepped, pile(6, "capsule", "CG"), 512, 1), "step", ends_on_data=True)
+MJX.add("mjx_chain_cg_step", partial(stepped, chain(12), 1024, 1), "step")
+MJX.add("mjx_chain_newton_step", partial(stepped, chain(6, "Newton"), 2048, 2), "step")
+MJX.add("mjx_spheres_newton_step", partial(stepped, pile(9, "sphere", "Newton"), 512, 1), "step")
+MJX.add("mjx_capsules_cg_step", partial(stepped, pile(6, "capsule", "CG"), 512, 1), "step")
 
 
 @MJX.program("mjx_kinematics_gradient", "train")

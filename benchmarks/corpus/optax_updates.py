@@ -148,7 +148,7 @@ def _() -> Call:
     return step, (WIDE, jax.eval_shape(optimizer.init, WIDE), *DATA)
 
 
-@OPTAX.program("optax_lbfgs_step", "train", origin="example", ends_on_data=True)
+@OPTAX.program("optax_lbfgs_step", "train", origin="example")
 def _() -> Call:
     optimizer = optax.lbfgs()
 
@@ -204,12 +204,10 @@ def _() -> Call:
     def losses(x: Any, labels: Any) -> Any:
         sparse = optax.losses.multiclass_sparsemax_loss(x.astype(jnp.float32), labels).mean()
         return (
-            sparse
-            + optax.ntxent(x, labels)
-            + optax.losses.triplet_margin_loss(x[:1024], x[1024:2048], x[2048:3072]).mean()
+            sparse + optax.ntxent(x, labels) + optax.losses.triplet_margin_loss(x[:256], x[256:512], x[512:768]).mean()
         )
 
-    return of_logits(losses, spec(4096, 256, dtype=BF16), integers(256, 4096))
+    return of_logits(losses, spec(1024, 256, dtype=BF16), integers(256, 1024))
 
 
 @OPTAX.program("optax_perturbed_ranking_train", "train", group="recsys", origin="example")

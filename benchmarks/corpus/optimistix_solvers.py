@@ -21,7 +21,7 @@ def rosenbrock(x: Any, args: Any) -> Any:
     return 10 * (x[1:] - x[:-1] ** 2), 1 - x[:-1]
 
 
-@OPTIMISTIX.program("optimistix_gauss_newton_rosenbrock", "step", ends_on_data=True)
+@OPTIMISTIX.program("optimistix_gauss_newton_rosenbrock", "step")
 def _() -> Call:
     solver = optx.GaussNewton(1e-5, 1e-5)
     return jax.vmap(lambda x: optx.least_squares(rosenbrock, solver, x, max_steps=16, throw=False).value), (
@@ -29,7 +29,7 @@ def _() -> Call:
     )
 
 
-@OPTIMISTIX.program("optimistix_dogleg_curve_fit", "step", ends_on_data=True)
+@OPTIMISTIX.program("optimistix_dogleg_curve_fit", "step")
 def _() -> Call:
     def residuals(p: Any, data: Any) -> Any:
         return p[0] * jnp.exp(-p[1] * data[0]) + p[2] - data[1]
@@ -39,7 +39,7 @@ def _() -> Call:
     return jax.vmap(fit, in_axes=(0, None, 0)), (spec(2048, 3), spec(256), spec(2048, 256))
 
 
-@OPTIMISTIX.program("optimistix_newton_root", "step", ends_on_data=True)
+@OPTIMISTIX.program("optimistix_newton_root", "step")
 def _() -> Call:
     def equations(y: Any, a: Any) -> Any:
         return jnp.tanh(a @ y) + y - 0.5
@@ -51,7 +51,7 @@ def _() -> Call:
     )
 
 
-@OPTIMISTIX.program("optimistix_bfgs_logistic", "train", ends_on_data=True)
+@OPTIMISTIX.program("optimistix_bfgs_logistic", "train")
 def _() -> Call:
     def loss(w: Any, data: Any) -> Any:
         x, y = data
@@ -65,7 +65,7 @@ def _() -> Call:
     )
 
 
-@OPTIMISTIX.program("optimistix_fixed_point_equilibrium", "infer", ends_on_data=True)
+@OPTIMISTIX.program("optimistix_fixed_point_equilibrium", "infer")
 def _() -> Call:
     def layer(z: Any, args: Any) -> Any:
         w, x = args
@@ -79,7 +79,7 @@ def _() -> Call:
     )
 
 
-@OPTIMISTIX.program("optimistix_bisection_batched", "infer", ends_on_data=True)
+@OPTIMISTIX.program("optimistix_bisection_batched", "infer")
 def _() -> Call:
     solver = optx.Bisection(1e-6, 1e-6)
 

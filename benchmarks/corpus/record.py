@@ -49,8 +49,6 @@ class Program:
     dtype: Dtype
     group: Group
     build: Callable[[], Call]
-    # A loop's end depends on values: turns, and with them the time, are those of the arguments of a run.
-    ends_on_data: bool = False
 
     def __post_init__(self) -> None:
         """Refuses words that the index does not know: they would be groups of one in every table."""
@@ -62,7 +60,7 @@ class Program:
 
     def row(self) -> dict[str, Any]:
         """What the index says of the program before it is captured."""
-        row = {
+        return {
             "id": self.id,
             "library": self.library,
             "part": part_of(self.library),
@@ -71,7 +69,6 @@ class Program:
             "dtype": self.dtype,
             "group": self.group,
         }
-        return {**row, "ends_on_data": True} if self.ends_on_data else row
 
 
 @dataclass(slots=True)
@@ -92,7 +89,6 @@ class Catalogue:
         *,
         group: Group | None = None,
         origin: Origin | None = None,
-        ends_on_data: bool = False,
     ) -> None:
         """One more program; a second one of the same id is refused, since its file would take the first one's place."""
         if any(each.id == id for each in self.programs):
@@ -106,7 +102,6 @@ class Catalogue:
                 dtype=dtype,
                 group=group or self.group,
                 build=build,
-                ends_on_data=ends_on_data,
             )
         )
 
@@ -118,12 +113,11 @@ class Catalogue:
         *,
         group: Group | None = None,
         origin: Origin | None = None,
-        ends_on_data: bool = False,
     ) -> Callable[[Callable[[], Call]], Callable[[], Call]]:
         """A decorator: the function below it makes the program's function and arguments."""
 
         def added(build: Callable[[], Call]) -> Callable[[], Call]:
-            self.add(id, build, mode, dtype, group=group, origin=origin, ends_on_data=ends_on_data)
+            self.add(id, build, mode, dtype, group=group, origin=origin)
             return build
 
         return added

@@ -87,7 +87,7 @@ def _() -> Call:
 @RLAX.program("rlax_muzero_transforms_infer", "infer")
 def _() -> Call:
     def transformed(values: Any, logits: Any) -> Any:
-        pair = rlax.muzero_pair(300, -300.0, 300.0, rlax.SIGNED_HYPERBOLIC_PAIR)
+        pair = rlax.muzero_pair(300, -300, 300, rlax.SIGNED_HYPERBOLIC_PAIR)
         return pair.apply(values), pair.apply_inv(jax.nn.softmax(logits))
 
     return transformed, (spec(32768), spec(32768, 300))
@@ -98,7 +98,9 @@ def _() -> Call:
     def acted(key: Any, q: Any) -> Any:
         keys = jax.random.split(key, 4)
         greedy = rlax.epsilon_greedy(0.1).sample(keys[0], q)
-        noise = rlax.add_ornstein_uhlenbeck_noise(keys[1], q, jnp.zeros_like(q), 0.15, 0.2)
+        noise = jax.vmap(lambda key, row: rlax.add_gaussian_noise(key, row, 0.2))(
+            jax.random.split(keys[1], q.shape[0]), q
+        )
         return (
             greedy,
             rlax.softmax(0.5).sample(keys[2], q),

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import s2fft
+from s2fft.precompute_transforms import construct, spherical
 
 from benchmarks.corpus.record import Call, Catalogue
 from benchmarks.corpus.shapes import abstract, spec
@@ -33,10 +34,8 @@ S2FFT.add("s2fft_forward_batched_dh", partial(transform, 32, "dh", forward=True,
 @S2FFT.program("s2fft_precomputed_kernel_train", "train", "c64")
 def _() -> Call:
     limit = 64
-    kernel = jax.eval_shape(
-        lambda: s2fft.precompute_transforms.construct.spin_spherical_kernel_jax(limit, 0, False, "mw", forward=True)
-    )
-    apply = s2fft.precompute_transforms.spherical.forward_transform_jax
+    kernel = construct.spin_spherical_kernel_jax(limit, 0, False, "mw", forward=True)
+    apply = spherical.forward_transform_jax
 
     def power(signal: Any, kernel: Any) -> Any:
         one = lambda f: apply(f, kernel, limit, "mw", False, 0, None)  # noqa: E731

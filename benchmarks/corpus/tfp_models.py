@@ -108,7 +108,7 @@ def _() -> Call:
     return values, (spec(4096, 256),)
 
 
-@TFP.program("tfp_wishart_and_friends_sample", "infer", ends_on_data=True)
+@TFP.program("tfp_wishart_and_friends_sample", "infer")
 def _() -> Call:
     def sampled(key: Any, scale: Any) -> Any:
         return (

@@ -153,6 +153,20 @@ def test_the_page_on_the_architecture_has_every_package() -> None:
     assert {package for package in MAY_IMPORT if f"`{package}/`" not in page} == set()
 
 
+def test_the_files_on_the_page_are_there_with_the_types_beside_them() -> None:
+    """Paths as the page writes them, below the package; a row of its first table names types that its last file defines."""
+    page = PAGE.read_text(encoding="utf-8")
+    paths = {path for path in re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", page) if not path.startswith("tests/")}
+    assert len(paths) > 40
+    assert {path for path in paths if not (PACKAGE / path).exists()} == set()
+    rows = [line.split(" | ") for line in page.split("## The way of the data")[1].split("\n\n")[1].splitlines()[2:]]
+    assert len(rows) > 8
+    for _, _, gives, _, homes in rows:
+        source = "".join((PACKAGE / path).read_text(encoding="utf-8") for path in re.findall(r"`([^`]+\.py)`", homes))
+        missing = [name for name in re.findall(r"`([A-Z]\w+?)`s?", gives) if f"class {name}" not in source]
+        assert not missing, f"{homes} does not define {missing}"
+
+
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in FILES:

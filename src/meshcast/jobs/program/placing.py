@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from meshcast.base import UsageError
 from meshcast.hardware import Cluster, Device, resolve
-from meshcast.jobs.planned.stacked import chosen_options
+from meshcast.jobs.planned.stacked import assumed_kernels, chosen_options
 from meshcast.jobs.program.device_count import device_count
 from meshcast.jobs.program.run import Run
 from meshcast.lower import LoweredProgram, backend_of, overlapped
@@ -61,5 +61,5 @@ def lowered_on(
         devices=devices,
         estimators=estimators,
         options=chosen,
-        notes=(*told, *notes),
+        notes=(*told, *notes, *assumed_kernels(lowered.workload.source, chosen.brought)),
     )

@@ -167,6 +167,32 @@ def test_the_files_on_the_page_are_there_with_the_types_beside_them() -> None:
         assert not missing, f"{homes} does not define {missing}"
 
 
+# `options` is also what a variable is called.
+NAMED = re.compile(rf"`((?:{'|'.join(sorted(set(MAY_IMPORT) - {'options'}))})(?:\.[a-z_]+)+)(?:\.[A-Z]\w*)?`")
+ENDINGS = ("md", "yml", "toml", "json")
+
+
+def test_modules_that_texts_name_are_there() -> None:
+    """`lower.fusion`, `jobs.levers.fitting`, `zoo.words.Remat` in docstrings, comments and pages: modules, or names in them."""
+    missing = []
+    for path in [*FILES, *PAGE.parent.glob("*.md")]:
+        for name in NAMED.findall(path.read_text(encoding="utf-8")):
+            parts = name.split(".")
+            if parts[-1] in ENDINGS:
+                continue
+            home = next(
+                place
+                for count in range(len(parts), 0, -1)
+                for place in (PACKAGE.joinpath(*parts[:count]), PACKAGE.joinpath(*parts[:count]).with_suffix(".py"))
+                if place.exists()
+            )
+            rest = parts[len(home.relative_to(PACKAGE).with_suffix("").parts) :]
+            files = [home] if home.is_file() else [*home.glob("__init__.py*")]
+            if rest and not any(re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")) for file in files):
+                missing.append(f"{path.name}: {name}")
+    assert missing == []
+
+
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in FILES:

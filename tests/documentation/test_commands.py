@@ -23,18 +23,18 @@ from tests.documentation.workspace import write_workspace
 # What would take minutes is run with these words added: the same command, over fewer rows.
 BOUNDS = {
     r"calibrate --profile": "--limit 2 --minutes 0.2",
-    r"predict (?!.*--levers)": "--levers none",  # tests/levers runs them
+    r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-zoo": "--limit 1",
 }
 # Not run here, with the reason. Their files and flags are still checked.
 NOT_RUN = {
     r"^make (?!demo)": "the target's recipe is checked by `make -n`",
-    r"doctor --install": "fetches packages; tests/simulators runs what it installs",
+    r"doctor --install": "fetches packages; tests/estimate/outside runs what it installs",
     r"^python benchmarks/": "minutes of measuring",
     r"^python -m benchmarks\.": "needs the libraries whose programs it captures",
     r"^python -m venv ": "an environment that nothing here uses",
-    r"^python -m meshcast\.": "minutes of fitting; tests/calibrate and tests/estimate fit small tables",
+    r"^python -m meshcast\.": "minutes of fitting; tests/evidence fits small tables",
 }
 WITH_COMMANDS = [page for page in PAGES if commands(page)]
 

@@ -52,7 +52,7 @@ class Plan:
         cp: Devices that split every sequence.
         ep: Devices that split the experts; they split the batch too.
         mbs: Sequences of a microbatch on each of the devices that split the batch.
-        remat: What the backward pass computes again, a word of `models.words.Remat`.
+        remat: What the backward pass computes again, a word of `zoo.words.Remat`.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: The schedule of a pipeline.
         precision: The precision of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def products(self) -> str:
-        """How products with weights are made, a name of `models.products.KINDS`."""
+        """How products with weights are made, a name of `zoo.products.KINDS`."""
         return self.precision if self.precision in ("fp8", "mxfp8") else "plain"
 
     @property

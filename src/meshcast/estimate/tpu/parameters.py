@@ -15,7 +15,7 @@ from meshcast.estimate.calibration import about
 TPU_SCHEMA = "meshcast.tpu-parameters/1"
 TPU_COMPILER = "compiled"  # among the intervals by kernel kind, that of the compiler's own times
 
-# Where parameters that no fit moves come from; the others are fitted to the compiler's cycles (`estimate.tpu.fit`).
+# Where parameters that no fit moves come from; the others are fitted to the compiler's cycles (`evidence.fits.tpu`).
 SWEEPS = "cocossim's v6e sweeps"
 MICROBENCHMARKS = "AI-Hypercomputer's microbenchmarks of TPU7x"
 XLA = "scoped VMEM of products that libtpu 0.0.42.1 compiled for v6e"

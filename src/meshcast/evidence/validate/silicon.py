@@ -73,7 +73,7 @@ def validate_silicon(
         ops: Some of `OPS`.
         sample: Rows per device, op and type, shared out evenly among sizes; where a size has fewer, there are fewer.
         fidelity: An estimator; `auto` is `analytical`, since `profiled` may have read these very tables.
-        framework: Whose tables; by default those that hold the least besides the op (`profiles.silicon`).
+        framework: Whose tables; by default those that hold the least besides the op (`estimate.measurements.silicon`).
         most_quantisation: The share of its latency that the quantisation of an f8 product's operand may take.
         root: The tables' folder; the installed package's by default.
 

@@ -1,7 +1,8 @@
 """What takes memory in a model that does not fit, and what would make it smaller, in the words of plans and settings.
 
 Changes are found here and not tried: of what takes most memory those that make it smaller, each as a plan would have it, and
-none that the plan has already or that the model cannot have. Whether one is enough is for a prediction to say (`levers.fitting`).
+none that the plan has already or that the model cannot have. Whether one is enough is for a prediction to say
+(`jobs.levers.fitting`).
 """
 
 from __future__ import annotations

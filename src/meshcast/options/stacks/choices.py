@@ -24,7 +24,7 @@ HOST = ("run", "argument", "output", "launch", "convolution", "graph", "graph_ke
 """What `[host]` has in seconds."""
 UsedBy = Literal["predictions", "plan", "runs", "nothing"]
 # Choices that not every prediction with the stack takes: what a plan has to say (by its key), what is looked at where a
-# published run does not say (`validate.runs`), and what is told alone.
+# published run does not say (`evidence.validate.runs`), and what is told alone.
 _IN_PLANS = {
     "defaults.recomputation": "remat",
     "defaults.sequence_parallel": "sp",

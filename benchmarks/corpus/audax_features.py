@@ -1,4 +1,4 @@
-"""audax: spectrograms, learnable front ends and classifiers of sound."""
+"""audax: spectrograms, their augmentation, and classifiers of sound."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 from audax.core import functional
-from audax.frontends.leaf import Leaf
-from audax.frontends.sincnet import SincNet
 from audax.models.convnext import ConvNeXt
 from audax.models.efficientnet import efficientnet_b0
 from audax.transforms.spec_augment import SpecAugment
@@ -39,21 +37,6 @@ def _() -> Call:
         return SpecAugment(freq_param=24, time_param=48)(features, key)[0]
 
     return augmented, (KEY, spec(64, 1000, 80, 1))
-
-
-@AUDAX.program("audax_leaf_infer", "infer")
-def _() -> Call:
-    return inference(Leaf(), spec(16, 16000))
-
-
-@AUDAX.program("audax_leaf_train", "train")
-def _() -> Call:
-    return step(Leaf(), lambda out: jnp.square(out).mean(), (spec(8, 16000),))
-
-
-@AUDAX.program("audax_sincnet_infer", "infer")
-def _() -> Call:
-    return inference(SincNet(), spec(16, 16000))
 
 
 @AUDAX.program("audax_convnext_train", "train")

@@ -77,11 +77,8 @@ def test_two_programs_of_one_name_and_unknown_words_are_refused() -> None:
 
 def test_every_library_names_modules_that_are_there_and_a_requirement() -> None:
     folder = ROOT / "benchmarks/corpus"
-    required = {
-        line.split("==")[0]
-        for line in (folder / "requirements.txt").read_text().splitlines()
-        if line and line[0] != "#"
-    }
+    lines = (folder / "requirements.txt").read_text().splitlines()
+    required = {line.split("==")[0].lower().replace("_", "-") for line in lines if not line.startswith("#")}
     for library, module in MODULES.items():
         assert (folder / f"{module}.py").exists(), library
         assert DISTRIBUTIONS.get(library, library) in required

@@ -41,7 +41,7 @@ class KernelEstimate:
             object.__setattr__(self, "moves_data", True)
 
     def taking(self, seconds: float) -> KernelEstimate:
-        """The same but for its time."""
+        """A copy of the estimate with another time."""
         return _taking(self, seconds)
 
     @property

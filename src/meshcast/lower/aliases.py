@@ -91,7 +91,7 @@ def _single_elements(op: Op, known: Aliases, kept: Set[int], readers: Readers) -
 
 
 def _library_operand(op: Op, known: Aliases, kept: Set[int], readers: Readers) -> int | None:
-    """Of a transpose: libraries take either operand layout; anyone else needs the bytes in their new order."""
+    """The buffer of a transpose that only libraries read, which take either layout; None where others need new bytes."""
     if known.undoes_transpose(op):
         return known.matrices[op.operands[0]]
     result = op.results[0]
@@ -100,7 +100,7 @@ def _library_operand(op: Op, known: Aliases, kept: Set[int], readers: Readers) -
 
 
 def _library_layout(op: Op, known: Aliases, kept: Set[int], readers: Readers) -> int | None:
-    """Of a transpose: as above, or it stands behind an attention call, whose layout it is."""
+    """The buffer of a transpose as above, or of one behind an attention call, whose layout it is; else None."""
     shown = _library_operand(op, known, kept, readers)
     return _turned(op, known) if shown is None and op.operands[0] in known.calls else shown
 

@@ -94,7 +94,7 @@ def _common(shape: Gemm, side: int) -> Gemm:
 
 
 def _share(op: Op) -> float:
-    """Of the op's work, what is not the model's own: products are one where they are alike in that, too."""
+    """The share of the op's work that is not the model's own: only products alike in that are merged."""
     return op.redundant_flops / op.cost.matrix_flops if op.cost.matrix_flops else 0.0
 
 

@@ -194,7 +194,7 @@ class _Sweep:
         return all(self._fusion(root).outside(_FULL, self._is_full(root), op, operands) <= most for root in owners)
 
     def _is_full(self, root: int) -> Predicate:
-        """Of values as large as what a fusion runs over: what is spread from something small is computed on the way in."""
+        """Whether a value is as large as what a fusion runs over; one broadcast from a small one is computed on the way in."""
         space = self._space(root)
         return lambda value: self._least_elements(value) * 2 > space
 

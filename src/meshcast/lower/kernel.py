@@ -362,7 +362,7 @@ class LoweredProgram:
         return self.workload.mesh
 
     def on(self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: object) -> Run:
-        """These kernels on chosen hardware (`jobs.lowered_on`): from there they are timed, simulated and predicted.
+        """A `Run` of the kernels on chosen hardware (`jobs.lowered_on`), which times, simulates and predicts them.
 
         Args:
             hardware: A device or cluster of the catalogue, a file, or one of `Device` and `Cluster`.

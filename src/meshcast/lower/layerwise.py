@@ -135,7 +135,7 @@ def _with_small_sums(schedule: Schedule, values: ValueTypes) -> Schedule:
 
 
 def _with_fused_sums(schedule: Schedule, values: ValueTypes) -> Schedule:
-    """The same where nothing is left to add: the loop goes on with the sum as it was, and leaves it as it is then."""
+    """The schedule with loops that have nothing left to add: they go on with the sum as it was, and give it back."""
     steps = list(schedule.steps)
     for loop, place, adding in _summed(schedule, values):
         index = next(at for at, step in enumerate(steps) if isinstance(step, LoopStep) and step.body is loop.body)

@@ -55,7 +55,7 @@ def stored_weights(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: Mapping
 
 
 def _converted(op: Op, tensors: Sequence[Tensor], buffer: Mapping[int, int]) -> Stored | None:
-    """Of a conversion from at most one byte to more."""
+    """The stored operand behind a conversion from at most one byte to more."""
     if not op.name.endswith(".convert"):
         return None
     source, result = op.operands[0], tensors[op.results[0]]
@@ -68,7 +68,7 @@ def _converted(op: Op, tensors: Sequence[Tensor], buffer: Mapping[int, int]) -> 
 def _scaled(
     op: Op, tensors: Sequence[Tensor], buffer: Mapping[int, int], found: Mapping[int, Stored], made: Mapping[int, Op]
 ) -> Stored | None:
-    """Of arithmetic on widened weights and values that are spread over them: scales, zero points."""
+    """The stored operand behind arithmetic on widened weights and values broadcast over them: scales, zero points."""
     shown = [buffer.get(value, value) for value in op.operands]
     wide = [value for value in shown if value in found]
     if len(wide) != 1:

@@ -90,7 +90,7 @@ def _copied_in(scatter: Kernel, values: ValueTypes) -> list[Step]:
 
 
 def _widened(scatter: Kernel, names: Mapping[int, int], values: ValueTypes) -> Kernel:
-    """The same reduction of wider values."""
+    """A copy of the reduction on wider values."""
     collective = scatter.collective
     assert collective is not None
     factor = element_bytes(_REDUCED) / element_bytes(scatter.dtype)

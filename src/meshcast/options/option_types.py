@@ -73,7 +73,7 @@ def read_settings(name: str, value: Any) -> Mapping[str, str]:
 
 
 def _natural(value: Any, kinds: tuple[Any, ...]) -> Any:
-    """The same in another class, where it can mean but one thing."""
+    """The value in the class that the option takes, where it can mean but one thing."""
     if isinstance(value, Path) and Path not in kinds and str in kinds:
         return str(value)
     if isinstance(value, list) and tuple in kinds:

@@ -176,7 +176,7 @@ def _refuse_settings(options: CaptureOptions, kind: str, *, where: str) -> None:
 def _captured_model(
     builder: zoo.Builder, mesh: tuple[tuple[str, int], ...] | None, given: tuple[tuple[str, str], ...], platform: str
 ) -> Program:
-    """The same question has the same answer, which is kept: other hardware is asked about the same program."""
+    """The program of a model, kept: other hardware is asked about the same program."""
     from meshcast.programs.jax_function import capture
 
     settings = {key: setting_value(value) for key, value in given}

@@ -156,7 +156,7 @@ class _Planner:
 def _few_gathers(
     steps: tuple[Step, ...], before: tuple[tuple[int, ...], ...], limit: int
 ) -> tuple[tuple[int, ...], ...]:
-    """The same waits, and every all-gather's for the first use of the one that comes `limit` before it.
+    """The waits, with every all-gather also waiting for the first use of the one that comes `limit` before it.
 
     Gathers count in the order of their first uses x_1 <= x_2 <= ... No cycle arises: let a gather rank just below its
     first use and every other step at its place in the program. All waits then lead upwards, and the new ones are only

@@ -82,7 +82,7 @@ def place_together(
 
 
 def _in_sequence(block: BlockPlan, ranks: Ranks) -> list[Placed]:
-    """Of a block with one stream."""
+    """The placement of a block with one stream."""
     order, now = block.orders[0], list(ranks.entered)
     if isinstance(ranks, OneRank):
         return [_alone(order, ranks)]
@@ -112,7 +112,7 @@ def _in_sequence(block: BlockPlan, ranks: Ranks) -> list[Placed]:
 
 
 def _alone(order: Order, rank: OneRank) -> Placed:
-    """The same of one rank, whose steps are as long whenever they start."""
+    """The placement of one rank's block, whose steps are as long whenever they start."""
     starts: list[float] = []
     ends: list[float] = []
     entered = now = last = rank.entered[0]
@@ -129,7 +129,7 @@ def _alone(order: Order, rank: OneRank) -> Placed:
 
 
 def _in_order(block: BlockPlan, order: Order, ranks: Ranks) -> list[Placed]:
-    """Of a block with several streams that do not slow each other."""
+    """The placement of a block with several streams that do not slow each other."""
     every = [_Streams(block, entered) for entered in ranks.entered]
     alone = len(every) == 1
     for index in order:

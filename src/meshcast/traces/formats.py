@@ -184,7 +184,7 @@ def _anonymous_lines(request: TraceRequest, changed: float) -> tuple[str, ...]:
 
 
 def _anonymous_drawing(request: TraceRequest) -> tuple[str, ...]:
-    """Of timelines, which are not replayed: their times stay."""
+    """The lines about an anonymous timeline, whose times stay, as it is not replayed."""
     if not request.anonymise:
         return ()
     share = request.coarseness

@@ -45,7 +45,7 @@ def _is_tuple(value: Any) -> bool:
 
 
 def _split_call(op: Any, parts: dict[Any, _Parts]) -> None:
-    """The same call with a result for every element."""
+    """A copy of the call with a result for every element of its tuple."""
     types = [leaf for result in op.results for leaf in _leaves(result.type)]
     attributes = {each.name: each.attr for each in _named(op) if each.name not in _LAYOUTS}
     with ir.InsertionPoint(op):

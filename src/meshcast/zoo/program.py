@@ -143,7 +143,7 @@ def _mean_apart(
     each: bool,
     extras: bool = False,
 ) -> tuple[Any, Any]:
-    """The same, replicas of "data" apart until their gradients are averaged: of `each` microbatch, or once at the end.
+    """The gradients with replicas of "data" apart until they are averaged: after `each` microbatch, or once at the end.
 
     Gradients that `shares` gives a dimension are reduced into shares along it; the others are kept whole.
     """

@@ -89,7 +89,7 @@ class MeshLayout:
         return self.attention == "flash" and self.size("context") == 1
 
     def present(self, axes: Axes) -> tuple[str, ...]:
-        """Those of the axes that split anything: in the mesh, and of a size above one."""
+        """The axes that split anything: those in the mesh with a size above one."""
         names = (axes,) if isinstance(axes, str) else axes or ()
         return tuple(name for name in names if self.mesh is not None and self.mesh.shape.get(name, 1) > 1)
 

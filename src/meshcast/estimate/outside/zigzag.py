@@ -47,7 +47,7 @@ def simulate_by_zigzag(layers: Sequence[Layer], array: SystolicArray) -> list[La
 
 
 def _texts(array: SystolicArray, layer: Layer) -> Mapping[str, str]:
-    """Its three files; JSON is YAML too."""
+    """ZigZag's three input files of a layer; JSON is YAML too."""
     files = {
         "accelerator.yaml": _accelerator(array),
         "mapping.yaml": _mapping(array),

@@ -148,7 +148,7 @@ def _holds(kernels: Sequence[MeasuredKernel], cuts: Sequence[Cut]) -> bool:
 
 
 def _mostly_alike(kernels: Sequence[MeasuredKernel], tokens: Sequence[Hashable], expected: int) -> list[Cut]:
-    """Of the cuts most of whose parts are alike the one with about as many launches as expected; else the whole trace."""
+    """The cut, among those most of whose parts are alike, with about as many launches as expected; else the whole trace."""
     seen = Counter(tokens)
     options = [[(0, len(tokens))]]
     for times in sorted({times for times in seen.values() if times > 1}):

@@ -101,7 +101,7 @@ class RankBody:
         return tuple(index for index in range(len(self.pieces)) if index not in waited)
 
     def without(self, left_out: Collection[int]) -> RankBody:
-        """The same without some nodes: what waited for one of them waits for what that waited for."""
+        """A copy without some nodes: what waited for one of them waits for what that one waited for."""
         kept, instead = RankBody(), dict[int, Waits]()
         for index, piece in enumerate(self.pieces):
             data, order = ([n for b in waits[index] for n in instead[b]] for waits in (self.data, self.order))

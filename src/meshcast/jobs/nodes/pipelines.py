@@ -111,7 +111,7 @@ class StageBody:
     reduced: Waits
 
     def classes(self, groups: JobGroups) -> list[RankClass]:
-        """Its ranks, those apart that take no part in some collective."""
+        """The classes of the stage's ranks: those that take no part in some collective are apart."""
         return classes_of(self.body, self.ranks, groups)
 
 

@@ -52,7 +52,7 @@ def _add(groups: dict[str, GroupShare], more: GroupShare, times: float) -> None:
 
 
 def _between_stages(step: StepParts, run: PipelineRun) -> Iterator[GroupShare]:
-    """Of all stages together: messages, and what replicas do with gradients and parameters."""
+    """Communication between stages and between replicas: messages, reductions of gradients, gathers of parameters."""
     many = step.schedule.microbatches
     sent = [message for message in (*step.forward, *step.backward) if message is not None]
     if sent:

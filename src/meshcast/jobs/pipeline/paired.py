@@ -46,7 +46,7 @@ def paired_seconds(computing: float, exchanging: float, device: Device) -> float
 
 
 def _steady(pipeline: Pipeline) -> float:
-    """Of a stage's passes, those that have a partner: none without interleaved stages."""
+    """The passes of a stage that have a partner: none without interleaved stages."""
     stages, parts = pipeline.stages, pipeline.virtual_stages
     if parts < 2:
         return 0.0

@@ -92,7 +92,7 @@ class PartEstimate:
 
     @property
     def held(self) -> PartCosts:
-        """Its bytes for the simulation of a step, which memory depends on alone; its times are left out."""
+        """The part's bytes for a simulation of memory; its times are left out, as memory does not depend on them."""
         working = {work: self.working_bytes[name] for name, work in TASKS.items() if name in self.working_bytes}
         return PartCosts(
             forward_s=0.0, backward_s=0.0, saved_bytes=total_bytes(self.saved),

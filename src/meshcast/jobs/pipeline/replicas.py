@@ -143,7 +143,7 @@ class _StageParts:
         return self._known[key]
 
     def _prediction(self, estimate: PartEstimate, name: str, own: Local, around: Local) -> tuple[Prediction, float]:
-        """Of the slowest copy of a program, and the speed of the slowest device."""
+        """The prediction of the slowest copy of a program, and the speed of the slowest device."""
         run = estimate.programs[name].run
         row, length = (own, self._inner) if run.devices <= self._inner else (around, self._span)
         concerned = copies(row, run.devices)

@@ -56,7 +56,7 @@ class StepParts:
         return list({id(estimate): estimate for estimate in self.estimates}.values())
 
     def with_parts(self, change: Callable[[PartEstimate], PartEstimate]) -> StepParts:
-        """The same step with every part changed, equal ones once."""
+        """A copy of the step with every part changed, equal ones once."""
         changed = {id(estimate): change(estimate) for estimate in self.parts}
         return replace(self, estimates=tuple(changed[id(estimate)] for estimate in self.estimates))
 

@@ -112,7 +112,7 @@ class _Changes:
     fused: bool
 
     def named(self, *wanted: Mapping[str, Any]) -> list[MemoryWay]:
-        """Those of the changes that are ones and that the model can have, as a plan has them."""
+        """The changes that differ from the plan and that the model can have, as keys of a plan."""
         return [
             MemoryWay(keys=change, now={key: self._now(key) for key in change})
             for change in wanted
@@ -183,7 +183,7 @@ def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[Part]:
 
 
 def _of_inference(prediction: Prediction, changes: _Changes) -> Iterator[Part]:
-    """Likewise, of weights and requests."""
+    """The parts of an inference step's memory, weights and requests, with the changes that make them smaller."""
     memory = prediction.memory
     fewer = [_said("a smaller batch"), *(replace(way, words="for the same batch") for way in changes.twice("dp"))]
     yield "weights", memory.by_role.get("parameter", 0), changes.twice("tp", "ep", "fsdp")

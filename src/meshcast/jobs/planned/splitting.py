@@ -48,7 +48,7 @@ def split(function: ClosedJaxpr, wanted: Sequence[bool], visible: Sequence[bool]
 
 
 def _split(function: ClosedJaxpr, wanted: Sequence[bool], visible: Sequence[bool]) -> Split:
-    """The same, of a function without calls inside."""
+    """The split of a function without calls inside."""
     jaxpr = function.jaxpr
     results = [v for v, asked in zip(jaxpr.outvars, wanted, strict=True) if asked]
     others = [v for v, asked in zip(jaxpr.outvars, wanted, strict=True) if not asked]
@@ -138,7 +138,7 @@ def _with_carries(eqn: JaxprEqn, values: set[Var]) -> set[Var]:
 
 
 def _scan_parts(eqn: JaxprEqn) -> tuple[Jaxpr, int, int]:
-    """Its body, how many values all turns share, how many are carried from one to the next."""
+    """The body of a scan, how many values all turns share, and how many are carried from one to the next."""
     params = eqn.params
     if "ft_in" in params:  # as of jax 0.12
         shared, carried, _ = (len(list(part)) for part in params["ft_in"].update(eqn.invars).unpack())
@@ -233,7 +233,7 @@ def _closed(
 
 
 def _inlined(function: ClosedJaxpr) -> ClosedJaxpr:
-    """The same function without calls, every value under a name of its own."""
+    """A copy of the function with its calls inlined, every value under a name of its own."""
     eqns: list[JaxprEqn] = []
     constants: dict[Var, Any] = dict(zip(function.jaxpr.constvars, function.consts, strict=True))
 

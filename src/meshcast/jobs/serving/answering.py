@@ -128,7 +128,7 @@ def with_noticed(prediction: Prediction, builder: Builder, mode: str, settings: 
 
 
 def _noticed(builder: Builder, mode: str, settings: Mapping[str, str], prediction: Prediction) -> Serving | None:
-    """Of one pass alone."""
+    """The figures that users notice, of one pass alone."""
     accepted = builder.overrides(mode) | {name: setting_value(text) for name, text in settings.items()}
     cache = prediction.memory.by_role.get("cache", 0)
     if prediction.step_time_s is None:

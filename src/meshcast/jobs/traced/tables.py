@@ -68,7 +68,7 @@ def _json(attributes: dict[str, Attribute]) -> dict[str, Any]:
 
 
 def _scalar(value: bool | int | float | str | bytes) -> bool | int | float | str:
-    """As JSON can have it: bytes as hexadecimal digits, `nan` and `inf` as texts."""
+    """A value as JSON can have it: bytes as hexadecimal digits, `nan` and `inf` as texts."""
     if isinstance(value, bytes):
         return value.hex()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

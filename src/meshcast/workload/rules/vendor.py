@@ -104,7 +104,7 @@ def _precision(config: dict[str, Any]) -> str:
 
 
 def _trimmed(reading: OpReading) -> OpReading:
-    """The same call without its workspace."""
+    """A copy of the call's reading without its workspace."""
     return OpReading(
         name=reading.name,
         operands=reading.operands,

@@ -37,5 +37,5 @@ def quantisation(values: dict[str, Any], family: str) -> tuple[tuple[tuple[str, 
 
 
 def _bits_of_flags(found: dict[str, Any]) -> int:
-    """Of bitsandbytes."""
+    """The bits of weights as bitsandbytes' flags say them."""
     return 4 if found.get("load_in_4bit") else 8 if found.get("load_in_8bit") else 0

@@ -137,7 +137,7 @@ def _agreeing(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float
 
 
 def _shared_names(predicted: Sequence[PredictedLaunch], measured: Sequence[MeasuredKernel]) -> float | None:
-    """Of fusions' names, the share that both sides launch equally often; None unless both sides name instructions.
+    """The share of fusions' names that both sides launch equally often; None unless both sides name instructions.
 
     A trace with CUDA graphs names only what runs outside of them: it says nothing.
     """

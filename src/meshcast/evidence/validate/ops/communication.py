@@ -36,7 +36,7 @@ def steps(row: OpRow) -> int:
 
 
 def _elements(row: OpRow, devices: int) -> int:
-    """Of one device's operand, a multiple of the devices where it is cut into as many parts."""
+    """The elements of one device's operand, a multiple of the devices where it is cut into as many parts."""
     if row.has("bytes_per_operand"):  # the whole array, over all devices
         size = row.number("bytes_per_operand") // devices
     else:

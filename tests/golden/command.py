@@ -39,6 +39,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Files whose bytes are the same wherever the repository lies. Programs that are captured hold the places of their source.
 _PLACELESS = (".mlir", ".hlo", ".et", ".mlir.gz", ".hlo.gz")
 _TOOK = re.compile(r"(meshcast \S+) in [\d.]+ \w+$")  # the last line of tables
+_VERSION = re.compile(r"\bmeshcast \d+\.\d+\.\d+\b")  # there, and of `--version`
 SOURCE = "SOURCE"  # stands for a place in our source
 _SOURCE = re.compile(r"[^\s\"'(]*/meshcast/[\w/]+\.py(:\d+)*")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")  # in a name: of everything that made the file, our code too
@@ -103,9 +104,9 @@ class Bench:
         return timeless(value, hashed=any(word.endswith(_PLACELESS) for word in words)) if value else line
 
     def _placeless(self, text: str) -> str:
-        """A text without the places of this run and of our source, and without the time that it took."""
+        """A text without the places of this run and of our source, our version, and the time that it took."""
         text = _TOOK.sub(r"\1", text.replace(str(self.folder), "FOLDER").replace(str(ROOT), "ROOT"))
-        return _SOURCE.sub(SOURCE, text)
+        return _VERSION.sub("meshcast VERSION", _SOURCE.sub(SOURCE, text))
 
     def _files(self) -> dict[str, list[str]]:
         """The files written, with their digests; those that are named after a hash are one."""
@@ -134,7 +135,7 @@ def _matters(name: str) -> bool:
 
 
 def timeless(value: Any, *, hashed: bool) -> Any:
-    """A JSON value without the seconds that answering took; and unless `hashed` without digests of captured programs.
+    """A JSON value without our version and the seconds that answering took; unless `hashed` without digests of captured programs.
 
     Nor has it places in our source: JAX keeps what it has traced, with the place that asked for it first, so that they depend
     on what the process was asked before.
@@ -146,6 +147,7 @@ def timeless(value: Any, *, hashed: bool) -> Any:
     kept = {key: timeless(one, hashed=hashed) for key, one in value.items()}
     if isinstance(tool := kept.get("tool"), dict):
         tool.pop("seconds", None)
+        tool.pop("version", None)
     if kept.get("source") in (None, SOURCE):
         kept.pop("source", None)
     if not hashed:

@@ -63,7 +63,7 @@ def answered(job: Job) -> Question:
     recipes: tuple[str, ...] = ()
     if asked is not None:
         prediction = with_noticed(prediction, asked.builder, asked.mode, options.program.settings)
-        throughput, recipes = throughput_of(asked, prediction), unsaid_recipes(asked, options)
+        throughput, recipes = throughput_of(asked, prediction), unsaid_recipes(asked, options.brought)
     described = inputs_of(options, asked, prediction, job.cluster.device)
     prediction = replace(prediction, inputs=described, throughput=throughput, warnings=(*prediction.warnings, *recipes))
     return Question(options=options, asked=asked, prediction=prediction, cluster=job.cluster)

@@ -90,8 +90,7 @@ def one_program(job: Job) -> ProgramJob:
                 fix="name one of them, or use predict, show or compare",
             )
         case ServingJob():
-            job.builder.check_one_program(SERVE)
-            raise AssertionError("mode serve is two programs")
+            raise job.builder.not_one_program(SERVE)
         case TraceJob():
             raise UsageError(
                 "a trace is of a job that ran, and has no program",

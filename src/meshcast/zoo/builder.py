@@ -48,26 +48,22 @@ class Builder:
         """What `--set mode` takes: those of one program each, and `serve` where there are a prompt's pass and a step."""
         return (*self.modes, SERVE) if set(ANSWERING) <= set(self.modes) else self.modes
 
-    def check_one_program(self, mode: str) -> None:
-        """Refuses a mode that is not one program of the model's.
-
-        Raises:
-            UsageError: It is two, or the model has no such mode.
-        """
+    def not_one_program(self, mode: str) -> UsageError:
+        """Why a mode that is none of the model's own is not one program: it is two, or there is no such mode."""
         if mode == SERVE and mode in self.all_modes:
-            raise UsageError(
+            return UsageError(
                 "mode serve is two programs, and one is asked for here",
                 where="--set",
                 fix="mode=prefill or mode=decode; predict and compare take mode=serve",
             )
-        if mode not in self.modes:
-            raise UsageError(
-                f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.all_modes)
-            )
+        return UsageError(
+            f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.all_modes)
+        )
 
     def _function(self, mode: str) -> Callable[..., Program]:
         """What builds the program; this is what imports jax."""
-        self.check_one_program(mode)
+        if mode not in self.modes:
+            raise self.not_one_program(mode)
         module = importlib.import_module(f"meshcast.zoo.{self.module}")
         found: Callable[..., Program] = getattr(module, MODES[mode][0])
         return found

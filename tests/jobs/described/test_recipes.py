@@ -16,7 +16,7 @@ SETTINGS = {"seq": "128"}
 
 def _told(plan: str, stack: str = "megatron", model: str = "llama3-tiny", **settings: str) -> tuple[str, ...]:
     options = with_stack(Options(on="dgx-h100", plan=plan, settings={**SETTINGS, **settings}), stack)
-    return unsaid_recipes(asked_of(zoo()[model], options, load_device("h100-sxm")), options)
+    return unsaid_recipes(asked_of(zoo()[model], options, load_device("h100-sxm")), options.brought)
 
 
 def _words(told: tuple[str, ...]) -> str:

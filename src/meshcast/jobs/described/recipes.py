@@ -10,21 +10,21 @@ from meshcast.base import MeshcastError
 from meshcast.jobs.described.asked import Asked
 from meshcast.jobs.planned.settings import step_settings
 from meshcast.jobs.planned.stages import check_cut
-from meshcast.options import Options
+from meshcast.options import Brought
 from meshcast.programs import setting_value
 from meshcast.zoo import Builder, Plan, text_of
 
 
-def unsaid_recipes(asked: Asked, options: Options) -> tuple[str, ...]:
+def unsaid_recipes(asked: Asked, brought: Brought | None) -> tuple[str, ...]:
     """One warning with the words that a training plan needs to be one of the stack's recipes; none where it is one.
 
     What the plan's text says stays as it is, also where that is a default.
 
     Args:
         asked: What the model is asked for.
-        options: With what a stack brings.
+        brought: What a stack has brought.
     """
-    plan, brought = asked.plan, options.brought
+    plan = asked.plan
     if plan is None or brought is None or asked.mode != "train":
         return ()
     settings = {name: setting_value(text) for name, text in asked.settings.items()}

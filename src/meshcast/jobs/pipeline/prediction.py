@@ -46,14 +46,15 @@ def predict_pipeline(
     infeasible = pipeline_verdict(pipeline, wired, share, capacity)
     if infeasible is not None:
         step = wired.with_parts(lambda part: predicted_part(part, timed=False))
-        return replace(untimed_prediction(pipeline, options, cluster, step, share), infeasible=infeasible)
-    step = _timed_parts(wired, pipeline, cluster, options)
+        untimed = untimed_prediction(pipeline, cluster, step, share, network=options.network.model)
+        return replace(untimed, infeasible=infeasible)
+    step = _timed_parts(wired, pipeline, cluster, paired=options.lowering.rewrites.paired_passes)
     replicas = run_replicas(pipeline, step, state, simulate)
     # What a stack brings is for all programs, whether they have a use for it or not.
     idle = _idle(step.parts, paired=options.lowering.rewrites.paired_passes) if "overlap" in options.asked else ()
     # The catalogue's clusters may have more than a pipeline needs; what a user has written should do something.
     vain = without_effect(pipeline, step.parts, setting, options.network.model, levels=options.own_hardware)
-    untimed = untimed_prediction(pipeline, options, cluster, step, share)
+    untimed = untimed_prediction(pipeline, cluster, step, share, network=options.network.model)
     answer = timed_prediction(untimed, pipeline, cluster, replicas)
     return replace(answer, warnings=(*answer.warnings, *said, *idle, *vain))
 
@@ -64,7 +65,7 @@ def run_pipeline(
     """A pipeline's step in time, that of its slowest replica."""
     state = HardwareState.of(options.network.conditions)
     wired, _, _ = _wired(pipeline, cluster, prepare, options, state)
-    step = _timed_parts(wired, pipeline, cluster, options)
+    step = _timed_parts(wired, pipeline, cluster, paired=options.lowering.rewrites.paired_passes)
     return run_replicas(pipeline, step, state, simulate)[0].run
 
 
@@ -91,7 +92,7 @@ def pipeline_step(
             f"stage {worst_stage(share).stage} needs {needed}: there is no step",
             where="memory", fix="; ".join(found.levers),
         )  # fmt: skip
-    step = _timed_parts(wired, pipeline, cluster, options)
+    step = _timed_parts(wired, pipeline, cluster, paired=options.lowering.rewrites.paired_passes)
     return step, run_replicas(pipeline, step, state, simulate)[0].run
 
 
@@ -107,10 +108,10 @@ def _wired(
     return assemble(pipeline, parts, setting, options.network.model), setting, said
 
 
-def _timed_parts(step: StepParts, pipeline: Pipeline, cluster: Cluster, options: Options) -> StepParts:
+def _timed_parts(step: StepParts, pipeline: Pipeline, cluster: Cluster, *, paired: bool) -> StepParts:
     """The step with every part's programs timed, and paired where that is asked for."""
     step = step.with_parts(lambda part: predicted_part(part, timed=True))
-    if not options.lowering.rewrites.paired_passes:
+    if not paired:
         return step
     return step.with_parts(lambda part: with_paired_passes(part, pipeline, cluster.device))
 

@@ -11,7 +11,6 @@ from meshcast.hardware import Cluster
 from meshcast.jobs.pipeline.definition import Pipeline
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.step import StepParts, message_counts, program_counts
-from meshcast.options import Options
 from meshcast.results import Infeasible, PipelineShare, Prediction, Provenance, StageShare
 from meshcast.simulate import MemoryUse
 
@@ -50,16 +49,16 @@ def pipeline_verdict(pipeline: Pipeline, step: StepParts, share: PipelineShare, 
 
 
 def untimed_prediction(
-    pipeline: Pipeline, options: Options, cluster: Cluster, step: StepParts, share: PipelineShare
+    pipeline: Pipeline, cluster: Cluster, step: StepParts, share: PipelineShare, *, network: str
 ) -> Prediction:
     """Everything that does not need a time.
 
     Args:
         pipeline: What runs.
-        options: Everything else it depends on.
         cluster: The hardware, for all devices of the pipeline.
         step: Its parts, put together, with predictions of their programs.
         share: Its stages.
+        network: Name of the model that its messages are timed by.
     """
     stages = step.schedule.stages
     counted = [(estimate.predictions[name], count) for estimate, name, count in program_counts(step)]
@@ -77,7 +76,7 @@ def untimed_prediction(
         devices=pipeline.devices,
         mesh={"pipeline": stages, **pipeline.mesh.sizes},
         cluster=cluster.name if pipeline.devices > 1 else None,
-        network=options.network.model,
+        network=network,
         infeasible=None,
         timed=None,
         flops=sum(count * p.flops for p, count in counted) / stages,

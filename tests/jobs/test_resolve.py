@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from meshcast import Options, Pipeline, compare, predict, prepare
+from meshcast import Options, Pipeline, compare, predict, prepare, trace
 from meshcast.base import InputError, UsageError
 from meshcast.cli.app import app
 from meshcast.hardware import document
@@ -187,6 +189,15 @@ def test_a_function_is_run_once_a_command(tmp_path: Path, calls: Callable[[Any, 
     assert runs() == 1
     run_cli("trace", target, "--on", "h200", "--format", "stablehlo", "-o", tmp_path / "job.mlir", "--json")
     assert runs() == 1
+
+
+def test_standard_input_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(TANH.read_bytes())))
+    compared = compare("-", on="h200,tpu-v5e", fidelities="roofline,analytical")
+    assert [cell.status for cell in compared.cells] == ["answered"] * 4
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(TANH.read_bytes())))
+    written = trace("-", tmp_path / "job.mlir", format="stablehlo", on="h200", fidelity="analytical")
+    assert written.summary["step_time_s"] == written.summary["step_time_after_s"] == compared.cells[1].step_time_s
 
 
 def test_what_a_function_gives_is_captured_for_each_platform(tmp_path: Path) -> None:

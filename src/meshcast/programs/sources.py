@@ -25,8 +25,8 @@ _RETURNS = (
     "a function without arguments returns a Program, a Lowered, an Exported, an ExportedProgram of PyTorch, (fn, args) or "
     "(fn, args, options), where fn may be a PyTorch module"
 )
-# What files hold has been lowered for a platform already, or for none: its sizes alone are still to be said.
-_FILES = {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}
+# What is called so can only be a file.
+_SUFFIXES = {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class NamedSource:
             raise InputError(
                 "is a folder, not a program, and has no config.json", where=self.called, fix="name a file in it"
             )
-        if "/" in self.called or path.suffix in _FILES:
+        if "/" in self.called or path.suffix in _SUFFIXES:
             raise InputError("no such file", where=self.called, fix="check the path")
         raise UsageError(
             f"{self.called!r} is neither a file, a module:function nor a model",
@@ -93,6 +93,7 @@ class NamedSource:
         if path.suffix == ".py":
             raise UsageError("a Python file needs a function", where=self.called, fix=f"write {self.called}:FUNCTION")
         _refuse_settings(options, "files", where=str(path))
+        # What a file holds has been lowered for a platform already, or for none: its sizes alone are still to be said.
         return self._kept.answer(_sizes(options), lambda: read_program(path, dims=options.dims))
 
     def _of_function(self, head: str, function: str, options: CaptureOptions) -> Program:

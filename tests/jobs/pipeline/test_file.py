@@ -101,7 +101,7 @@ def test_a_file_that_is_not_there() -> None:
 
 @pytest.mark.parametrize(("name", "levers"), [("tiny", ()), ("tiny_zero_bubble", ("--levers", "none"))])
 def test_the_example_is_predicted(name: str, levers: tuple[str, ...]) -> None:
-    """With what else would help of one of them: the schedules differ, what helps hardly."""
+    """Both examples, and of the first what else would help."""
     words = ["predict", str(EXAMPLES / f"{name}.toml"), "--on", "dgx-h100", "--json", *levers]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output

@@ -3,5 +3,3 @@
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
 from meshcast.jobs.traced.files import find_traces as find_traces
 from meshcast.jobs.traced.files import names_traces as names_traces
-from meshcast.jobs.traced.heeded import check_asked as check_asked
-from meshcast.jobs.traced.prediction import predict_traces as predict_traces

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,15 @@ from meshcast.chakra import read_trace, trace_bytes
 from meshcast.chakra.own_attributes import KERNEL, KERNELS, packed_kernels
 from meshcast.estimate.chain import estimate_each
 from meshcast.hardware.conditions import Conditions
+from meshcast.jobs.traced import timing
 from meshcast.jobs.traced.bounds import WITH_SHAPES
+from meshcast.jobs.traced.contention import Beside
+from meshcast.jobs.traced.ranks import TracedRanks
+from meshcast.jobs.traced.steps import TraceStep
 from meshcast.options.options import Options
 from meshcast.results import Prediction
 from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.workload import Collective
 from tests.jobs.traced.jobs import compute, job
 
 SETTINGS = {"batch": "8", "seq": "64"}
@@ -152,3 +158,28 @@ def test_kernels_are_estimated_in_the_order_of_the_trace(tmp_path: Path, monkeyp
         job(tmp_path, [[compute(i, 0, num_ops=size) for i, size in enumerate(sizes)]]), on="h200", durations="estimated"
     )
     assert asked == sizes
+
+
+def test_the_collective_of_a_step_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it runs beside, and however many rounds it takes until times agree."""
+    prefix = exported(tmp_path, "llama3-tiny", "fsdp=4")
+    made: list[tuple[int, TraceStep]] = []
+    slowed: list[int] = []
+    find, slow = timing.collective_of, Beside._slowed
+
+    def counting(self: Beside, number: int, *rest: Any) -> list[float]:
+        slowed.append(id(self))
+        if len(slowed) == 1:
+            made.clear()  # those before were asked for their time alone
+        return slow(self, number, *rest)
+
+    def noting(ranks: TracedRanks, number: int, step: TraceStep) -> Collective:
+        made.append((number, step))
+        return find(ranks, number, step)
+
+    monkeypatch.setattr(timing, "collective_of", noting)
+    monkeypatch.setattr(Beside, "_slowed", counting)
+    predict(prefix, on="dgx-h100", durations="estimated", clocks="burst")
+    assert len(slowed) > 1
+    assert made
+    assert max(Counter(made).values()) == 1

@@ -43,7 +43,9 @@ class Beside:
     job: TracedRanks
     rates: SpeedShares
     collective: Callable[[int, TraceStep], Collective]
+    # By class and step: a step has a number of its own, so that no two are equal, and two dozen fields to be hashed.
     _known: dict[tuple[object, ...], tuple[float, list[float]]] = field(default_factory=dict, repr=False)
+    _kernels: dict[tuple[int, int], Kernel] = field(default_factory=dict, repr=False)
 
     def settled(
         self, alone: Seconds, estimated: Sequence[EstimatedKernels], replayed: Callable[[Seconds], Replayed]
@@ -75,8 +77,10 @@ class Beside:
         while cursor < len(running) or under_way:
             begins = starts[running[cursor]] if cursor < len(running) else float("inf")
             until = min(begins, under_way[0][0] if under_way else begins)
-            if until > now and under_way:
-                for index, speed in self._speeds(number, sorted(i for _, i in under_way), alone, estimated):
+            if until > now and len(under_way) == 1:
+                done[under_way[0][1]] += until - now
+            elif until > now and under_way:
+                for index, speed in self._speeds(number, sorted([i for _, i in under_way]), alone, estimated):
                     done[index] += speed * (until - now)
             now = until
             while under_way and under_way[0][0] <= now:
@@ -94,20 +98,26 @@ class Beside:
         steps = self.job.steps[number]
         computing = [index for index in under_way if steps[index].does == "compute"]
         sending = [index for index in under_way if steps[index].does == "collective"]
-        if len(under_way) == 1 or not sending:
+        if not sending:
             return [(index, 1.0) for index in under_way]
-        key = (number, *(steps[index] for index in under_way), *(alone[index] for index in sending))
-        if key not in self._known:
-            kernels = [self._kernel(number, steps[index]) for index in sending]
+        key = (number, tuple(under_way), tuple([alone[index] for index in sending]))
+        found = self._known.get(key)
+        if found is None:
+            kernels = [self._kernel(number, index) for index in sending]
             lasting = [alone[index] / steps[index].repeat for index in sending]
             estimate = estimated[kernel_of(steps[computing[0]])] if computing else None
-            self._known[key] = self.rates.of(estimate, kernels, lasting)
-        speed, shares = self._known[key]
-        return [*((index, speed) for index in computing), *zip(sending, shares, strict=True)]
+            found = self._known[key] = self.rates.of(estimate, kernels, lasting)
+        speed, shares = found
+        return [*[(index, speed) for index in computing], *zip(sending, shares, strict=True)]
 
-    def _kernel(self, number: int, step: TraceStep) -> Kernel:
-        collective = self.collective(number, step)
-        return Kernel(name=step.name, kind=KernelKind.COLLECTIVE, dtype="", geometry=collective)
+    def _kernel(self, number: int, index: int) -> Kernel:
+        found = self._kernels.get((number, index))
+        if found is None:
+            step = self.job.steps[number][index]
+            collective = self.collective(number, step)
+            found = Kernel(name=step.name, kind=KernelKind.COLLECTIVE, dtype="", geometry=collective)
+            self._kernels[number, index] = found
+        return found
 
 
 def _takes_part(step: TraceStep) -> bool:

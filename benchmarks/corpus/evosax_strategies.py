@@ -16,11 +16,11 @@ EVOSAX = Catalogue("evosax", "library", "optimizer")
 CATALOGUES = [EVOSAX]
 
 
-def evolved(name: str, population: int, size: int, **options: Any) -> Call:
+def evolved(name: str, population: int, size: int) -> Call:
     """One generation on the sphere function: ask, evaluate, tell."""
-    strategy = getattr(algorithms, name)(population_size=population, solution=jnp.zeros(size), **options)
+    strategy = getattr(algorithms, name)(population_size=population, solution=jnp.zeros(size))
     params = strategy.default_params
-    if hasattr(strategy, "population_size") and name in ("SimpleGA", "DifferentialEvolution", "PSO"):
+    if name in ("SimpleGA", "DifferentialEvolution", "PSO"):  # which start from a population, the others from a mean
         first = (spec(population, size), spec(population), abstract(params))
         state = jax.eval_shape(lambda key, x, f, p: strategy.init(key, x, f, p), KEY, *first)
     else:
@@ -35,14 +35,14 @@ def evolved(name: str, population: int, size: int, **options: Any) -> Call:
     return generation, (KEY, abstract(state), abstract(params))
 
 
-for name, population, size, options in (
-    ("CMA_ES", 256, 256, {}),
-    ("Open_ES", 4096, 8192, {}),
-    ("PGPE", 2048, 8192, {}),
-    ("SNES", 4096, 4096, {}),
-    ("Sep_CMA_ES", 2048, 4096, {}),
-    ("PSO", 4096, 2048, {}),
-    ("DifferentialEvolution", 4096, 1024, {}),
-    ("SimpleGA", 8192, 2048, {}),
+for name, population, size in (
+    ("CMA_ES", 256, 256),
+    ("Open_ES", 4096, 8192),
+    ("PGPE", 2048, 8192),
+    ("SNES", 4096, 4096),
+    ("Sep_CMA_ES", 2048, 4096),
+    ("PSO", 4096, 2048),
+    ("DifferentialEvolution", 4096, 1024),
+    ("SimpleGA", 8192, 2048),
 ):
-    EVOSAX.add(f"evosax_{name.lower()}_generation", partial(evolved, name, population, size, **options), "step")
+    EVOSAX.add(f"evosax_{name.lower()}_generation", partial(evolved, name, population, size), "step")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.corpus.record import Call, Catalogue, Dtype
+from benchmarks.corpus.record import Call, Catalogue
 from benchmarks.corpus.shapes import integers, spec
 
 LAX = Catalogue("jax.lax", "helper")
@@ -131,43 +131,33 @@ def _() -> Call:
     return jax.grad(loss), (spec(64, 112, 112, 64, dtype=F16),)
 
 
-def ordered(name: str) -> Call:
-    """One of the ways in which rows are ordered or searched."""
-    return {
-        "sort_long_rows": (lambda x: lax.sort(x, dimension=-1), (spec(64, 262144),)),
-        "sort_keys_values": (
-            lambda k, v, w: lax.sort((k, v, w), num_keys=1),
-            (integers(2**30, 4194304), spec(4194304), spec(4194304)),
-        ),
-        "sort_narrow_rows": (lambda x: jnp.sort(x, axis=-1), (spec(65536, 48, dtype=BF16),)),
-        "topk_vocabulary": (lambda x: lax.top_k(x, 50), (spec(64, 128256),)),
-        "topk_experts": (lambda x: lax.top_k(jax.nn.softmax(x), 8), (spec(32768, 64, dtype=BF16),)),
-        "approx_max_k": (lambda q, d: lax.approx_max_k(q @ d.T, 10), (spec(256, 128), spec(262144, 128))),
-        "argmax_narrow": (lambda x: jnp.argmax(x, axis=-1), (spec(1048576, 21, dtype=F16),)),
-        "argsort_unique": (lambda x: jnp.unique(x, size=65536, return_inverse=True), (integers(65536, 1048576),)),
-        "searchsorted": (lambda a, v: jnp.searchsorted(a, v, method="scan"), (spec(1048576), spec(4194304))),
-        "median_quantiles": (lambda x: jnp.quantile(x, jnp.array([0.1, 0.5, 0.9]), axis=0), (spec(2048, 1024),)),
-    }[name]
-
-
-for name, dtype in (
-    ("sort_long_rows", "f32"),
-    ("sort_keys_values", "f32"),
-    ("sort_narrow_rows", "bf16"),
-    ("topk_vocabulary", "f32"),
-    ("topk_experts", "bf16"),
-    ("approx_max_k", "f32"),
-    ("argmax_narrow", "f16"),
-    ("argsort_unique", "i32"),
-    ("searchsorted", "f32"),
-    ("median_quantiles", "f32"),
+QUANTILES = (0.1, 0.5, 0.9)
+LONG = spec(4194304)
+for catalogue, name, dtype, function, arguments in (
+    (LAX, "lax_sort_long_rows", "f32", lambda x: lax.sort(x, dimension=-1), (spec(64, 262144),)),
+    (LAX, "lax_sort_keys_values", "f32", lambda *x: lax.sort(x, num_keys=1), (integers(2**30, 4194304), LONG, LONG)),
+    (LAX, "lax_topk_vocabulary", "f32", lambda x: lax.top_k(x, 50), (spec(64, 128256),)),
+    (LAX, "lax_topk_experts", "bf16", lambda x: lax.top_k(jax.nn.softmax(x), 8), (spec(32768, 64, dtype=BF16),)),
+    (LAX, "lax_approx_max_k", "f32", lambda q, d: lax.approx_max_k(q @ d.T, 10), (spec(256, 128), spec(262144, 128))),
+    (NUMPY, "numpy_sort_narrow_rows", "bf16", lambda x: jnp.sort(x, axis=-1), (spec(65536, 48, dtype=BF16),)),
+    (NUMPY, "numpy_argmax_narrow", "f16", lambda x: jnp.argmax(x, axis=-1), (spec(1048576, 21, dtype=F16),)),
+    (
+        NUMPY,
+        "numpy_argsort_unique",
+        "i32",
+        partial(jnp.unique, size=65536, return_inverse=True),
+        (integers(65536, 1048576),),
+    ),
+    (NUMPY, "numpy_searchsorted", "f32", partial(jnp.searchsorted, method="scan"), (spec(1048576), LONG)),
+    (
+        NUMPY,
+        "numpy_median_quantiles",
+        "f32",
+        lambda x: jnp.quantile(x, jnp.array(QUANTILES), axis=0),
+        (spec(2048, 1024),),
+    ),
 ):
-    (LAX if name.startswith(("sort_long", "sort_keys", "topk", "approx")) else NUMPY).add(
-        f"{'lax' if name.startswith(('sort_long', 'sort_keys', 'topk', 'approx')) else 'numpy'}_{name}",
-        partial(ordered, name),
-        "infer",
-        dtype,
-    )
+    catalogue.add(name, partial(lambda *call: call, function, arguments), "infer", dtype)
 
 
 @LAX.program("lax_cumulative_gae_step", "step", "f32", group="rl")
@@ -316,10 +306,9 @@ def product(dtype: Any, result: Any, *sizes: int) -> Call:
     )
 
 
-INT8: Dtype = "int8"
 for name, narrow, result, dtype, sizes in (
-    ("int8_prefill", I8, jnp.int32, INT8, (8192, 4096, 4096)),
-    ("int8_decode", I8, jnp.int32, INT8, (16, 8192, 8192)),
+    ("int8_prefill", I8, jnp.int32, "int8", (8192, 4096, 4096)),
+    ("int8_decode", I8, jnp.int32, "int8", (16, 8192, 8192)),
     ("f8_prefill", jnp.float8_e4m3fn, BF16, "f8", (8192, 4096, 14336)),
     ("f8_decode", jnp.float8_e4m3fn, BF16, "f8", (64, 4096, 14336)),
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,7 +30,7 @@ for name, solver in (
 ):
     JAXOPT.add(
         f"jaxopt_{name}_logistic",
-        lambda solver=solver: ((lambda w, x, y: solver.run(w, x, y).params), DATA),
+        partial(lambda run: ((lambda *given: run(*given).params), DATA), solver.run),
         "train",
     )
 

@@ -11,7 +11,7 @@ import keras
 import keras_hub
 
 from benchmarks.corpus.keras_models import inference_of, step_of, under, variables
-from benchmarks.corpus.record import Call, Catalogue, Group
+from benchmarks.corpus.record import Call, Catalogue
 from benchmarks.corpus.shapes import integers, spec
 
 HUB = Catalogue("keras-hub", "library", "llm")
@@ -96,7 +96,7 @@ CSP = {
 }
 # These keep arrays that are no variables, or read numbers back while they are made.
 ASKING = ("SwinTransformer", "Gemma3", "ViT", "ViTDet")
-VISION: Group = "vision"
+VISION = "vision"
 for name, mode, dtype, batch, length, group, sizes in (
     ("Bert", "train", "mixed", 32, 256, "llm", encoder(6, 512)),
     ("Albert", "infer", "f32", 32, 256, "llm", encoder(12, 768, 30000, embedding_dim=128)),

@@ -10,7 +10,7 @@ import jax
 import keras
 from keras import layers
 
-from benchmarks.corpus.record import Call, Catalogue, Group
+from benchmarks.corpus.record import Call, Catalogue
 from benchmarks.corpus.shapes import integers, spec
 
 KERAS = Catalogue("keras", "library", "vision")
@@ -113,7 +113,7 @@ for name, mode, dtype, batch, size in (
     )
 
 
-def example(id: str, mode: str, dtype: str, group: Group) -> Callable[[Callable[[], Call]], Callable[[], Call]]:
+def example(id: str, mode: str, dtype: str, group: str) -> Callable[[Callable[[], Call]], Callable[[], Call]]:
     """A decorator for a network after one of Keras' examples."""
 
     def added(make: Callable[[], Call]) -> Callable[[], Call]:

@@ -9,6 +9,7 @@ MODULES: dict[str, str] = {
     "jax.numpy.fft": "jax_scipy",
     "jax.scipy": "jax_scipy",
     "jax.random": "jax_random",
+    "jax.nn": "jax_nn",
     "optax": "optax_updates",
     "keras": "keras_models",
     "keras-hub": "keras_hub_models",
@@ -47,6 +48,13 @@ MODULES: dict[str, str] = {
     "flaxmodels": "flaxmodels_nets",
     "scico": "scico_problems",
     "ott-jax": "ott_transport",
+    "equimo": "equimo_models",
+    "exponax": "exponax_steppers",
+    "dynamax": "dynamax_models",
+    "xminigrid": "xminigrid_environments",
+    "craftax": "craftax_environments",
+    "jaxlie": "jaxlie_poses",
+    "recurrentgemma": "recurrentgemma_models",
 }
 # Where the distribution's name is another one than the library's.
 DISTRIBUTIONS = {name: "jax" for name in MODULES if name.startswith("jax.")}

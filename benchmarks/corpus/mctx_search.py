@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import mctx
 
-from benchmarks.corpus.record import Call, Catalogue, Dtype
+from benchmarks.corpus.record import Call, Catalogue
 from benchmarks.corpus.shapes import KEY, spec
 
 MCTX = Catalogue("mctx", "library", "rl")
@@ -58,8 +58,7 @@ def search(policy: Any, batch: int, actions: int, simulations: int, dtype: Any =
     return searched, (weights(actions, dtype), KEY, spec(batch, WIDTH, dtype=dtype))
 
 
-F32: Dtype = "f32"
-MCTX.add("mctx_muzero_atari_search", partial(search, mctx.muzero_policy, 128, 18, 25), "infer", F32)
+MCTX.add("mctx_muzero_atari_search", partial(search, mctx.muzero_policy, 128, 18, 25), "infer", "f32")
 MCTX.add(
     "mctx_gumbel_go_search",
     partial(search, partial(mctx.gumbel_muzero_policy, max_num_considered_actions=16), 64, 362, 16, jnp.bfloat16),
@@ -70,7 +69,7 @@ MCTX.add(
     "mctx_alphazero_depth_search",
     partial(search, partial(mctx.muzero_policy, max_depth=8, dirichlet_fraction=0.25), 256, 9, 32),
     "infer",
-    F32,
+    "f32",
 )
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from penzai import pz
 from penzai.models.transformer.variants import gpt_neox, llamalike_common
 
-from benchmarks.corpus.record import Call, Catalogue, Dtype
+from benchmarks.corpus.record import Call, Catalogue
 from benchmarks.corpus.shapes import abstract, cross_entropy, integers, training
 
 PENZAI = Catalogue("penzai", "library", "llm")
@@ -76,9 +76,8 @@ NEOX = {
     "parameter_dtype": jnp.float32,
     "activation_dtype": jnp.float32,
 }
-F32: Dtype = "f32"
 BUILD = LIKE.build_llamalike_transformer
-PENZAI.add("penzai_llama_train", lambda: step(llama(), BUILD, 8, 256), "train", F32)
+PENZAI.add("penzai_llama_train", lambda: step(llama(), BUILD, 8, 256), "train", "f32")
 PENZAI.add("penzai_llama_infer", lambda: inference(llama(BF16), BUILD, 8, 512), "infer", "bf16")
 PENZAI.add(
     "penzai_gemma_infer",
@@ -102,5 +101,5 @@ PENZAI.add(
     "penzai_neox_infer",
     lambda: inference(gpt_neox.GPTNeoXTransformerConfig(**NEOX), gpt_neox.build_gpt_neox_transformer, 4, 512),
     "infer",
-    F32,
+    "f32",
 )

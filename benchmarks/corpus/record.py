@@ -7,24 +7,15 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-Origin = Literal["library", "example", "helper"]
-Mode = Literal["train", "infer", "step", "update", "decode"]
-Group = Literal[
-    "llm",
-    "vision",
-    "science",
-    "graph",
-    "sequence",
-    "optimizer",
-    "recsys",
-    "misc",
-    "audio",
-    "rl",
-    "probabilistic",
-]
-Dtype = Literal["f32", "bf16", "mixed", "f16", "f64", "int8", "f8", "c64", "i32"]
+ORIGINS = ("library", "example", "helper")
+MODES = ("train", "infer", "step", "update", "decode")
+GROUPS = (
+    *("llm", "vision", "audio", "sequence", "recsys", "graph"),
+    *("science", "optimizer", "probabilistic", "rl", "misc"),
+)
+DTYPES = ("f32", "bf16", "mixed", "f16", "f64", "int8", "f8", "c64", "i32")
 Part = Literal["apart", "open"]
 # A function and its arguments: arrays, `jax.ShapeDtypeStruct`s, or trees of either.
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -44,19 +35,17 @@ class Program:
 
     id: str
     library: str
-    origin: Origin
-    mode: Mode
-    dtype: Dtype
-    group: Group
+    origin: str
+    mode: str
+    dtype: str
+    group: str
     build: Callable[[], Call]
 
     def __post_init__(self) -> None:
         """Refuses words that the index does not know: they would be groups of one in every table."""
-        for name, known in (("origin", Origin), ("mode", Mode), ("dtype", Dtype), ("group", Group)):
-            if getattr(self, name) not in get_args(known):
-                raise ValueError(
-                    f"{self.id}: {name} is {getattr(self, name)!r}, not one of {', '.join(get_args(known))}"
-                )
+        for name, known in (("origin", ORIGINS), ("mode", MODES), ("dtype", DTYPES), ("group", GROUPS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{self.id}: {name} is {getattr(self, name)!r}, not one of {', '.join(known)}")
 
     def row(self) -> dict[str, Any]:
         """What the index says of the program before it is captured."""
@@ -76,19 +65,19 @@ class Catalogue:
     """The programs of one library, in the order in which they are captured."""
 
     library: str
-    origin: Origin = "library"
-    group: Group = "misc"
+    origin: str = "library"
+    group: str = "misc"
     programs: list[Program] = field(default_factory=list)
 
     def add(
         self,
         id: str,
         build: Callable[[], Call],
-        mode: Mode,
-        dtype: Dtype = "f32",
+        mode: str,
+        dtype: str = "f32",
         *,
-        group: Group | None = None,
-        origin: Origin | None = None,
+        group: str | None = None,
+        origin: str | None = None,
     ) -> None:
         """One more program; a second one of the same id is refused, since its file would take the first one's place."""
         if any(each.id == id for each in self.programs):
@@ -108,11 +97,11 @@ class Catalogue:
     def program(
         self,
         id: str,
-        mode: Mode,
-        dtype: Dtype = "f32",
+        mode: str,
+        dtype: str = "f32",
         *,
-        group: Group | None = None,
-        origin: Origin | None = None,
+        group: str | None = None,
+        origin: str | None = None,
     ) -> Callable[[Callable[[], Call]], Callable[[], Call]]:
         """A decorator: the function below it makes the program's function and arguments."""
 

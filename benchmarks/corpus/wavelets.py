@@ -1,4 +1,4 @@
-"""jaxwt: fast and stationary wavelet transforms, and wavelet packets."""
+"""jaxwt: fast wavelet transforms, and wavelet packets."""
 
 from __future__ import annotations
 
@@ -43,11 +43,6 @@ def _() -> Call:
 @JAXWT.program("jaxwt_wavedec3_volume", "infer", group="science")
 def _() -> Call:
     return (lambda x: jaxwt.wavedec3(x, pywt.Wavelet("db2"), level=2)), (spec(4, 128, 128, 128),)
-
-
-@JAXWT.program("jaxwt_stationary", "infer")
-def _() -> Call:
-    return (lambda x: jaxwt.iswt(jaxwt.swt(x, pywt.Wavelet("db3"), level=4), pywt.Wavelet("db3"))), (spec(32, 16384),)
 
 
 @JAXWT.program("jaxwt_packets", "infer")

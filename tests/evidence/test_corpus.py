@@ -72,7 +72,7 @@ def test_two_programs_of_one_name_and_unknown_words_are_refused() -> None:
     with pytest.raises(ValueError, match="two programs called keras_one_train"):
         made.add("keras_one_train", nothing, "infer")
     with pytest.raises(ValueError, match="mode is 'training'"):
-        made.add("keras_three", nothing, "training")  # type: ignore[arg-type]
+        made.add("keras_three", nothing, "training")
 
 
 def test_every_library_names_modules_that_are_there_and_a_requirement() -> None:

@@ -71,12 +71,13 @@ def under(policy: str, make: Callable[[], Call], *, traced: bool = True) -> Call
     return made[0]
 
 
-SPARSE = partial(keras.losses.sparse_categorical_crossentropy)
+# Applications that keep arrays which are no variables; quantising reads weights as numbers, too.
+ASKING = ("EfficientNet", "ConvNeXt")
 
 
 def classes(y: Any, outputs: Any) -> Any:
     """Mean cross-entropy of integer labels against probabilities."""
-    return keras.ops.mean(SPARSE(y, outputs))
+    return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, outputs))
 
 
 def application(name: str, mode: str, batch: int, size: int) -> Call:
@@ -107,7 +108,7 @@ for name, mode, dtype, batch, size in (
 ):
     KERAS.add(
         f"keras_{name.lower()}_{mode}",
-        partial(under, dtype, partial(application, name, mode, batch, size)),
+        partial(under, dtype, partial(application, name, mode, batch, size), traced=not name.startswith(ASKING)),
         mode,
         dtype,
     )
@@ -117,7 +118,7 @@ def example(id: str, mode: str, dtype: str, group: str) -> Callable[[Callable[[]
     """A decorator for a network after one of Keras' examples."""
 
     def added(make: Callable[[], Call]) -> Callable[[], Call]:
-        KERAS.add(id, partial(under, dtype, make), mode, dtype, group=group, origin="example")
+        KERAS.add(id, partial(under, dtype, make, traced=dtype != "int8"), mode, dtype, group=group, origin="example")
         return make
 
     return added

@@ -3,6 +3,7 @@ from meshcast.lower.choice import choose_lowering as choose_lowering
 from meshcast.lower.compiled import lower_compiled as lower_compiled
 from meshcast.lower.compiled import why_not_compiled as why_not_compiled
 from meshcast.lower.convolutions import is_filter_gradient as is_filter_gradient
+from meshcast.lower.convolutions import is_filter_gradient_call as is_filter_gradient_call
 from meshcast.lower.deferred import with_deferred_sums as with_deferred_sums
 from meshcast.lower.fusion import Fusion as Fusion
 from meshcast.lower.kernel import SCALAR_BYTES as SCALAR_BYTES

@@ -155,8 +155,22 @@ def forward_padding(shape: Convolution) -> Padding:
 
 
 def is_filter_gradient(shape: Convolution) -> bool:
-    """Convolves over the batch, with an array of gradients as its filter: the result lies as a filter does."""
-    return shape.layout.partition("->")[2][:1].isdigit()
+    """Convolves over the batch, with an array of gradients as its filter: batch and channels of the input are exchanged.
+
+    A batch comes first in every order of dimensions that activations have (`b01f`, `bf01`), so that channels before it are
+    the batch of a forward convolution.
+    """
+    lhs = shape.layout.partition(",")[0]
+    return lhs.index("f") < lhs.index("b")
+
+
+def is_filter_gradient_call(shape: Convolution) -> bool:
+    """Whether XLA calls cuDNN's filter gradient for it: not where the forward convolution was dilated.
+
+    Its window then moves in steps, which the pattern of conv_rewriter (`MatchBackwardFilter`) does not have: the
+    gradient is computed as a forward convolution whose filter is as large as an image.
+    """
+    return is_filter_gradient(shape) and max(shape.strides, default=1) == 1
 
 
 def _native(labels: str, taps: bool) -> bool:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
-from meshcast.workload import custom_calls
+from meshcast.capture import capture_function
+from meshcast.lower import is_filter_gradient
+from meshcast.workload import custom_calls, read_workload
 from meshcast.workload.custom_calls import register_custom_call
 from meshcast.workload.graph import Attention, Convolution, Cost, Gemm, OpKind, SortGeometry, Tensor
 from meshcast.workload.rule import OpReading
@@ -134,6 +138,57 @@ def test_cudnn_convolution_forward_and_backward_count_the_same(call: Call) -> No
     assert call("__cudnn$convBackwardFilter", [image, out], [kernel], "", more).matrix_flops == forward.matrix_flops
     with pytest.raises(UnsupportedError, match="labels of the convolution are missing"):
         call("__cudnn$convForward", [image, kernel], [out])
+
+
+def _gradients_of(stride: int, groups: int) -> tuple[Convolution, Convolution]:
+    """The convolutions that JAX writes for the gradients of one, by its filter and by its input."""
+    images = jax.ShapeDtypeStruct((4, 16, 16, 8), jnp.float32)
+    filters = jax.ShapeDtypeStruct((3, 3, 8 // groups, 32), jnp.float32)
+
+    def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+        labels = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, w, (stride, stride), "SAME", dimension_numbers=labels, feature_group_count=groups
+        )
+
+    found = []
+    for argument in (1, 0):
+        step = jax.grad(lambda x, w: layer(x, w).sum(), argnums=argument)
+        ops = read_workload(capture_function(step, images, filters)).entry.ops
+        found += [op.cost.geometry for op in ops if isinstance(op.cost.geometry, Convolution)][-1:]
+    by_filter, by_input = found
+    assert isinstance(by_filter, Convolution) and isinstance(by_input, Convolution)
+    return by_filter, by_input
+
+
+@pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (1, 8), (2, 8)])
+def test_the_shape_of_a_gradient_call_is_that_of_the_convolution_which_computes_it(
+    call: Call, stride: int, groups: int
+) -> None:
+    size = 16 // stride
+    pad = "1_1x1_1" if stride == 1 else "0_1x0_1"
+    window = f"{{size=3x3 stride={stride}x{stride} pad={pad}}}"
+    more = f'meshcast.window = "{window}", meshcast.dim_labels = "b01f_o01i->b01f"'
+    image, kernel = "tensor<4x16x16x8xf32>", f"tensor<32x3x3x{8 // groups}xf32>"
+    out = f"tensor<4x{size}x{size}x32xf32>"
+    for written, target, operands, result in zip(
+        _gradients_of(stride, groups),
+        ("__cudnn$convBackwardFilter", "__cudnn$convBackwardInput"),
+        ([image, out], [out, kernel]),
+        (kernel, image),
+        strict=True,
+    ):
+        geometry = call(target, operands, [result], "", more).geometry
+        assert isinstance(geometry, Convolution)
+        assert is_filter_gradient(geometry) is is_filter_gradient(written) is ("Filter" in target)
+        same = {name: getattr(written, name) for name in _SIZES}
+        assert {name: getattr(geometry, name) for name in _SIZES} == same
+
+
+_SIZES = (
+    "batch", "in_channels", "out_channels", "in_spatial", "out_spatial", "kernel", "strides", "padding", "lhs_dilation",
+    "rhs_dilation", "feature_groups", "batch_groups", "macs",
+)  # fmt: skip
 
 
 def test_solvers(call: Call) -> None:

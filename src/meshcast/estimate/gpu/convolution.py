@@ -20,7 +20,7 @@ from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.tiles import TiledProduct, product_time
 from meshcast.estimate.rates import matrix_rate
-from meshcast.lower import Kernel
+from meshcast.lower import Kernel, is_filter_gradient_call
 from meshcast.workload import Convolution, element_bytes
 
 FEW_CHANNELS = 8
@@ -43,7 +43,7 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _depthwise(kernel, shape, machine)
     taps = math.prod(shape.kernel)
     # A filter's gradient is written with channels and batch exchanged: its window is the image, its result the filter.
-    gradient = math.prod(shape.kernel) > math.prod(shape.out_spatial)
+    gradient = is_filter_gradient_call(shape)
     channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels
     product = _implicit_gemm(
@@ -75,6 +75,8 @@ def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float) -> TiledP
         written=kernel.written_bytes,
         recency=kernel.recency,
         peak=peak,
+        # cuDNN adds up parts of K where few results have long sums, but not in forward calls with an image for a filter.
+        split=is_filter_gradient_call(shape) or taps <= math.prod(shape.out_spatial),
     )  # fmt: skip
 
 

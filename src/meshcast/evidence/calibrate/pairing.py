@@ -1,8 +1,9 @@
 """Measured times put beside kernels: which launch of a profile is which kernel.
 
 A probe of one kernel took as long as that kernel. Of a probe of several, XLA's optimized HLO names every launch: its fusions
-are kernels with their own times. Library calls are given the shape that our own lowering has for them, as that is
-what a prediction will ask for: the calls of both are matched by the work they do.
+are kernels with their own times. Products and attention are given the shape that our own lowering has for them, as that is
+what a prediction will ask for: the calls of both are matched by the work they do. Convolutions keep the call's own shape,
+which says whether it is a layer or one of its gradients.
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ def paired_kernels(
     for place, (kernel, seconds) in enumerate(times):
         if kernel.kind not in _CALLS:
             continue
+        if kernel.kind is KernelKind.CONVOLUTION:  # gradients of a layer do the same work: the call says which it is
+            found.append((kernel, seconds))
+            continue
         near = _nearest(kernel, [other for other, _ in modelled if other.kind is kernel.kind])
         if near is None:
-            if kernel.kind is not KernelKind.CONVOLUTION:  # its shape does not say forward or gradient
-                found.append((kernel, seconds))
+            found.append((kernel, seconds))
             continue
         sums = [i for i in range(place + 1, len(times)) if _adds_up(kernel, near, times[i][0])]
         summed.update(sums)

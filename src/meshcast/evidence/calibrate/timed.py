@@ -66,13 +66,8 @@ _FUSED_ROWS = re.compile(r"fusion(_\d+)?")  # XLA's Triton fusions of rows have 
 def timed_model(
     launches: Sequence[Launch], modelled: Sequence[tuple[Kernel, int]], hlo: str, busy_us: float
 ) -> list[Timed]:
-    """The kernels of a whole model with their times.
-
-    No convolutions: the gradients of a layer do the same work on the same bytes as the layer, so that nothing tells
-    them apart.
-    """
-    found = paired_kernels(instruction_launches(launches, hlo), modelled, hlo, busy_us)
-    return [(kernel, seconds) for kernel, seconds in found if kernel.kind is not KernelKind.CONVOLUTION]
+    """The kernels of a whole model with their times."""
+    return paired_kernels(instruction_launches(launches, hlo), modelled, hlo, busy_us)
 
 
 def instruction_launches(launches: Sequence[Launch], hlo: str) -> list[Launch]:

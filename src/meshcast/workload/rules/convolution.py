@@ -110,6 +110,67 @@ def convolution_geometry(
     )
 
 
+def filter_gradient(forward: Convolution) -> Convolution:
+    """The convolution that gives the filter's gradient of a forward one.
+
+    Batch and input channels are exchanged: the input is convolved over the batch with the result's gradient, dilated by the
+    stride, in as many steps as the filter has taps. Groups of channels become groups of batches.
+    """
+    groups = forward.feature_groups
+    lhs, kernel, out = _sides(forward)
+    exchanged = str.maketrans("bfio", "fbbf")
+    layout = f"{lhs.translate(exchanged)},{out.translate(str.maketrans('bf', 'io'))}->{kernel.translate(exchanged)}"
+    return replace(
+        forward,
+        batch=forward.in_channels,
+        in_channels=forward.batch,
+        out_spatial=forward.kernel,
+        kernel=forward.out_spatial,
+        strides=forward.rhs_dilation,
+        rhs_dilation=forward.strides,
+        feature_groups=1,
+        batch_groups=groups,
+        rhs_dtype=forward.out_dtype,
+        out_dtype=forward.rhs_dtype,
+        layout=layout,
+    )
+
+
+def input_gradient(forward: Convolution) -> Convolution:
+    """The convolution that gives the input's gradient of a forward one.
+
+    The result's gradient, dilated by the stride, is convolved with the filter, whose channels are exchanged; it is padded by
+    what the filter's span leaves of the forward padding.
+    """
+    lhs, kernel, out = _sides(forward)
+    spans = [(taps - 1) * dilation for taps, dilation in zip(forward.kernel, forward.rhs_dilation, strict=True)]
+    padding = []
+    for d, span in enumerate(spans):
+        low = span - forward.padding[d][0]
+        reached = (forward.out_spatial[d] - 1) * forward.strides[d] + 1 + low
+        padding.append((low, forward.in_spatial[d] + span - reached))
+    return replace(
+        forward,
+        in_channels=forward.out_channels,
+        out_channels=forward.in_channels,
+        in_spatial=forward.out_spatial,
+        out_spatial=forward.in_spatial,
+        strides=(1,) * len(spans),
+        padding=tuple(padding),
+        lhs_dilation=forward.strides,
+        lhs_dtype=forward.out_dtype,
+        out_dtype=forward.lhs_dtype,
+        layout=f"{out},{kernel.translate(str.maketrans('io', 'oi'))}->{lhs}",
+    )
+
+
+def _sides(geometry: Convolution) -> tuple[str, str, str]:
+    """Labels of input, filter and result."""
+    sides, _, out = geometry.layout.partition("->")
+    lhs, _, kernel = sides.partition(",")
+    return lhs, kernel, out
+
+
 def convolution_cost(reading: OpReading, geometry: Convolution) -> Cost:
     """The cost of the convolution `geometry` as this op runs it."""
     return streamed(

@@ -10,7 +10,13 @@ from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import backend_config, dimensions
-from meshcast.workload.rules.convolution import ConvolutionDims, convolution_cost, convolution_geometry
+from meshcast.workload.rules.convolution import (
+    ConvolutionDims,
+    convolution_cost,
+    convolution_geometry,
+    filter_gradient,
+    input_gradient,
+)
 from meshcast.workload.rules.gemm import contraction, gemm_cost, minor_dims
 from meshcast.workload.rules.sorting import sort_along
 
@@ -49,7 +55,10 @@ def radix_sort(reading: OpReading) -> Cost:
 
 
 def cudnn_convolution(reading: OpReading) -> Cost:
-    """`__cudnn$conv*`: window and labels are always those of the forward convolution, whichever tensor is computed."""
+    """`__cudnn$conv*`: window and labels are always those of the forward convolution, whichever tensor is computed.
+
+    The geometry is that of the convolution which computes the gradient, as a program before optimisation spells it.
+    """
     labels, window = text(reading.op, "meshcast.dim_labels"), text(reading.op, "meshcast.window")
     if not labels:
         raise _unreadable(reading, "the window and dimension labels of the convolution are missing")
@@ -62,8 +71,12 @@ def cudnn_convolution(reading: OpReading) -> Cost:
         lhs, kernel, out = first, made, second
     else:
         lhs, kernel, out = first, second, made
-    place = _placement(labels, window)
-    return convolution_cost(_trimmed(reading), convolution_geometry(place, lhs, kernel, out))
+    geometry = convolution_geometry(_placement(labels, window), lhs, kernel, out)
+    if "BackwardInput" in target:
+        geometry = input_gradient(geometry)
+    elif "BackwardFilter" in target:
+        geometry = filter_gradient(geometry)
+    return convolution_cost(_trimmed(reading), geometry)
 
 
 def _placement(labels: str, window: str) -> ConvolutionDims:

@@ -271,7 +271,7 @@ _BUILT_IN: Mapping[str, Rule] = {
     **{name: _kernel for name in _KERNELS.split()},
     **{name: _host_call for name in _CALLBACKS.split()},
     **{name: top_k for name in ("TopK", "__gpu$TopK", "mhlo.topk", "ApproxTopK", "custom_call_topk")},
-    "__cub$DeviceRadixSort*": radix_sort,
+    **{name: radix_sort for name in ("__cub$DeviceRadixSort*", "xla.gpu.ext.cub_sort_*")},
     **_SPELLED,
     **{name: threefry for name in ("cu_threefry2x32*", "hip_threefry2x32*")},
     "__cudnn$fmha*": fused_attention,

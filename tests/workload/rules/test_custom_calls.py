@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from meshcast.base.errors import InputError, UnsupportedError, UsageError
-from meshcast.capture import capture_function
 from meshcast.lower import is_filter_gradient
+from meshcast.programs import capture
 from meshcast.workload import custom_calls, read_workload
 from meshcast.workload.custom_calls import register_custom_call
 from meshcast.workload.graph import Attention, Convolution, Cost, Gemm, OpKind, SortGeometry, Tensor
@@ -154,10 +155,11 @@ def _gradients_of(stride: int, groups: int) -> tuple[Convolution, Convolution]:
     found = []
     for argument in (1, 0):
         step = jax.grad(lambda x, w: layer(x, w).sum(), argnums=argument)
-        ops = read_workload(capture_function(step, images, filters)).entry.ops
+        ops = read_workload(capture(step, images, filters)).body.ops
         found += [op.cost.geometry for op in ops if isinstance(op.cost.geometry, Convolution)][-1:]
     by_filter, by_input = found
-    assert isinstance(by_filter, Convolution) and isinstance(by_input, Convolution)
+    assert isinstance(by_filter, Convolution)
+    assert isinstance(by_input, Convolution)
     return by_filter, by_input
 
 
@@ -189,6 +191,24 @@ _SIZES = (
     "batch", "in_channels", "out_channels", "in_spatial", "out_spatial", "kernel", "strides", "padding", "lhs_dilation",
     "rhs_dilation", "feature_groups", "batch_groups", "macs",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_pairs"])
+def test_radix_sorts_of_any_release(call: Call, target: str) -> None:
+    rows, scratch = "tensor<64x1000xf32>", "tensor<4096xui8>"
+    cost = call(target, [rows, rows], [rows, rows, scratch])
+    assert cost.geometry == SortGeometry(length=1000, batch=64, operands=2)
+
+
+@pytest.mark.parametrize(("layout", "gradient"), [
+    ("b01f,01io->b01f", False), ("bf01,oi01->bf01", False), ("f01b,i01o->01bf", True), ("fb01,io01->fb01", True),
+])  # fmt: skip
+def test_filter_gradients_of_any_layout_are_known_by_their_batch(call: Call, layout: str, gradient: bool) -> None:
+    more = 'meshcast.window = "{size=3x3 pad=1_1x1_1}", meshcast.dim_labels = "b01f_o01i->b01f"'
+    image, kernel, out = "tensor<2x8x8x3xbf16>", "tensor<16x3x3x3xbf16>", "tensor<2x8x8x16xbf16>"
+    geometry = call("__cudnn$convForward", [image, kernel], [out], "", more).geometry
+    assert isinstance(geometry, Convolution)
+    assert is_filter_gradient(replace(geometry, layout=layout)) is gradient
 
 
 def test_solvers(call: Call) -> None:

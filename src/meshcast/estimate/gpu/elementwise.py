@@ -7,6 +7,8 @@ long as applying `exp` to it, and 2-byte results never reach the memory's bandwi
 
 from __future__ import annotations
 
+import functools
+
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
@@ -16,6 +18,14 @@ from meshcast.workload import element_bytes
 BLOCK = 128
 UNROLL = 4
 THREADS_PER_SM = 2048
+_BITWISE = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right_logical", "shift_right_arithmetic"})
+_NO_ARITHMETIC = frozenset(
+    {
+        "bitcast", "bitcast_convert", "broadcast", "broadcast_in_dim", "concatenate", "constant", "convert", "copy",
+        "dynamic_slice", "dynamic_update_slice", "gather", "get_tuple_element", "iota", "pad", "reshape", "reverse", "slice",
+        "transpose", "tuple",
+    }
+)  # fmt: skip
 
 
 def output_elements(kernel: Kernel) -> float:
@@ -32,11 +42,27 @@ def blocks(elements: float, machine: GpuMachine) -> float:
     return elements / (BLOCK * unroll)
 
 
+@functools.lru_cache(maxsize=4096)
+def mixing_share(ops: tuple[str, ...]) -> float:
+    """The share of a kernel's arithmetic that mixes bits: bitwise ops, and an addition for every two of them.
+
+    That is the make-up of Threefry's rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): an
+    addition, a rotation written as two shifts and an `or`, and a `xor`. A rotation is one instruction (SHF), and nothing of
+    it loads, stores or works out an index.
+    """
+    names = [name.rpartition(".")[2] for name in ops]
+    arithmetic = sum(name not in _NO_ARITHMETIC for name in names)
+    bitwise = sum(name in _BITWISE for name in names)
+    return min(1.0, 1.5 * bitwise / arithmetic) if arithmetic else 0.0
+
+
 def instructions(kernel: Kernel, machine: GpuMachine) -> float:
     """Thread instructions of a fusion's arithmetic, in f32 lanes: f64 counts for the lanes the GPU lacks."""
     p, vector = machine.parameters, machine.device.vector_flops
+    mixing = mixing_share(kernel.ops)
+    per_op = p.loop_instructions * (1 - mixing) + p.loop_mixing * mixing
     slower = vector["f32"] / vector.get("f64", vector["f32"] / 64) if catalogue_key(kernel.dtype) == "f64" else 1.0
-    return slower * (p.loop_instructions * kernel.vector_flops + p.loop_transcendental * kernel.transcendentals)
+    return slower * (per_op * kernel.vector_flops + p.loop_transcendental * kernel.transcendentals)
 
 
 def loop(

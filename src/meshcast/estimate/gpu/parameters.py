@@ -26,6 +26,7 @@ class GpuParameters:
     cache_written: float = _about("room that a written byte takes there, in read bytes", 1.5)
     overlap: float = _about("p of the p-norm that joins times that overlap; large: the longest alone counts", 4.0)
     loop_instructions: float = _about("instructions per arithmetic op of a loop fusion", 1.5)
+    loop_mixing: float = _about("instructions per op of chains that mix bits, rotations being one", 1.0)
     loop_transcendental: float = _about("instructions per transcendental function of a loop fusion", 12.0)
     row_instructions: float = _about(
         "instructions per op of a fused row normalisation; 7 to 14 by the tile XLA picks", 10.0

@@ -79,7 +79,7 @@ def test_every_flag_and_file_is_there(page: Path) -> None:
 def _is_module(name: str) -> bool:
     """Whether `python -m NAME` finds a module of ours, a package of ours that runs, or one of Python's own."""
     path = name.replace(".", "/")
-    ours = (ROOT / "src" / f"{path}.py", ROOT / path / "__main__.py")
+    ours = (ROOT / "src" / f"{path}.py", ROOT / f"{path}.py", ROOT / path / "__main__.py")
     return name in sys.stdlib_module_names or any(file.is_file() for file in ours)
 
 

@@ -111,3 +111,21 @@ def test_an_estimator_that_returns_nonsense_is_refused(time: float, high: float,
     lowered = lower_function(lambda x: x + 1, spec(8, 8))
     with pytest.raises(UnsupportedError, match=message):
         estimate_kernels(lowered, load_device("h100-sxm"), [_Wrong(time, high)])
+
+
+def test_origins_are_taken_by_their_texts() -> None:
+    none = np.zeros(2)
+    columns = dict.fromkeys(("time", "low", "high", "compute_time", "memory_time", "overhead", "energy"), none)
+    texts: Any = ["analytical", Origin.GUESSED]
+    made = Estimates(origin=texts, **columns)  # type: ignore[arg-type]
+    assert made.origin == (Origin.ANALYTICAL, Origin.GUESSED)
+    assert all(type(each) is Origin for each in made.origin)
+    for wrong in (("analytical", "invented"), ("analytical", 3), "analytical", None):
+        with pytest.raises(UsageError, match="origin") as caught:
+            Estimates(origin=wrong, **columns)  # type: ignore[arg-type]
+        assert "extrapolated" in str(caught.value.fix)
+
+
+def test_a_level_of_support_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="no level of support 'maybe'"):
+        Support(level="maybe")  # type: ignore[arg-type]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.base import UsageError
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
 
@@ -30,12 +31,22 @@ class Origin(StrEnum):
     GUESSED = "guessed"
 
 
+SupportLevel = Literal["yes", "approximate", "no"]
+_LEVELS: tuple[str, ...] = get_args(SupportLevel)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
     """Whether an estimator answers for a kernel on a device, and why not; beside a yes, what users should be warned of."""
 
-    level: Literal["yes", "approximate", "no"]
+    level: SupportLevel
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.level not in _LEVELS:
+            raise UsageError(
+                f"no level of support {self.level!r}", where="Support.level", fix="one of " + ", ".join(_LEVELS)
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,8 @@ class Estimates:
     memory alone would need. `core_time` is what the cores alone would need: arithmetic, or whatever carries data through
     them where that takes longer (starting the threads that load and store, updates that take turns, slices that are
     addressed one by one); by default it is `compute_time`. `overhead` is what of `time` does not grow with the kernel:
-    launches and latencies. The rest of `time` goes to what limits the kernel. `energy` is joules above idle.
+    launches and latencies. The rest of `time` goes to what limits the kernel. `energy` is joules above idle. `origin` may be
+    given by the texts of `Origin`.
     """
 
     time: Array
@@ -61,10 +73,30 @@ class Estimates:
     draw: PowerDraw | None = None  # what the power cap makes of them, for models that know it
     core_time: Array | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.origin, tuple) and all(type(each) is Origin for each in self.origin):
+            return  # as the models here give them
+        object.__setattr__(self, "origin", _origins(self.origin))
+
     @property
     def cores(self) -> Array:
         """`core_time`, or what stands for it."""
         return self.compute_time if self.core_time is None else self.core_time
+
+
+def _origins(given: object) -> tuple[Origin, ...]:
+    """Origins by their texts.
+
+    Raises:
+        UsageError: It is no sequence of them.
+    """
+    fix = "one for each kernel, of " + ", ".join(Origin)
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise UsageError(f"origins are a tuple, not {given!r}", where="Estimates.origin", fix=fix)
+    for each in given:
+        if each not in tuple(Origin):
+            raise UsageError(f"no origin of a time {each!r}", where="Estimates.origin", fix=fix)
+    return tuple(Origin(each) for each in given)
 
 
 def limiting(compute: float, memory: float, overhead: float, cores: float = 0.0) -> str:

@@ -21,6 +21,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 import meshcast
 from meshcast.hardware import resolve
 from meshcast.lower import lower
+from meshcast.options import option_places
 from meshcast.partition import partition
 from meshcast.workload import read_workload
 from tests.documentation.pages import ROOT, blocks
@@ -31,6 +32,10 @@ func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> {
   %0 = stablehlo.add %x, %x : tensor<64xf32>
   return %0 : tensor<64xf32>
 }"""
+
+
+def _added() -> meshcast.Program:
+    return meshcast.load(ADD.encode())
 
 
 @pytest.mark.parametrize("name", [name for name in meshcast.__all__ if name != "__version__"])
@@ -52,6 +57,14 @@ def test_the_stages_one_by_one(tmp_path: Path) -> None:
     assert run.predict().step_time_s == run.timeline.duration
     for same in (program.on("h200"), meshcast.prepare(program, meshcast.Options(on="h200"))):
         assert same.predict().step_time_s == run.timeline.duration
+
+
+def test_modelled_kernels_are_not_told_as_a_compilers() -> None:
+    lowered = _added().workload().lower()
+    with pytest.raises(meshcast.MeshcastError, match="the kernels are modelled") as caught:
+        lowered.on("h200", fidelity="compiled")
+    assert (caught.value.exit_code, caught.value.where) == (2, "fidelity")
+    assert lowered.on("h200", fidelity="roofline").predict().fidelity == "roofline"
 
 
 def test_stages_refuse_what_an_earlier_one_decides(tmp_path: Path) -> None:
@@ -130,6 +143,16 @@ def test_load_takes_what_a_target_cannot_say_by_name() -> None:
         meshcast.load("gpt2-tiny", settings=5)
 
 
+def test_a_mesh_is_taken_as_text_object_and_dict() -> None:
+    settings = {"batch": 4, "layers": 1}
+    mesh = meshcast.Mesh.parse("data=2")
+    texts = {meshcast.load("gpt2-tiny", settings=settings, mesh=each).text for each in (mesh, "data=2", {"data": 2})}
+    assert len(texts) == 1
+    program = meshcast.load("gpt2-tiny", settings=settings, mesh=mesh)
+    wider = [program.partition(mesh=each).mesh for each in (meshcast.Mesh.parse("data=4"), "data=4", {"data": 4})]
+    assert wider == [meshcast.Mesh.parse("data=4")] * 3
+
+
 OLD = ("ReadOptions", "capture_function", "lower_workload", "partition_program", "read_workload")
 
 
@@ -148,6 +171,17 @@ def test_the_page_has_an_example_of_every_public_name() -> None:
     code = "\n".join(block.text for block in blocks(API) if block.language == "python")
     missing = [name for name in meshcast.__all__ if not re.search(rf"\bmeshcast\.{name}\b", code)]
     assert missing == ["__version__"]
+
+
+def test_the_page_names_every_setting_that_is_not_called_as_its_flag() -> None:
+    page = API.read_text()
+    for name, place in option_places().items():
+        flags = [each.flag for each in place.field.declaration.flags]
+        if flags != ["--" + name.replace("_", "-")]:
+            assert all(f"`{word}`" in page for word in (name, *flags)), name
+    assert resolve("dgx-h100") == meshcast.Options(on=meshcast.Cluster.load("dgx-h100")).on
+    with pytest.raises(meshcast.MeshcastError, match="on is"):
+        meshcast.compare("gpt2-tiny", on=meshcast.Device.load("h200"))  # type: ignore[arg-type]
 
 
 def test_every_object_prints_in_a_terminal_and_a_notebook(tmp_path: Path) -> None:
@@ -234,6 +268,21 @@ def test_comparisons_name_what_is_wrong(wrong: dict[str, Any]) -> None:
         (lambda: read_workload("gpt2-tiny"), "program"),  # type: ignore[arg-type]
         (lambda: partition(5), "program"),  # type: ignore[arg-type]
         (lambda: lower(None), "workload"),  # type: ignore[arg-type]
+        (lambda: lower(_added().workload(), fusion="zzz"), "fusion"),  # type: ignore[arg-type]
+        (lambda: meshcast.predict(_added(), on="h200", fusion="zzz"), "fusion"),
+        (lambda: meshcast.load("gpt2-tiny", mesh=3), "mesh"),
+        (lambda: meshcast.load("gpt2-tiny", dims=3), "dims"),
+        (lambda: _added().workload(trip_counts=3), "trip_counts"),  # type: ignore[arg-type]
+        (lambda: _added().workload(trip_counts={"*": "3"}), "trip_counts"),  # type: ignore[dict-item]
+        (lambda: _added().partition(mesh=3), "mesh"),  # type: ignore[arg-type]
+        (lambda: meshcast.Plan.parse(3), "plan"),  # type: ignore[arg-type]
+        (lambda: meshcast.Mesh.parse(3), "mesh"),  # type: ignore[arg-type]
+        (lambda: meshcast.pipeline_of(3, microbatches=1), "parts"),  # type: ignore[arg-type]
+        (lambda: meshcast.pipeline_of([3], microbatches=1), "parts"),  # type: ignore[list-item]
+        (lambda: meshcast.pipeline_of([], microbatches=1, mesh=3), "mesh"),  # type: ignore[arg-type]
+        (lambda: meshcast.Options(foo=1), "Options"),
+        (lambda: meshcast.register_custom_call(3, 3), "target_name"),  # type: ignore[arg-type]
+        (lambda: meshcast.register_custom_call("mine", 3), "rule"),  # type: ignore[arg-type]
         (lambda: meshcast.compare_measured(1.5, 1.5), "target"),  # type: ignore[arg-type]
         (lambda: meshcast.compare_measured("gpt2-tiny", 1.5), "measured"),  # type: ignore[arg-type]
         (lambda: meshcast.compare_measured("gpt2-tiny", ["a\0b"]), "measured"),

@@ -139,8 +139,16 @@ def test_flat_names_and_parts_go_together() -> None:
     assert (flow.network.model, flow.network.placement, flow.estimate.fidelity) == ("flow", "ranks.txt", "roofline")
     assert replace(placed, network="flow") == flow  # type: ignore[call-arg]
     assert Options(lowering="modelled").lowering.kernels == "modelled"
-    with pytest.raises(TypeError, match="fidelity"):
+    with pytest.raises(UsageError, match="no option 'fidelty'") as caught:
         Options(fidelty="roofline")
+    assert "fidelity" in str(caught.value.fix)
+
+
+@pytest.mark.parametrize("name", ["fusion", "attention_library", "layers", "ragged"])
+def test_kernels_that_no_stack_has_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="'zzz'") as caught:
+        Options().having(**{name: "zzz"}).check_choices()
+    assert (caught.value.where, Options().value(name) in str(caught.value.fix)) == (name, True)
 
 
 def test_values_are_read_once_and_keep_their_words() -> None:

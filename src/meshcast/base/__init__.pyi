@@ -1,3 +1,7 @@
+from meshcast.base.argument_types import checked as checked
+from meshcast.base.argument_types import read_counts as read_counts
+from meshcast.base.argument_types import read_mesh as read_mesh
+from meshcast.base.argument_types import read_settings as read_settings
 from meshcast.base.cache import cache_folder as cache_folder
 from meshcast.base.cache import keep as keep
 from meshcast.base.cache import kept as kept

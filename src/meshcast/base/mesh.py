@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.base.errors import UsageError
+from meshcast.base.errors import UsageError, expect
 
 MOST_SIZES = 8  # of uneven groups, in a name
 _SIZE = re.compile(r"0*[1-9][0-9]{0,11}")  # ASCII digits: str.isdigit() takes superscripts, which int() does not
@@ -33,7 +33,12 @@ class Mesh:
 
     @classmethod
     def parse(cls, text: str) -> Mesh:
-        """A mesh from the command line's `data=8,model=4`."""
+        """A mesh from the command line's `data=8,model=4`.
+
+        Raises:
+            UsageError: It is no such text.
+        """
+        expect(text, str, "a text", where="mesh", fix='such as "data=8,model=4"; Mesh.of takes a dict')
         axes: dict[str, int] = {}
         for part in filter(None, text.split(",")):
             name, equals, size = part.partition("=")

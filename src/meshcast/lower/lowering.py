@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, get_args
+
 from meshcast.base import UsageError, expect
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.fusion import Fusion
@@ -39,10 +41,20 @@ def lower(
         layers: Whether loops copy into and out of stacked arrays, or each turn has arrays of its own; and whether products
             add to sums of gradients themselves.
         ragged: Whether ragged products on GPUs are dense ones of masked operands, or one grouped kernel.
+
+    Raises:
+        UsageError: It is no workload, or there is no such backend, fusion, attention, layers or ragged products.
     """
     expect(workload, Workload, "a meshcast.Workload", where="workload", fix="such as what program.workload() gives")
     if backend not in BACKENDS:
         raise UsageError(f"unknown backend {backend!r}", fix="one of " + ", ".join(BACKENDS))
+    for name, value, words in (
+        ("fusion", fusion, Fusion),
+        ("attention", attention, AttentionLibrary),
+        ("layers", layers, Layers),
+        ("ragged", ragged, RaggedProducts),
+    ):
+        _check_word(name, value, get_args(words))
     if workload.scheduled and given and backend != "none":
         return lower_scheduled(workload, backend=backend)
     passes = TABLES[backend][fusion]
@@ -52,6 +64,12 @@ def lower(
     run_passes(passes.program, program)
     tensors = tuple(program.values.tensors)
     return LoweredProgram(workload=workload, backend=backend, schedule=program.schedule, tensors=tensors)
+
+
+def _check_word(name: str, value: Any, known: tuple[str, ...]) -> None:
+    """Refuses a word that passes would not know, or would take for another."""
+    if value not in known:
+        raise UsageError(f"{name} has no {value!r}", where=name, fix="one of " + ", ".join(known))
 
 
 def _lowered(

@@ -11,8 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from meshcast.base import UsageError
-from meshcast.options.option_types import checked
+from meshcast.base import UsageError, checked
 
 _KEY = "meshcast"  # of a field's metadata
 AS_DEFAULT: Any = object()  # of `Declaration.unset`

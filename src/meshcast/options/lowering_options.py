@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from meshcast.lower import OVERLAP_CHOICES, Overlap
 from meshcast.options.declared import option, take_values
@@ -13,6 +13,30 @@ from meshcast.options.words import InWords, read_overlap
 if TYPE_CHECKING:
     from meshcast.lower import Fusion, Layers, RaggedProducts
     from meshcast.workload import AttentionLibrary
+
+
+def _fusions() -> tuple[str, ...]:
+    from meshcast.lower import Fusion
+
+    return get_args(Fusion)
+
+
+def _libraries() -> tuple[str, ...]:
+    from meshcast.workload import AttentionLibrary
+
+    return get_args(AttentionLibrary)
+
+
+def _layers() -> tuple[str, ...]:
+    from meshcast.lower import Layers
+
+    return get_args(Layers)
+
+
+def _ragged() -> tuple[str, ...]:
+    from meshcast.lower import RaggedProducts
+
+    return get_args(RaggedProducts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +69,16 @@ class LoweringOptions:
         kinds=(str,),
         unset="",
     )
-    fusion: Fusion = option("compiler", no_flag=BY_STACKS)
-    attention_library: AttentionLibrary = option("cudnn", no_flag=BY_STACKS)
-    layers: Layers = option("scanned", no_flag=BY_STACKS, told="layer_arrays")  # models have layers too, a number
-    ragged: RaggedProducts = option("masked", no_flag=BY_STACKS, told="ragged_products")
+    fusion: Fusion = option("compiler", no_flag=BY_STACKS, one_of=_fusions, wrong="no fusion {}")
+    attention_library: AttentionLibrary = option(
+        "cudnn", no_flag=BY_STACKS, one_of=_libraries, wrong="no attention library {}"
+    )
+    layers: Layers = option(
+        "scanned", no_flag=BY_STACKS, one_of=_layers, wrong="no arrays of layers {}", told="layer_arrays"
+    )  # models have layers too, a number
+    ragged: RaggedProducts = option(
+        "masked", no_flag=BY_STACKS, one_of=_ragged, wrong="no kind of ragged products {}", told="ragged_products"
+    )
 
     def __post_init__(self) -> None:
         take_values(self)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshcast.base import checked
 from meshcast.options.declared import FlagText, option, take_values
-from meshcast.options.option_types import checked
 from meshcast.options.words import InWords, read_beside
 
 if TYPE_CHECKING:

@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from meshcast.base import UsageError, nearest
+from meshcast.base import UsageError, checked, nearest
 from meshcast.options.declared import declared_fields, key_of, option
 from meshcast.options.estimate_options import EstimateOptions
 from meshcast.options.flag_texts import whole
 from meshcast.options.lowering_options import LoweringOptions
 from meshcast.options.network_options import NetworkOptions
-from meshcast.options.option_types import checked
 from meshcast.options.parts import OptionParts, OptionPlace, default_parts, part_places, with_values
 from meshcast.options.program_options import ProgramOptions
 from meshcast.options.run_options import RunOptions
@@ -105,7 +104,7 @@ class Options:
             **values: By flat names, or whole parts by theirs.
 
         Raises:
-            UsageError: A value is of another kind.
+            UsageError: There is no such option, or a value is of another kind.
         """
         for name, each in declared_fields(type(self)).items():
             object.__setattr__(self, name, each.taken(values.pop(name)) if name in values else each.default())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from meshcast.base import nearest
+from meshcast.base import UsageError, nearest
 from meshcast.options.declared import DeclaredField, declared_fields
 from meshcast.options.estimate_options import EstimateOptions
 from meshcast.options.lowering_options import LoweringOptions
@@ -61,8 +61,7 @@ def with_values(parts: OptionParts, values: Mapping[str, Any]) -> OptionParts:
     A name may be both: `network` is a part, and by a text the model of the network.
 
     Raises:
-        TypeError: There is no such option.
-        UsageError: A value is of another kind.
+        UsageError: There is no such option, or a value is of another kind.
     """
     entire: dict[str, Any] = {
         name: each for name, each in values.items() if name in PART_KINDS and isinstance(each, PART_KINDS[name])
@@ -72,7 +71,7 @@ def with_values(parts: OptionParts, values: Mapping[str, Any]) -> OptionParts:
         if name in entire:
             continue
         if name not in part_places():
-            raise TypeError(f"there is no option {name!r}: {nearest(name, sorted(part_places()))}")
+            raise UsageError(f"there is no option {name!r}", where="Options", fix=nearest(name, sorted(part_places())))
         place = part_places()[name]
         single.setdefault(str(place.part), {})[place.field.attribute] = value
     parts = parts._replace(**entire)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
+from meshcast.base import read_counts, read_mesh, read_settings
 from meshcast.options.declared import option, take_values
 from meshcast.options.flag_texts import pairs, sizes, trip_counts
-from meshcast.options.option_types import read_counts, read_mesh, read_settings
 from meshcast.options.words import InWords, read_indices, read_plan
 
 if TYPE_CHECKING:

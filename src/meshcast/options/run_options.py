@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from meshcast.base import checked
 from meshcast.options.declared import option, take_values
-from meshcast.options.option_types import checked
 from meshcast.options.program_options import BY_STACKS
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from meshcast.base import UsageError
+from meshcast.base import UsageError, checked
 from meshcast.lower import Overlap
-from meshcast.options.option_types import checked
 
 if TYPE_CHECKING:
     from meshcast.workload import Collective

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from meshcast.base import InputError, Mesh, Rows, UsageError, shown
+from meshcast.base import InputError, Mesh, Rows, UsageError, read_counts, read_mesh, shown
 from meshcast.programs.device_ids import count_devices, may_name_devices
 from meshcast.programs.mlir import ir, sdy, string_of, symbol_of, to_bytecode
 from meshcast.programs.roles import Role as Role
@@ -68,22 +68,22 @@ class Program:
         return str(self.module)
 
     def partition(
-        self, *, mesh: Mapping[str, int] | None = None, route: str = "shardy", optimise: bool = True
+        self, *, mesh: Mapping[str, int] | Mesh | str | None = None, route: str = "shardy", optimise: bool = True
     ) -> Program:
         """The program of one device, with explicit collectives (`partition.partition`).
 
         Args:
-            mesh: Axis sizes that replace the program's own; unnamed axes keep theirs.
+            mesh: Axis sizes that replace the program's own, as a dict, a `Mesh` or a text; unnamed axes keep theirs.
             route: `shardy`, or `xla` for XLA's own partitioner.
             optimise: Shardy only: merge collectives as XLA's later passes do.
 
         Raises:
-            UsageError: There is no such route.
+            UsageError: There is no such route, or it is no mesh.
             InfeasibleError: The mesh does not divide the program.
         """
         from meshcast.partition import partition
 
-        return partition(self, mesh=mesh, route=route, optimise=optimise)
+        return partition(self, mesh=read_mesh("mesh", mesh), route=route, optimise=optimise)
 
     def workload(
         self, *, trip_counts: Mapping[str, int] | None = None, approximate: bool = False, skew: float = 0.0
@@ -107,7 +107,8 @@ class Program:
                 where=self.name,
                 fix="partition it first: program.partition().workload()",
             )
-        read = ReadOptions(trip_counts=dict(trip_counts or {}), approximate=approximate, skew=skew)
+        trips = {} if trip_counts is None else dict(read_counts("trip_counts", trip_counts))
+        read = ReadOptions(trip_counts=trips, approximate=approximate, skew=skew)
         return read_workload(self, read)
 
     def on(self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: object) -> Run:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from meshcast.base import UsageError, expect, nearest
+from meshcast.base import UsageError, expect, nearest, read_counts, read_mesh
 from meshcast.programs.program import Program
 
 if TYPE_CHECKING:
@@ -38,12 +38,19 @@ Target: TypeAlias = "str | Path | bytes | Program | Lowered | Exported | TorchEx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """Options of a capture that a target's own text cannot state: platform, sizes, mesh, settings."""
+    """Options of a capture that a target's own text cannot state: platform, sizes, mesh, settings.
+
+    A mesh may be given as a text (`data=8`) or a `Mesh`, too; it is kept as sizes by name.
+    """
 
     platform: str = "cuda"
     dims: Mapping[str, int] = field(default_factory=dict)
     mesh: Mapping[str, int] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dims", read_counts("dims", self.dims))
+        object.__setattr__(self, "mesh", read_mesh("mesh", self.mesh))
 
 
 def load(target: Target, options: CaptureOptions | None = None, **overrides: Any) -> Program:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from meshcast.base import InputError, UnsupportedError, UsageError
+from meshcast.base import InputError, UnsupportedError, UsageError, expect
 from meshcast.programs import ir
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
@@ -57,8 +57,15 @@ def register_custom_call(target_name: str, rule: Rule, *, replace: bool = False)
     """Costs every custom call to `target_name` (a name, or a pattern with `*`) by `rule` from now on.
 
     Raises:
-        UsageError: A rule of this very name is registered already and `replace` is not set.
+        UsageError: A rule of this very name is registered already and `replace` is not set; or it is no name, or no rule.
     """
+    expect(target_name, str, "a text", where="target_name", fix='such as "my_kernel", or "my_*" for all that begin so')
+    if not callable(rule):
+        raise UsageError(
+            f"rule is a function of an OpReading that returns a Cost, not {rule!r}",
+            where="rule",
+            fix="docs/extending.md",
+        )
     if target_name in _registered and not replace:
         raise UsageError(
             f"a cost rule for custom call {target_name!r} is registered already",

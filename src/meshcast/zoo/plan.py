@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from meshcast.base import InfeasibleError, UnsupportedError, UsageError, nearest
+from meshcast.base import InfeasibleError, UnsupportedError, UsageError, expect, nearest
 from meshcast.zoo.dtypes import dtype_named
 from meshcast.zoo.words import Gradients, Remat
 
@@ -279,6 +279,7 @@ class Plan:
             UnsupportedError: Products of its precision are not modelled.
             InfeasibleError: Its parts do not go together.
         """
+        expect(text, str, "a text", where="plan", fix='such as "fsdp=8,tp=2"')
         return cls(**_read(text))
 
     @staticmethod

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from meshcast.base import Mesh, UsageError
+from meshcast.base import Mesh, UsageError, expect, read_mesh
 
 ReductionKind = Literal["all_reduce", "reduce_scatter"]
 
@@ -148,7 +148,7 @@ def pipeline_of(
     parts: Sequence[Part],
     *,
     microbatches: int,
-    mesh: Mapping[str, int] | None = None,
+    mesh: Mapping[str, int] | Mesh | str | None = None,
     schedule: str = "1f1b",
     virtual_stages: int = 1,
     reduce_over: Sequence[str] = (),
@@ -166,7 +166,7 @@ def pipeline_of(
     Args:
         parts: From the input to the loss; `count` repeats one.
         microbatches: The microbatches of a step.
-        mesh: The mesh of each stage's devices, outermost axis first.
+        mesh: The mesh of each stage's devices, outermost axis first: a dict, a `Mesh`, or a text.
         schedule: `gpipe`, `1f1b`, `interleaved`, `zb-h1` or `zb-h2`.
         virtual_stages: Parts that each stage holds.
         reduce_over: Mesh axes over which gradients are reduced once a step.
@@ -178,13 +178,20 @@ def pipeline_of(
         barrier: Whether all stages wait for each other between steps.
         wiring: Which arguments and results of the programs belong together.
         name: What to call it.
+
+    Raises:
+        UsageError: The parts are none, or a number or a name is not what it has to be.
     """
+    fix = "such as [meshcast.Part(name=..., forward=..., backward=...)]"
+    expect(parts, Sequence, "a list of meshcast.Part", where="parts", fix=fix)
+    for part in parts:
+        expect(part, Part, "a list of meshcast.Part", where="parts", fix=fix)
     reduction = GradientReduction(over=tuple(reduce_over), kind=reduce_kind, buckets=buckets) if reduce_over else None
     return checked(
         Pipeline(
             name=name,
             parts=tuple(replace(part, where=part.where or part.name) for part in parts),
-            mesh=Mesh.of(mesh or {}),
+            mesh=Mesh.of(read_mesh("mesh", mesh) or {}),
             microbatches=microbatches,
             schedule=schedule,
             virtual_stages=virtual_stages,

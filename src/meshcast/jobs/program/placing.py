@@ -33,7 +33,7 @@ def lowered_on(
 
     Raises:
         UsageError: A setting concerns a stage that is done, the kernels are those of another kind of device, or the program
-            is sharded over another number of devices.
+            is sharded over another number of devices; or a compiler's kernels are asked for, and these are modelled.
     """
     chosen = chosen_options(options, {**overrides, "on": hardware}, where="LoweredProgram.on")
     for name in sorted(chosen.differing):
@@ -50,6 +50,12 @@ def lowered_on(
             f"the kernels are those of {lowered.backend}, and {cluster.device.name} runs those of {backend_of(cluster.device)}",
             where=cluster.device.name,
             fix=f'lower the workload for it: workload.lower(backend="{backend_of(cluster.device)}")',
+        )
+    if chosen.asked_lowering == "compiled" and lowered.lowering == "modelled":
+        raise UsageError(
+            "the kernels are modelled by rules, and the fidelity 'compiled' is about those of a compiler",
+            where="fidelity",
+            fix='use another fidelity, or give the program itself to it: program.on(..., fidelity="compiled")',
         )
     estimators, told = chosen_estimators(chosen, cluster.device)
     chosen.check_choices()

@@ -1,4 +1,4 @@
-"""What kind of value an option takes, refused with a sentence where it is another.
+"""What kind of value an option or an argument takes, refused with a sentence where it is another.
 
 Values with one natural meaning are taken: settings as numbers, a mesh as text, paths for names of files, lists for tuples.
 """
@@ -10,7 +10,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import UsageError, refuse_nul
+from meshcast.base.errors import UsageError, refuse_nul
 
 _WORDS: dict[Any, str] = {
     str: "a text", int: "an integer", bool: "True or False", type(None): "None", Path: "a path",
@@ -53,7 +53,7 @@ def read_mesh(name: str, value: Any) -> Mapping[str, int] | None:
     Raises:
         UsageError: It is of another kind.
     """
-    from meshcast.base import Mesh
+    from meshcast.base.mesh import Mesh  # NumPy is behind it: the command line's help does without
 
     if isinstance(value, (str, Mesh)):
         value = (value if isinstance(value, Mesh) else Mesh.parse(value)).sizes

@@ -144,7 +144,7 @@ def test_flat_names_and_parts_go_together() -> None:
     assert "fidelity" in str(caught.value.fix)
 
 
-@pytest.mark.parametrize("name", ["fusion", "attention_library", "layers", "ragged"])
+@pytest.mark.parametrize("name", ["fusion", "attention_library", "layers", "ragged", "context_attention"])
 def test_kernels_that_no_stack_has_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="'zzz'") as caught:
         Options().having(**{name: "zzz"}).check_choices()

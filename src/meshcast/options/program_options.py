@@ -23,6 +23,12 @@ def _attentions() -> tuple[str, ...]:
     return get_args(Attention)
 
 
+def _context_attentions() -> tuple[str, ...]:
+    from meshcast.options.stacks.stack import ContextAttention
+
+    return get_args(ContextAttention)
+
+
 def _dims(dim: list[str] | None) -> dict[str, int]:
     return sizes(dim, "--dim")
 
@@ -113,7 +119,13 @@ class ProgramOptions:
         wrong="no attention {} of models that do not say",
         told=None,
     )
-    context_attention: str = option("all-gather", no_flag=BY_STACKS + ", a plan's attention= says it", told=None)
+    context_attention: str = option(
+        "all-gather",
+        no_flag=BY_STACKS + ", a plan's attention= says it",
+        one_of=_context_attentions,
+        wrong="no attention {} over split sequences",
+        told=None,
+    )
 
     def __post_init__(self) -> None:
         take_values(self)

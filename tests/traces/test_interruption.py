@@ -28,7 +28,7 @@ MOMENTS = [
     ("chakra", "os:rename", "SIGHUP"),  # when files are moved to their places
     ("perfetto", "meshcast.traces.perfetto:laned~", "SIGINT"),
     ("kineto", "meshcast.traces.kineto:laned", "SIGTERM"),
-    ("stablehlo", "meshcast.traces.formats:predict", "SIGINT"),  # the file is written, and not yet in its place
+    ("stablehlo", "meshcast.traces.formats:predict_job", "SIGINT"),  # the file is written, and not yet in its place
 ]
 
 

@@ -19,6 +19,7 @@ from meshcast.lower.kernel import Overflow as Overflow
 from meshcast.lower.kernel import Recency as Recency
 from meshcast.lower.kernel import Schedule as Schedule
 from meshcast.lower.kernel import Step as Step
+from meshcast.lower.kernel import short_name as short_name
 from meshcast.lower.kernel_dependencies import dependencies as dependencies
 from meshcast.lower.lowering import lower as lower
 from meshcast.lower.overlap import overlapped as overlapped

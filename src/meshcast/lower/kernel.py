@@ -83,7 +83,7 @@ _NONE: frozenset[str] = frozenset()
 
 def flags_of(names: Iterable[str]) -> frozenset[str]:
     """What a kernel's speed depends on in its ops: see `_FLAGS`, and `copy` for a plain copy of parts of buffers."""
-    ops = {_short(name) for name in names}
+    ops = {short_name(name) for name in names}
     found = {_FLAGS[name] for name in ops if name in _FLAGS}
     if ops & {"dynamic_slice", "concatenate"} and ops <= _COPIED:
         found.add("copy")
@@ -91,7 +91,7 @@ def flags_of(names: Iterable[str]) -> frozenset[str]:
 
 
 @functools.cache
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """An op's name without its dialect."""
     return name.rpartition(".")[2]
 

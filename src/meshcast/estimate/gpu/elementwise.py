@@ -12,7 +12,7 @@ import functools
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
-from meshcast.lower import Kernel, Recency
+from meshcast.lower import Kernel, Recency, short_name
 from meshcast.workload import element_bytes
 
 BLOCK = 128
@@ -50,7 +50,7 @@ def mixing_share(ops: tuple[str, ...]) -> float:
     addition, a rotation written as two shifts and an `or`, and a `xor`. A rotation is one instruction (SHF), and nothing of
     it loads, stores or works out an index.
     """
-    names = [name.rpartition(".")[2] for name in ops]
+    names = [short_name(name) for name in ops]
     arithmetic = sum(name not in _NO_ARITHMETIC for name in names)
     bitwise = sum(name in _BITWISE for name in names)
     return min(1.0, 1.5 * bitwise / arithmetic) if arithmetic else 0.0

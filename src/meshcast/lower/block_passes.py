@@ -12,6 +12,7 @@ from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dead_code import live_ops, without_unread
 from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.draft import BlockDraft
+from meshcast.lower.equal_ops import without_equal_ops
 from meshcast.lower.fusion import Rules, plan_fusion
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
@@ -44,6 +45,17 @@ def drop_dead_code(draft: BlockDraft) -> None:
     draft.ops = live
     draft.nested = {value for op in live if op.blocks for inner in op.blocks for value in free(inner)}
     draft.kept = draft.nested.union(draft.block.outputs)
+
+
+def has_equal_ops(draft: BlockDraft) -> bool:
+    """Whether a block computes something twice."""
+    return any(op.equal for op in draft.ops)
+
+
+def share_equal_ops(draft: BlockDraft) -> None:
+    """`without_equal_ops`; what outlives the block is then the first op's value."""
+    draft.ops = without_equal_ops(draft.ops, draft.buffer)
+    draft.kept.update([draft.buffer[value] for value in draft.kept if value in draft.buffer])
 
 
 def drop_nothing(draft: BlockDraft) -> None:

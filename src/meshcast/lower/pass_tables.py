@@ -31,6 +31,12 @@ _CLEANED = (
         block.drop_nothing,
     ),
 )
+_SHARED = _Block(
+    "equal ops",
+    "what an op before has computed is another name of its result; once dead code is gone, before readers are counted",
+    block.share_equal_ops,
+    block.has_equal_ops,
+)
 _GPU_ALIASES = _Block(
     "aliases",
     "views, transposes into library calls and behind attention, reductions of single elements are names of a buffer; before "
@@ -130,6 +136,7 @@ _RECENCY = _Program(
 XLA_GPU = PassTable(
     ops=(
         *_CLEANED,
+        _SHARED,
         _GPU_ALIASES,
         _MASKED,
         _Block(
@@ -217,6 +224,7 @@ EAGER_GPU = PassTable(
 XLA_TPU = PassTable(
     ops=(
         *_CLEANED,
+        _SHARED,
         _Block(
             "aliases",
             "views, transposes into products, reductions of single elements name a buffer; before fusion counts bytes",

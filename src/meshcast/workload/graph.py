@@ -344,6 +344,7 @@ class Op:
     location: str = ""
     recomputed: bool = False  # inside a rematerialised region (jax.checkpoint's backward pass)
     launch: CompiledLaunch | None = None  # in a program that a compiler has scheduled
+    equal: tuple[int, ...] = ()  # results of an earlier op of its block that computes the same
 
     @property
     def recomputed_flops(self) -> float:

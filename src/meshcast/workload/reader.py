@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from meshcast.programs import Program, entry_function, ir, sdy, string_of, symbo
 from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
+from meshcast.workload.equal_ops import EqualOps
 from meshcast.workload.graph import Block, CompiledLaunch, Cost, Op, OpKind, Tensor
 from meshcast.workload.known_costs import KnownCosts
 from meshcast.workload.launches import copy_cost, launch_of
@@ -62,6 +64,9 @@ class _Reader:
         self._launch: CompiledLaunch | None = None
         self._on_chip: set[int] = set()
         self._costs = KnownCosts(self._tensors)
+        self._equal = EqualOps()
+        self._barred: dict[Any, int] = {}  # results of barriers -> numbers that no other value has
+        self._barrier_numbers = itertools.count(1)
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
             "stablehlo.case": self._branch,
@@ -194,9 +199,10 @@ class _Reader:
             )
         operands = self._operands(operation)
         results = self._results(operation)
+        equal = () if self._scheduled else self._equal_results(name, operation, operands, results)
         cost = self._costs.of(name, operation, rule, operands, results)
         if cost is not None:
-            self._emit(name, cost, operands, results, location, ops)
+            self._emit(name, cost, operands, results, location, ops, equal=equal)
             return
         takes, gives = self._tensors_of(operands), self._tensors_of(results)
         where = self._where(location, scope)
@@ -209,11 +215,21 @@ class _Reader:
         if copied:
             self._emit("meshcast.copy", copy_cost(reading), operands, results, location, ops)
         else:
-            self._emit(name, rule(reading), operands, results, location, ops)
+            self._emit(name, rule(reading), operands, results, location, ops, equal=equal)
+
+    def _equal_results(
+        self, name: str, operation: Any, operands: tuple[int, ...], results: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """The results of an earlier op of the block that computes the same, if any."""
+        barred = self._barred
+        if barred:
+            operands = tuple([barred.get(v, n) for v, n in zip(operation.operands, operands, strict=True)])
+        types = [id(self._tensors[value]) for value in results]
+        return self._equal.before(name, operation, operands, types, results)
 
     def _emit(
         self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
-        blocks: tuple[Block, ...] = (), trips: int = 1,
+        blocks: tuple[Block, ...] = (), trips: int = 1, equal: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         recomputed = self._recomputing
         if location:
@@ -231,6 +247,7 @@ class _Reader:
                 location=location,
                 recomputed=recomputed,
                 launch=self._launch,
+                equal=equal,
             )
         )
 
@@ -243,10 +260,23 @@ class _Reader:
 
     def _forward(self, operation: Any, ops: list[Op], scope: str) -> None:
         """Results that are their operands under another name."""
-        self._barriers |= operation.name == "stablehlo.optimization_barrier"
+        barrier = operation.name == "stablehlo.optimization_barrier"
+        self._barriers |= barrier
         operands = self._operands(operation)
         for result, value in zip(operation.results, operands, strict=False):
             self._ids[result] = value
+            if barrier:
+                self._barred[result] = -next(self._barrier_numbers)
+
+    def _hand_over(self, arguments: Any, operation: Any) -> None:
+        """Names a body's arguments as the operands that they are."""
+        barred = self._barred
+        for argument, operand in zip(arguments, operation.operands, strict=True):
+            self._ids[argument] = self._ids[operand]
+            if operand in barred:
+                barred[argument] = barred[operand]
+            elif barred:
+                barred.pop(argument, None)
 
     def _constant(self, operation: Any, ops: list[Op], scope: str) -> None:
         self._emit("stablehlo.constant", Cost(kind=OpKind.GENERATE), (), self._results(operation), "", ops)
@@ -311,8 +341,7 @@ class _Reader:
         block = self._functions[symbol].operation.regions[0].blocks[0]
         operands = self._operands(operation)
         if self._calls.fits(symbol):
-            for argument, value in zip(block.arguments, operands, strict=True):
-                self._ids[argument] = value
+            self._hand_over(block.arguments, operation)
             with self._calls.inlined(symbol):
                 outputs = self._read_block(block, ops, f"{scope}/{symbol}")
         else:
@@ -327,7 +356,7 @@ class _Reader:
         """Reads a function as a loop of the entry function that carries the arguments and the results of its calls."""
         arguments = tuple(self._define_like(a, v) for a, v in zip(block.arguments, operands, strict=True))
         inner: list[Op] = []
-        with self._calls.counted(symbol):
+        with self._calls.counted(symbol), self._equal.block():
             outputs = self._read_block(block, inner, scope)
         held = (*arguments, *outputs)
         first, count = len(self._tensors), len(held)
@@ -352,8 +381,7 @@ class _Reader:
         enclosing = self._recomputing  # JAX does not tell the ops of a shard_map's body where it stands
         self._recomputing |= "rematted_computation" in location_name(operation)
         block = operation.regions[0].blocks[0]
-        for argument, value in zip(block.arguments, self._operands(operation), strict=True):
-            self._ids[argument] = value
+        self._hand_over(block.arguments, operation)
         outputs = self._read_block(block, ops, scope)
         self._recomputing = enclosing
         for result, value in zip(operation.results, outputs, strict=False):
@@ -368,7 +396,7 @@ class _Reader:
         body = operation.regions[1].blocks[0]
         carried = tuple(self._define_like(each, value) for each, value in zip(body.arguments, operands, strict=True))
         inner: list[Op] = []
-        with self._calls.looped(trips):
+        with self._calls.looped(trips), self._equal.block():
             outputs = self._read_block(body, inner, scope)
         block = Block(inputs=carried, outputs=outputs, ops=tuple(inner))
         results = self._results(operation)
@@ -379,7 +407,8 @@ class _Reader:
         blocks = []
         for region in operation.regions:
             inner: list[Op] = []
-            outputs = self._read_block(region.blocks[0], inner, scope)
+            with self._equal.block():
+                outputs = self._read_block(region.blocks[0], inner, scope)
             blocks.append(Block(inputs=(), outputs=outputs, ops=tuple(inner)))
         if not are_alike(blocks):
             self._warnings["a branch of the program depends on data: the costlier side is counted"] = None

@@ -2,8 +2,8 @@
 
 Two ops are equal where their names, operands, attributes, bodies and result types are; an operand that an equal op made counts
 as the first one's. Blocks are compared within themselves, as XLA compares within a computation; functions that are called
-count as inlined. What an optimization barrier hands on is another value than what it was given, so that nothing is merged with what
-`jax.checkpoint` computes again. Random numbers from a hidden state are never equal.
+count as inlined. What an optimization barrier hands on is another value than what it was given, so that nothing is merged
+with what `jax.checkpoint` computes again. Random numbers from a hidden state are never equal.
 
 Most ops share name and operands with no other, so attributes and bodies are only looked at where two do.
 """

@@ -10,9 +10,12 @@ Most ops share name and operands with no other, so attributes and bodies are onl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from meshcast.workload.graph import Tensor
 
 _UNEQUAL = frozenset({"stablehlo.rng"})
 _CONSTANT = "stablehlo.constant"
@@ -24,8 +27,11 @@ Numbers = tuple[int, ...]
 class EqualOps:
     """The ops of the block that is being read, by what makes them equal."""
 
-    def __init__(self) -> None:
-        """Begins with none."""
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        """Begins with none; `tensors` are the types of all values, one object of equal ones, and may grow."""
+        self._tensors = tensors
+        self._barred: dict[Any, int] = {}  # results of barriers -> numbers that no other value has
+        self._barriers = itertools.count(1)
         self._first: dict[int, int] = {}  # result of a later equal op -> that of the first
         self._seen: dict[Key, tuple[Any, Numbers]] = {}  # the first op of a name, operands and types, and its results
         self._alike: dict[
@@ -40,22 +46,37 @@ class EqualOps:
         yield
         self._seen, self._alike = outer
 
-    def before(self, name: str, operation: Any, operands: Numbers, types: Sequence[int], results: Numbers) -> Numbers:
+    def bar(self, operation: Any) -> None:
+        """Takes a barrier's results for values of their own."""
+        for result in operation.results:
+            self._barred[result] = -next(self._barriers)
+
+    def hand_over(self, arguments: Sequence[Any], operation: Any) -> None:
+        """Takes a body's arguments for the operands of the op that runs it."""
+        barred = self._barred
+        if barred:
+            for argument, operand in zip(arguments, operation.operands, strict=True):
+                barred.pop(argument, None)
+                if operand in barred:
+                    barred[argument] = barred[operand]
+
+    def before(self, name: str, operation: Any, operands: Numbers, results: Numbers) -> Numbers:
         """The results of the first op that this one is equal to; none where it is itself the first.
 
         Args:
             name: The op's.
             operation: In MLIR.
             operands: Numbers of the values that it reads.
-            types: Numbers of the types of its results.
             results: Numbers of its results.
         """
         if name in _UNEQUAL or not results:
             return ()
-        first = self._first
+        first, barred, tensors = self._first, self._barred, self._tensors
+        if barred:
+            operands = tuple([barred.get(v, n) for v, n in zip(operation.operands, operands, strict=True)])
         if first:
             operands = tuple([first.get(value, value) for value in operands])
-        key: Key = (name, operands, *types)
+        key: Key = (name, operands, *[id(tensors[value]) for value in results])
         if name == _CONSTANT:
             key += (_value(operation),)
         found = self._seen.setdefault(key, (operation, results))

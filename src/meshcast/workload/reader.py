@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -64,9 +63,7 @@ class _Reader:
         self._launch: CompiledLaunch | None = None
         self._on_chip: set[int] = set()
         self._costs = KnownCosts(self._tensors)
-        self._equal = EqualOps()
-        self._barred: dict[Any, int] = {}  # results of barriers -> numbers that no other value has
-        self._barrier_numbers = itertools.count(1)
+        self._equal = EqualOps(self._tensors)
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
             "stablehlo.case": self._branch,
@@ -197,18 +194,13 @@ class _Reader:
                 where=self._where(location, scope),
                 fix="lower the program without it",
             )
-        operands = self._operands(operation)
-        results = self._results(operation)
-        equal = () if self._scheduled else self._equal_results(name, operation, operands, results)
+        operands, results = self._operands(operation), self._results(operation)
+        equal = () if self._scheduled else self._equal.before(name, operation, operands, results)
         cost = self._costs.of(name, operation, rule, operands, results)
         if cost is not None:
             self._emit(name, cost, operands, results, location, ops, equal=equal)
             return
-        takes, gives = self._tensors_of(operands), self._tensors_of(results)
-        where = self._where(location, scope)
-        reading = OpReading(
-            name=name, operands=takes, results=gives, op=operation, location=where, skew=self._options.skew
-        )
+        reading = self._reading(name, operation, operands, results, self._where(location, scope))
         for implied in self._collectives.implied(reading, operands, results, self._shardings):
             operands = (*operands, self._emit_halo(implied, operands, location, ops))
         copied = name == "stablehlo.transpose" and "meshcast.copy" in operation.attributes
@@ -217,15 +209,13 @@ class _Reader:
         else:
             self._emit(name, rule(reading), operands, results, location, ops, equal=equal)
 
-    def _equal_results(
-        self, name: str, operation: Any, operands: tuple[int, ...], results: tuple[int, ...]
-    ) -> tuple[int, ...]:
-        """The results of an earlier op of the block that computes the same, if any."""
-        barred = self._barred
-        if barred:
-            operands = tuple([barred.get(v, n) for v, n in zip(operation.operands, operands, strict=True)])
-        types = [id(self._tensors[value]) for value in results]
-        return self._equal.before(name, operation, operands, types, results)
+    def _reading(
+        self, name: str, operation: Any, operands: tuple[int, ...], results: tuple[int, ...], where: str
+    ) -> OpReading:
+        takes, gives = self._tensors_of(operands), self._tensors_of(results)
+        return OpReading(
+            name=name, operands=takes, results=gives, op=operation, location=where, skew=self._options.skew
+        )
 
     def _emit(
         self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
@@ -260,23 +250,15 @@ class _Reader:
 
     def _forward(self, operation: Any, ops: list[Op], scope: str) -> None:
         """Results that are their operands under another name."""
-        barrier = operation.name == "stablehlo.optimization_barrier"
-        self._barriers |= barrier
-        operands = self._operands(operation)
-        for result, value in zip(operation.results, operands, strict=False):
-            self._ids[result] = value
-            if barrier:
-                self._barred[result] = -next(self._barrier_numbers)
+        if operation.name == "stablehlo.optimization_barrier":
+            self._barriers = True
+            self._equal.bar(operation)
+        self._ids.update(zip(operation.results, self._operands(operation), strict=False))
 
     def _hand_over(self, arguments: Any, operation: Any) -> None:
         """Names a body's arguments as the operands that they are."""
-        barred = self._barred
-        for argument, operand in zip(arguments, operation.operands, strict=True):
-            self._ids[argument] = self._ids[operand]
-            if operand in barred:
-                barred[argument] = barred[operand]
-            elif barred:
-                barred.pop(argument, None)
+        self._equal.hand_over(arguments, operation)
+        self._ids.update(zip(arguments, self._operands(operation), strict=True))
 
     def _constant(self, operation: Any, ops: list[Op], scope: str) -> None:
         self._emit("stablehlo.constant", Cost(kind=OpKind.GENERATE), (), self._results(operation), "", ops)
@@ -289,16 +271,10 @@ class _Reader:
         self._emit("sdy.all_slice", cost, operands, (result,), location_name(operation), ops)
 
     def _custom_call(self, operation: Any, ops: list[Op], scope: str) -> None:
-        operands = self._operands(operation)
-        results = self._results(operation)
+        operands, results = self._operands(operation), self._results(operation)
         location = location_name(operation)
-        reading = OpReading(
-            name="stablehlo.custom_call",
-            operands=self._tensors_of(operands),
-            results=self._tensors_of(results),
-            op=operation,
-            location=self._where(location, scope),
-        )
+        where = self._where(location, scope)
+        reading = self._reading("stablehlo.custom_call", operation, operands, results, where)
         target = string_of(operation.attributes["call_target_name"])
         known = not self._options.approximate
         cost = custom_call_cost(reading) if known else any_custom_call_cost(reading, target, self._warnings)
@@ -319,8 +295,7 @@ class _Reader:
         self._emit(operation.name, costs[-1], operands, (result,), location_name(operation), ops)
 
     def _stablehlo_collective(self, operation: Any, ops: list[Op], scope: str) -> None:
-        operands = self._operands(operation)
-        results = self._results(operation)
+        operands, results = self._operands(operation), self._results(operation)
         cost = self._collectives.stablehlo(operation, self._tensors_of(operands), self._tensors_of(results))
         self._emit(operation.name, cost, operands, results, location_name(operation), ops)
 
@@ -349,8 +324,7 @@ class _Reader:
                 self._count(symbol, block, operands, f"{scope}/{symbol}")
             self._calls.call(symbol)
             outputs = tuple(self._returned(value, operands, ops) for value in self._calls.results[symbol])
-        for result, value in zip(operation.results, outputs, strict=True):
-            self._ids[result] = value
+        self._ids.update(zip(operation.results, outputs, strict=True))
 
     def _count(self, symbol: str, block: Any, operands: tuple[int, ...], scope: str) -> None:
         """Reads a function as a loop of the entry function that carries the arguments and the results of its calls."""
@@ -384,8 +358,7 @@ class _Reader:
         self._hand_over(block.arguments, operation)
         outputs = self._read_block(block, ops, scope)
         self._recomputing = enclosing
-        for result, value in zip(operation.results, outputs, strict=False):
-            self._ids[result] = value
+        self._ids.update(zip(operation.results, outputs, strict=False))
 
     def _while(self, operation: Any, ops: list[Op], scope: str) -> None:
         operands = self._operands(operation)

@@ -394,8 +394,7 @@ class Block:
     def weight(self) -> float:
         """A hardware-free size, to tell the costlier of several blocks: FLOPs at 100 per byte."""
         total = 0.0
-        for op in self.ops:
-            cost = op.cost
+        for op, cost in [(op, op.cost) for op in self.ops]:
             total += cost.matrix_flops + cost.vector_flops + 100.0 * (sum(cost.operand_bytes) + cost.written_bytes)
             total += op.trip_count * inner.weight if (inner := op.counted) else 0.0
         return total

@@ -126,7 +126,7 @@ def test_stages_of_a_program_are_the_jobs_own() -> None:
     found = one_program(resolve_job(FIXTURES / "sharded.mlir", Options(on="dgx-h100")))
     assert found.program.devices > 1
     assert found.local.partitioned
-    assert found.prepare().lowered is found.lowered
+    assert found.run.lowered is found.lowered
     assert found.predict().step_time_s == predict(FIXTURES / "sharded.mlir", on="dgx-h100").step_time_s
 
 

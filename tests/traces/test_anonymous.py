@@ -21,7 +21,8 @@ from meshcast.chakra.own_attributes import KERNELS, unpacked_kernels
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.options.options import Options
 from meshcast.traces.anonymous import anonymous_kernel, bound, coarse, coarse_size, parse_coarseness
-from meshcast.traces.formats import TraceRequest, Written, _unfit, write_trace
+from meshcast.traces.formats import _unfit, write_trace
+from meshcast.traces.request import TraceRequest, Written
 from meshcast.traces.timelines import job_timeline
 
 # Every name in it is the user's own; strange ones, so that they do not come up by chance.

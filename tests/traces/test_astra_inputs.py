@@ -13,7 +13,8 @@ from meshcast.hardware.astra import cluster_network, read_network
 from meshcast.network.astra import astra_available, read_remote_memory, read_system
 from meshcast.options.options import Options
 from meshcast.traces.astra_inputs import astra_inputs
-from meshcast.traces.formats import TraceRequest, Written, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest, Written
 
 
 def written(out: Path, plan: str, on: str = "dgx-h100", **more: object) -> Written:

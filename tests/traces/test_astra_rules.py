@@ -14,7 +14,8 @@ from meshcast.network.astra import astra_available, finish_ns, run_traces
 from meshcast.network.astra.model import preset_system
 from meshcast.network.astra.subsets import subset_ns
 from meshcast.options.options import Options
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 from tests.traces.astra_reader import makespan_ns
 
 KINDS = {0: "all_reduce", 2: "all_gather", 6: "all_to_all", 7: "reduce_scatter"}

@@ -12,7 +12,8 @@ from meshcast.base.errors import UsageError
 from meshcast.jobs.traced.files import find_traces
 from meshcast.options.options import Options
 from meshcast.traces.chakra import SPARE_BYTES
-from meshcast.traces.formats import TraceRequest, Written, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest, Written
 
 SETTINGS = {"batch": "8", "seq": "64"}
 

@@ -26,7 +26,8 @@ from meshcast.traces import chakra
 from meshcast.traces.chakra import ChakraFiles, planned, write
 from meshcast.traces.encoding import whole_microseconds
 from meshcast.traces.format_names import FORMAT_NAMES
-from meshcast.traces.formats import FORMATS, TraceRequest, write_trace
+from meshcast.traces.formats import FORMATS, write_trace
+from meshcast.traces.request import TraceRequest
 from meshcast.traces.timelines import job_timeline
 from meshcast.workload.graph import Collective
 

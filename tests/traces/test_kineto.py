@@ -20,7 +20,8 @@ from meshcast.hardware import load_device
 from meshcast.hardware.host_link import LINK_SHARE
 from meshcast.options.options import Options
 from meshcast.traces import kineto
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 from meshcast.traces.slices import COPY_TRACK, Description, Slice, laned
 from meshcast.traces.timelines import job_timeline
 from tests.traces.trace_processor import queried

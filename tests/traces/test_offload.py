@@ -14,7 +14,8 @@ from meshcast.chakra import read_trace
 from meshcast.chakra.own_attributes import HOST_BYTES
 from meshcast.hardware import Cluster, resolve
 from meshcast.options.options import Options
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 from tests.traces.astra_reader import makespan_ns
 
 LAYERS, SLOT = 4, 16 // 4 * 64 * 64 * 2  # bf16 inputs of a layer: a quarter of 16 sequences of 64 tokens, 64 wide

@@ -18,8 +18,9 @@ from meshcast.hardware import load_device
 from meshcast.options.options import Options
 from meshcast.results import Prediction
 from meshcast.traces import timelines
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
 from meshcast.traces.levels import limited, summed
+from meshcast.traces.request import TraceRequest
 from meshcast.traces.slices import Level
 from tests.traces.trace_processor import queried
 

@@ -13,7 +13,8 @@ from meshcast.hardware.astra import cluster_network
 from meshcast.network.astra import astra_available, run_traces
 from meshcast.network.astra.model import preset_system
 from meshcast.options.options import Options
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 BACK = [(1, 0), (2, 1), (3, 2), (0, 3)]

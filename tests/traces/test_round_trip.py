@@ -11,7 +11,8 @@ from meshcast import predict
 from meshcast.base.errors import UsageError
 from meshcast.jobs import PipelineJob
 from meshcast.options.options import Options
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 
 SETTINGS = {"batch": "16", "seq": "64", "layers": "8"}
 

@@ -11,7 +11,7 @@ from meshcast.cli.flags import FlagValues, runs
 from meshcast.cli.patience import patience
 
 if TYPE_CHECKING:
-    from meshcast.jobs import PipelineJob, ProgramJob, Run, TraceJob
+    from meshcast.jobs import PipelineJob, ProgramJob, Run, ServingJob, TraceJob
 
 
 @runs(
@@ -39,7 +39,7 @@ def show_command(
 ) -> None:
     """Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it."""
     from meshcast.base import UsageError
-    from meshcast.jobs import PipelineJob, TraceJob, one_program, resolve_job
+    from meshcast.jobs import PipelineJob, ServingJob, TraceJob, one_program, resolve_job
 
     for name, flag in asked.differing("lowering", "estimate"):
         if name not in ("fidelity", "clocks") and not kernels:
@@ -57,18 +57,20 @@ def show_command(
                     "of a trace its nodes are shown", where=target, fix="leave out --kernels and --partitioned"
                 )
             _show_trace(job, limit=limit, json=json)
+        case PipelineJob() | ServingJob() if explain is not None:
+            raise UsageError(
+                "rows are numbered in each of its programs", where="--explain", fix="name one program as the target"
+            )
         case PipelineJob() if not partitioned:
-            if kernels or json:
-                raise UsageError(
-                    "of a pipeline its schedule is shown", where=target, fix="leave out --kernels and --json"
-                )
-            _show_pipeline(job, target, limit=limit)
+            _show_pipeline(job, target, kernels=kernels, limit=limit, json=json)
+        case ServingJob() if not partitioned:
+            _show_serving(job, target, kernels=kernels, limit=limit, json=json)
         case _ if partitioned:
             typer.echo(one_program(job).local.text)
         case _:
             with patience(f"working on {target}"):
                 program = one_program(job)
-                run = program.prepare()
+                run = program.run
             if explain is not None:
                 _explain(run, explain, json=json)
                 return
@@ -78,11 +80,10 @@ def show_command(
 
 def _show_program(run: Run, attended: dict[str, Any] | None, *, kernels: bool, limit: int, json: bool) -> None:
     from meshcast.cli.app import emit_json
-    from meshcast.jobs import kernels_json, print_kernels, print_workload, workload_json
+    from meshcast.jobs import print_kernels, print_workload, shown_json
 
     if json:
-        shown = kernels_json(run) if kernels else workload_json(run.workload)
-        emit_json(shown | ({} if attended is None else {"attention": attended}))
+        emit_json(shown_json(run, kernels=kernels) | ({} if attended is None else {"attention": attended}))
     elif kernels:
         print_kernels(run, limit=limit)
     else:
@@ -127,12 +128,44 @@ def _show_trace(job: TraceJob, *, limit: int, json: bool) -> None:
         print_sections(trace_sections(trace, limit=limit))
 
 
-def _show_pipeline(job: PipelineJob, target: str, *, limit: int) -> None:
+def _show_pipeline(job: PipelineJob, target: str, *, kernels: bool, limit: int, json: bool) -> None:
+    """A pipeline: its schedule as a chart, the kernels of each of its programs, or all of it as JSON."""
+    from meshcast.cli.app import emit_json
+    from meshcast.jobs import part_programs, pipeline_json, print_kernels
     from meshcast.results import chart_section, print_sections
 
+    if json:
+        with patience(f"working on {target}"):
+            shown = pipeline_json(job, kernels=kernels)
+        emit_json(shown)
+    elif kernels:
+        with patience(f"working on {target}"):
+            programs = list(part_programs(job))
+        for part, name, run in programs:
+            print_kernels(run, limit=limit, name=f"{part}, {name}")
+    else:
+        with patience(f"working on {target}"):
+            step = job.run
+        print_sections([chart_section(step, limit=limit)])
+
+
+def _show_serving(job: ServingJob, target: str, *, kernels: bool, limit: int, json: bool) -> None:
+    """A model that answers requests: each of its passes, as one program is shown."""
+    from meshcast.cli.app import emit_json
+    from meshcast.jobs import print_kernels, print_workload, serving_json
+
+    if json:
+        with patience(f"working on {target}"):
+            shown = serving_json(job, kernels=kernels)
+        emit_json(shown)
+        return
     with patience(f"working on {target}"):
-        step = job.run
-    print_sections([chart_section(step, limit=limit)])
+        passes = [(name, each.described, program.run) for name, each, program in job.passes.named()]
+    for name, described, run in passes:
+        if kernels:
+            print_kernels(run, limit=limit, name=f"{name} ({described})")
+        else:
+            print_workload(run.workload, limit=limit, title=f"What one device runs in {name} ({described})")
 
 
 def _explain(run: Run, number: int, *, json: bool) -> None:

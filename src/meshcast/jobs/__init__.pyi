@@ -23,6 +23,8 @@ from meshcast.jobs.pipeline.definition import Pipeline as Pipeline
 from meshcast.jobs.pipeline.definition import pipeline_of as pipeline_of
 from meshcast.jobs.pipeline.job import PipelineJob as PipelineJob
 from meshcast.jobs.pipeline.parts import PartEstimate as PartEstimate
+from meshcast.jobs.pipeline.shown import part_programs as part_programs
+from meshcast.jobs.pipeline.shown import pipeline_json as pipeline_json
 from meshcast.jobs.pipeline.step import Message as Message
 from meshcast.jobs.pipeline.step import StepParts as StepParts
 from meshcast.jobs.pipeline.walk import PROGRAM_OF as PROGRAM_OF
@@ -45,16 +47,16 @@ from meshcast.jobs.program.job import ProgramJob as ProgramJob
 from meshcast.jobs.program.placing import lowered_on as lowered_on
 from meshcast.jobs.program.placing import program_on as program_on
 from meshcast.jobs.program.run import Run as Run
-from meshcast.jobs.program.tables import kernels_json as kernels_json
 from meshcast.jobs.program.tables import print_kernels as print_kernels
 from meshcast.jobs.program.tables import print_workload as print_workload
-from meshcast.jobs.program.tables import workload_json as workload_json
+from meshcast.jobs.program.tables import shown_json as shown_json
 from meshcast.jobs.resolve import Job as Job
 from meshcast.jobs.resolve import JobSource as JobSource
 from meshcast.jobs.resolve import job_source as job_source
 from meshcast.jobs.resolve import one_program as one_program
 from meshcast.jobs.resolve import resolve_job as resolve_job
 from meshcast.jobs.serving.job import ServingJob as ServingJob
+from meshcast.jobs.serving.shown import serving_json as serving_json
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
 from meshcast.jobs.traced.job import TraceJob as TraceJob
 from meshcast.jobs.traced.job import TraceSource as TraceSource

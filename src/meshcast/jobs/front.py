@@ -71,4 +71,4 @@ def answered(job: Job) -> Question:
 
 def prepare(target: Target, options: Options) -> Run:
     """Everything up to the kernels: captured, partitioned, read and lowered for the chosen hardware."""
-    return one_program(resolve_job(target, options)).prepare()
+    return one_program(resolve_job(target, options)).run

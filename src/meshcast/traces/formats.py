@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from meshcast.base import (
     UsageError,
@@ -35,74 +34,21 @@ from meshcast.jobs import (
     program_trace,
     resolve_job,
 )
-from meshcast.options import Options
-from meshcast.traces.anonymous import anonymous_job, bound, parse_coarseness
+from meshcast.traces.anonymous import anonymous_job, bound
 from meshcast.traces.astra_inputs import astra_inputs
 from meshcast.traces.astra_words import astra_lines
 from meshcast.traces.chakra import ChakraFiles, check_schema, planned, write
 from meshcast.traces.format_names import ANOTHER_PLACE
 from meshcast.traces.kineto import check_name, other_ranks, rank_path, write_kineto
+from meshcast.traces.passes import served, write_passes
 from meshcast.traces.perfetto import load_builder, write_perfetto
+from meshcast.traces.request import Said, TraceRequest, Written
 from meshcast.traces.slices import JobTimeline
 from meshcast.traces.stablehlo import SUFFIXES, program_text
 from meshcast.traces.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
 
-Said = Callable[[str], None]
 MOST_NODES = 200_000  # of all files together, some 40 MB, up to which loops are unrolled unless it is said otherwise
 LEFT_OUT = "names, places in the source and constants are left out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRequest:
-    """A trace that is asked for.
-
-    Attributes:
-        target: Whatever `predict` takes.
-        options: Everything else that the prediction depends on.
-        out: A file, or the prefix of several.
-        ranks: Which ranks, as `0-7,16`; None for all, in timelines for one of each kind.
-        unroll: Whether every turn of a loop is written out; None as the format does it.
-        dedup: Whether equal ranks have one file.
-        schema: The generation of Chakra's schema: `current` or `v0.0.4`.
-        memory: Whether nodes name what they read and write.
-        anonymise: Whether all names of the program are left out.
-        coarsen: How coarse sizes are made of an anonymous trace, as `5%`; None leaves them.
-    """
-
-    target: Any
-    options: Options
-    out: Path
-    ranks: str | None = None
-    unroll: bool | None = None
-    dedup: bool = False
-    schema: str = "current"
-    memory: bool = True
-    anonymise: bool = False
-    coarsen: str | None = None
-
-    @property
-    def coarseness(self) -> float:
-        """The share by which sizes may be off; 0 for none.
-
-        Raises:
-            UsageError: It is no share, or names would be left in.
-        """
-        if self.coarsen is None:
-            return 0.0
-        if not self.anonymise:
-            raise UsageError("sizes are coarsened of anonymous traces alone", where="--coarsen", fix="add --anonymise")
-        return parse_coarseness(self.coarsen)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What was written: lines for people, and an object for programs."""
-
-    lines: tuple[str, ...]
-    summary: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +71,7 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
             check_ranks(asked, resolved.pipeline.devices)
             traced = partial(pipeline_trace, *resolved.assembled())
         case _:
-            run = one_program(resolved).prepare()
+            run = one_program(resolved).run
             check_ranks(asked, run.devices)
             traced = partial(program_trace, run)
     # On one channel, turns of a collective take turns with others': folded ones would hold the channel at once.
@@ -337,4 +283,6 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
     conditions = request.options.network.conditions
     if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
         raise not_alike()
+    if (serving := served(request)) is not None:
+        return write_passes(name, serving, request, FORMATS[name].write, said)
     return FORMATS[name].write(request, said)

@@ -48,7 +48,7 @@ def job_timeline(
             check_ranks(asked, resolved.pipeline.devices)
             job = pipeline_timeline(*resolved.assembled(), unroll)
         case _:
-            run = one_program(resolved).prepare()
+            run = one_program(resolved).run
             check_ranks(asked, run.devices)
             job = program_timeline(run, unroll)
     return anonymous_timeline(job, coarseness) if anonymise else job

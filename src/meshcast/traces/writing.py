@@ -9,7 +9,8 @@ from meshcast.base import expect
 from meshcast.jobs import chosen_options
 from meshcast.options import Options
 from meshcast.traces.format_names import FORMAT_NAMES
-from meshcast.traces.formats import TraceRequest, Written, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest, Written
 
 
 def trace(

@@ -54,7 +54,7 @@ class Builder:
             return UsageError(
                 "mode serve is two programs, and one is asked for here",
                 where="--set",
-                fix="mode=prefill or mode=decode; predict and compare take mode=serve",
+                fix="mode=prefill or mode=decode; predict, show, trace and compare take mode=serve",
             )
         return UsageError(
             f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.all_modes)

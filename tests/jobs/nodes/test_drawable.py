@@ -8,7 +8,8 @@ import pytest
 
 from meshcast.base.errors import UnsupportedError
 from meshcast.options.options import Options
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 
 
 @pytest.mark.parametrize(("kind", "name"), [("chakra", "job"), ("kineto", "step.json")])

@@ -12,7 +12,8 @@ from meshcast.hardware.conditions import Conditions
 from meshcast.jobs import PipelineJob, resolve_job
 from meshcast.options.options import Options
 from meshcast.simulate import PipelineRun
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 
 SETTINGS = {"batch": "16", "seq": "64", "layers": "4"}
 

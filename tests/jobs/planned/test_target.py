@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from meshcast.base.errors import InfeasibleError, MeshcastError, UnsupportedErro
 from meshcast.hardware import load_device
 from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline import Pipeline
-from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target
+from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target, planned_model
 from meshcast.programs.program import Program
 
 
@@ -55,6 +56,8 @@ from meshcast.programs.program import Program
         ("llama3-8b", "pp=2", {"batch": "8", "accumulate": "2"}, UsageError, "accumulate"),
         ("llama3-8b-decode", "dp=2,pp=2", {}, UnsupportedError, "pp is for training"),
         ("llama9-8b", "dp=2", {}, UsageError, "did you mean"),
+        ("llama3-8b-serve", "dp=2", {}, UsageError, "name it llama3-8b, with --set mode=serve"),
+        ("dlrm-tiny-forward", "dp=2", {}, UsageError, "dlrm-tiny has no mode 'forward'"),
     ],
 )  # fmt: skip
 def test_what_is_refused(
@@ -238,3 +241,14 @@ def test_a_default_is_never_refused() -> None:
     assert attention_of(builder, Options(fidelity="compiled"), tpu).attention == "plain"  # type: ignore[union-attr]
     odd = Options(plan="cp=2", settings={"seq": "34"})
     assert attention_of(builder, odd, load_device("h100-sxm")).attention == "all-gather"  # type: ignore[union-attr]
+
+
+def test_a_model_that_does_not_train_is_shared_out_by_its_own_mode() -> None:
+    """Its lengths are those of the mode that it has: nobody asks a training step that there is not."""
+    only = replace(model_of("llama3-tiny"), modes=("forward",), mode="forward")
+    chosen = {"batch": "4", "seq": "32"}
+    made = planned_model(only, Plan.parse("fsdp=2,tp=2"), settings=chosen, devices=None, platform="cuda")
+    assert isinstance(made, Program)
+    assert made.devices == 4
+    with pytest.raises(UsageError, match="has no mode 'train'"):
+        planned_model(only, Plan.parse("dp=2"), settings={"mode": "train"}, devices=None, platform="cuda")

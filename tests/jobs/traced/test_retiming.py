@@ -24,7 +24,8 @@ from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.steps import TraceStep
 from meshcast.options.options import Options
 from meshcast.results import Prediction
-from meshcast.traces.formats import TraceRequest, write_trace
+from meshcast.traces.formats import write_trace
+from meshcast.traces.request import TraceRequest
 from meshcast.workload import Collective
 from tests.jobs.traced.jobs import compute, job
 

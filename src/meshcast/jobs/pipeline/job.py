@@ -117,6 +117,10 @@ class PipelineJob:
         """The same pipeline without the model that a plan cut: its programs alone."""
         return replace(self, source=PipelineSource(given=self.pipeline), given=self.options, asked=None)
 
+    def prepared(self, target: Any) -> Run:
+        """One of its programs on the hardware of one stage."""
+        return self._prepared(target)[0]
+
     def _prepared(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         """One of its programs on the hardware of one stage, and the names of its results; each is prepared once."""
         return self._kept.answer(program_key(target), lambda: self._prepare(target))
@@ -125,7 +129,7 @@ class PipelineJob:
         stage = self.options.having(devices=None, conditions=HEALTHY)
         job = self.part_job(target, stage)
         names = result_names(job.program.module, where=job.program.source)
-        return replace(job.as_program().prepare(), whole=False, job_devices=self.pipeline.devices), names
+        return replace(job.as_program().run, whole=False, job_devices=self.pipeline.devices), names
 
 
 def _check_asked(pipeline: Pipeline, options: Options) -> None:

@@ -134,7 +134,10 @@ def _not_by_default(plan: Plan | None, builder: Builder, options: Options, devic
     if plan is None or plan.cp == 1:
         return ""
     chosen = {name: setting_value(text) for name, text in options.program.settings.items()}
-    length, chunks = length_of(builder, builder.configured(**chosen), chosen), 2 * plan.cp
+    length, chunks = (
+        length_of(builder, builder.configured(**chosen), chosen, mode=_mode(builder, options.program.settings)),
+        2 * plan.cp,
+    )
     return f"chunks of 2 x cp={plan.cp} do not divide a sequence of {length}" if length and length % chunks else ""
 
 

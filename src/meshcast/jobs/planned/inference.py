@@ -44,7 +44,7 @@ def inference_program(
         raise UnsupportedError(
             f"sp=1 splits positions, and {builder.name} in mode {mode} does not", where=PLAN_FLAG, fix="leave sp out"
         )
-    check(plan, builder, chosen)
+    check(plan, builder, chosen, mode=mode)
     if plan.attention == "flash" and "attention" not in known and mode != "decode":
         raise UnsupportedError(
             f"attention=flash, and {builder.name} in mode {mode} has no fused attention",

@@ -140,7 +140,7 @@ class _Changes:
             if self.mode == "train":
                 step_settings(whole, self.builder, settings)
             else:
-                check(whole, self.builder, settings)
+                check(whole, self.builder, settings, mode=self.mode)
         except MeshcastError:
             return False
         return True

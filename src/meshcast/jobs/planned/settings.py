@@ -39,7 +39,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     """
     known = builder.overrides("train")
     refuse_decided(plan, DECIDED, settings)
-    check(plan, builder, settings)
+    check(plan, builder, settings, mode="train")
     microbatches = microbatches_of(plan, settings)
     wanted: dict[str, Any] = {
         "batch": plan.mbs * plan.batch_shards * microbatches,
@@ -100,19 +100,26 @@ def _remat(plan: Plan, builder: Builder, *, marks: bool) -> Remat:
     )
 
 
-def check(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
+def check(plan: Plan, builder: Builder, settings: Mapping[str, Any], *, mode: str) -> None:
     """Refuses a plan that does not divide the model.
+
+    Args:
+        plan: The plan.
+        builder: The model.
+        settings: What is set besides.
+        mode: What the model does.
 
     Raises:
         InfeasibleError: Heads, experts or the sequence are not divided.
         UnsupportedError: Something is not modelled.
     """
     config = builder.configured(**settings)
-    _halves(plan, length_of(builder, config, settings), builder.name)
+    length = length_of(builder, config, settings, mode=mode)
+    _halves(plan, length, builder.name)
     for what, count, key in (
         ("attention heads", getattr(config, "heads", None), "tp"),
         ("experts", getattr(config, "experts", None), "ep"),
-        ("the sequence", length_of(builder, config, settings), "cp"),
+        ("the sequence", length, "cp"),
     ):
         degree = plan.cp * plan.tp if plan.sp and key == "cp" else getattr(plan, key)
         said = f"cp={plan.cp} x tp={plan.tp}, which sp=1 splits it over" if degree != getattr(plan, key) else ""
@@ -147,9 +154,9 @@ def near_divisors(count: int, degree: int) -> list[int]:
     return [n for n in found if n < degree][-1:] + [n for n in found if n > degree][:1]
 
 
-def length_of(builder: Builder, config: Any, settings: Mapping[str, Any]) -> int | None:
-    """Positions of a sequence: as set, as the training step has it, or as many as the model has."""
-    known = builder.overrides("train")
+def length_of(builder: Builder, config: Any, settings: Mapping[str, Any], *, mode: str) -> int | None:
+    """Positions of a sequence: as set, as the mode's program has it, or as many as the model has."""
+    known = builder.overrides(mode)
     if "seq" not in known:
         return None
     return whole_setting(settings, "seq") or known["seq"] or getattr(config, "positions", None)

@@ -125,7 +125,7 @@ def check_cut(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None
         raise UsageError(
             f"{unknown} is no setting of a plan's stages", where="--set", fix="they are " + ", ".join(sorted(known))
         )
-    check(plan, builder, settings)
+    check(plan, builder, settings, mode="train")
 
 
 def _microbatches(plan: Plan, settings: Mapping[str, Any]) -> int:

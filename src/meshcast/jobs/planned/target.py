@@ -9,13 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import UndividedError, UnsupportedError, UsageError, nearest
+from meshcast.base import UndividedError, UnsupportedError, UsageError
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned.inference import inference_program
 from meshcast.jobs.planned.settings import check_devices, near_divisors, step_settings
 from meshcast.jobs.planned.stages import build_pipeline
 from meshcast.programs import Program, capture, keep_off_accelerators, setting_value
-from meshcast.zoo import FUSED_PLATFORMS, PLAN_FLAG, Builder, Plan, model_named, zoo
+from meshcast.zoo import FUSED_PLATFORMS, PLAN_FLAG, Builder, Plan, hint, model_named
 
 # What plans call the axes of a layout.
 _KEYS = {"data": "dp", "fsdp": "fsdp", "expert": "ep", "context": "cp", "tensor": "tp"}
@@ -100,13 +100,17 @@ def model_of(target: Any) -> Builder:
 
 def no_model(text: str) -> UsageError:
     """Why there is no plan for what is called `text`, or for a program that has no name."""
-    hint = nearest(text, zoo()) if text else ""
+    meant = hint(text) if text else ""
+    if meant.startswith("did"):
+        fix = f"{meant} A program of one's own has its shardings already"
+    elif meant and not meant.startswith("known"):  # a model that there is, in a mode that is no program of it
+        fix = meant
+    else:
+        fix = "name a model (meshcast models); a program of one's own has its shardings already"
     return UsageError(
         f"a plan is for models of the zoo and Hugging Face configurations, not for {text or 'a program'}",
         where=PLAN_FLAG,
-        fix=f"{hint} A program of one's own has its shardings already"
-        if hint.startswith("did")
-        else "name a model (meshcast models); a program of one's own has its shardings already",
+        fix=fix,
     )
 
 

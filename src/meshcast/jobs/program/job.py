@@ -13,6 +13,7 @@ from meshcast.jobs.planned.stacked import assumed_kernels
 from meshcast.jobs.program.device_count import device_count
 from meshcast.jobs.program.lowering import WhoseKernels, lowered_program
 from meshcast.jobs.program.run import Run
+from meshcast.jobs.trust import with_trust
 from meshcast.lower import LoweredProgram
 from meshcast.options import Options, chosen_estimators, chosen_lowering
 from meshcast.partition import partition
@@ -90,13 +91,14 @@ class ProgramJob:
             notes=(*told, *notes, *assumed, *((unused,) if unused else ())),
         )
 
-    def prepare(self) -> Run:
-        """Everything up to the kernels: captured, partitioned, read and lowered for the hardware; nothing is timed."""
-        return self.run
-
     def predict(self) -> Prediction:
         """How it will run; where it does not fit, with what takes the model's memory."""
         return with_memory_words(self.run.predict(), self.asked, self.given, self.device)
+
+    def untimed(self) -> Prediction:
+        """What is known of it without a time; where it does not fit, with what takes the model's memory."""
+        found = with_trust(self.run.untimed(), self.cluster, self.options.estimate)
+        return with_memory_words(found, self.asked, self.given, self.device)
 
     def as_program(self) -> ProgramJob:
         """The same program without its target: sizes and settings are in it, and it is no model any more."""

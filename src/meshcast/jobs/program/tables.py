@@ -103,9 +103,15 @@ def _loops(workload: Workload) -> list[tuple[Op, int]]:
     return [(op, count) for op, count in workload.walk() if op.cost.kind is OpKind.LOOP]
 
 
-def print_workload(workload: Workload, limit: int, besides: Sequence[tuple[str, str]] = ()) -> None:
+def print_workload(
+    workload: Workload,
+    limit: int,
+    besides: Sequence[tuple[str, str]] = (),
+    *,
+    title: str = "What one device runs in a step",
+) -> None:
     """Prints what a workload consists of, at most `limit` rows a table, with what else is to say of it as a whole."""
-    whole = Section(title="What one device runs in a step", rows=[*summary_rows(workload), *besides])
+    whole = Section(title=title, rows=[*summary_rows(workload), *besides])
     sections = [whole, _ops_section(workload)]
     if loops := _loops(workload):
         rows = [(op.name, format_whole(op.trip_count), format_whole(count), op.location) for op, count in loops]
@@ -149,8 +155,8 @@ def _collectives_section(totals: list[CollectiveTotal]) -> Section:
     return Section(title="Collectives", columns=heads, rows=rows)
 
 
-def print_kernels(run: Run, limit: int) -> None:
-    """Prints the kernels of a lowered program in launch order, equal ones in one row."""
+def print_kernels(run: Run, limit: int, *, name: str | None = None) -> None:
+    """Prints the kernels of a lowered program in launch order, equal ones in one row; under its own name, or another."""
     step = run.timeline.duration
     groups = kernel_groups(run)
     rows = [
@@ -162,7 +168,7 @@ def print_kernels(run: Run, limit: int) -> None:
     note = (
         f"FLOPs, bytes and time are of all launches of a row; fidelity {run.fidelity}, lowering {run.lowered.lowering}"
     )
-    section = Section(title=f"{run.workload.name}: {launches}", columns=heads, rows=rows, note=note)
+    section = Section(title=f"{name or run.workload.name}: {launches}", columns=heads, rows=rows, note=note)
     print_sections([capped_lines(section, limit)])
 
 
@@ -220,6 +226,11 @@ def kernel_time(run: Run, kernel: Kernel) -> KernelTime:
         return KernelTime(seconds=estimate.time, limited_by=estimate.limited_by)
     time = run.collective(kernel)
     return KernelTime(seconds=time.seconds, limited_by="link" if time.bandwidth_s >= time.latency_s else "latency")
+
+
+def shown_json(run: Run, *, kernels: bool) -> dict[str, Any]:
+    """A program as `show --json` tells it: its kernels where they are asked for, or its ops."""
+    return kernels_json(run) if kernels else workload_json(run.workload)
 
 
 def workload_json(workload: Workload) -> dict[str, Any]:

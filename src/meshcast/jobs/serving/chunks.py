@@ -43,6 +43,13 @@ class Pass:
     tokens: int
     past: int = 0
 
+    @property
+    def described(self) -> str:
+        """How often it runs and what it reads, in words."""
+        often = "once" if self.times == 1 else f"{self.times:g} times"
+        behind = f" behind {self.past:,}" if self.past else ""
+        return f"{often}, batch {self.batch:,}, {self.tokens:,} token{'s' if self.tokens != 1 else ''} each{behind}"
+
 
 def chunk_of(settings: Mapping[str, Any]) -> int:
     """Tokens of a pass for each share of the batch, as set or as engines have it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.described import Asked, asked_of
 from meshcast.jobs.serving.answering import predict_requests
+from meshcast.jobs.serving.passes import RequestPasses, request_passes
 from meshcast.options import Options
 from meshcast.results import Prediction
 from meshcast.zoo import Builder
@@ -44,6 +45,15 @@ class ServingJob:
         """What the model is asked for."""
         return asked_of(self.builder, self.given, self.device)
 
+    @cached_property
+    def passes(self) -> RequestPasses:
+        """The passes over prompts and the decoding step, each a job of its own.
+
+        Raises:
+            UsageError: The model has no such modes, or a length is none.
+        """
+        return request_passes(self.builder, self.given, self.pass_job)
+
     def predict(self) -> Prediction:
         """How requests are answered: the decoding step, with what users notice of both passes."""
-        return predict_requests(self.builder, self.given, self.pass_job)
+        return predict_requests(self.builder, self.passes)

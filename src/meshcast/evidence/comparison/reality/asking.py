@@ -107,7 +107,7 @@ def predicted_side(target: str | Path | Program, options: Options) -> PredictedS
             )
         case _:
             program = one_program(job).as_program()
-    run = program.prepare()
+    run = program.run
     prediction = run.predict()
     if prediction.infeasible is not None:
         problem = prediction.infeasible

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 from meshcast import Options, predict
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.estimate import Estimates, Origin, Support, estimate_kernels, estimator_names, load_estimator, registry
+from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel
+from meshcast.workload import OpKind
 from tests.estimate.conformance import check_conformance
 from tests.lower.programs import lower_function, spec
 
@@ -111,6 +114,66 @@ def test_an_estimator_that_returns_nonsense_is_refused(time: float, high: float,
     lowered = lower_function(lambda x: x + 1, spec(8, 8))
     with pytest.raises(UnsupportedError, match=message):
         estimate_kernels(lowered, load_device("h100-sxm"), [_Wrong(time, high)])
+
+
+class _Raising(_Wrong):
+    """A plug-in that fails for products alone."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__(1.0, 1.0)
+        self._at = at
+
+    def supports(self, kernel: Kernel, device: object) -> Support:
+        if self._at == "supports" and kernel.kind == OpKind.GEMM:
+            raise KeyError("tile")
+        return Support(level="yes")
+
+    def estimate(self, kernels: Any, device: object) -> Any:
+        if self._at == "estimate" and any(kernel.kind == OpKind.GEMM for kernel in kernels):
+            raise ZeroDivisionError("no tiles")
+        if self._at == "kind":
+            return [1.0] * len(kernels)
+        if self._at == "lists":
+            return replace(super().estimate(kernels, device), time=[1.0] * len(kernels))  # type: ignore[arg-type]
+        return super().estimate(kernels, device)
+
+
+@pytest.mark.parametrize(
+    ("at", "cause", "said"),
+    [
+        ("supports", KeyError, r"plug-in 'wrong' \(.*_Raising\) raised KeyError: 'tile', asked about the kernel gemm"),
+        ("estimate", ZeroDivisionError, "raised ZeroDivisionError: no tiles, asked about the kernel gemm:dot_general"),
+        ("kind", type(None), "gave list from estimate, not Estimates"),
+        ("lists", type(None), "times that are no arrays of numbers"),
+    ],
+)
+def test_a_plug_in_that_goes_wrong_is_named_with_the_kernel(at: str, cause: type, said: str) -> None:
+    lowered = lower_function(lambda x: (x + 1) @ x, spec(64, 64))
+    with pytest.raises(UnsupportedError, match=said) as caught:
+        estimate_kernels(lowered, load_device("h100-sxm"), [_Raising(at)])
+    assert isinstance(caught.value.__cause__, cause)
+    assert caught.value.exit_code == 4
+    if caught.value.__cause__ is not None:
+        assert str(caught.value.where).startswith(__file__)  # and the line that raised
+
+
+def test_a_bug_of_our_own_estimators_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, kernels: Any, device: object) -> Estimates:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(Roofline, "estimate", broken)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        estimate_kernels(lower_function(lambda x: x + 1, spec(8, 8)), load_device("h100-sxm"), [Roofline()])
+
+
+def test_a_plug_in_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, plugin: Any) -> None:
+    def broken(self: object) -> None:
+        raise RuntimeError("no licence")
+
+    monkeypatch.setattr(plugin.Constant, "__init__", broken)
+    with pytest.raises(UnsupportedError, match=r"'constant' .*raised RuntimeError: no licence") as caught:
+        load_estimator("constant")
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def test_origins_are_taken_by_their_texts() -> None:

@@ -79,6 +79,18 @@ def test_few_programs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(lowering._LOWERED) == 2
 
 
+def test_durations_are_of_traces() -> None:
+    with pytest.raises(UsageError, match="this is no trace") as caught:
+        predict("mlp-tiny", on="h200", durations="trace")
+    assert caught.value.where == "--durations"
+
+
+def test_several_devices_are_compared() -> None:
+    with pytest.raises(UsageError, match="are several") as caught:
+        predict("mlp-tiny", on="h200,h100-sxm")
+    assert "compare TARGET --on h200,h100-sxm" in str(caught.value.fix)
+
+
 def test_an_unknown_setting_is_named() -> None:
     with pytest.raises(UsageError, match="no setting 'fidelty'"):
         predict("x.mlir", fidelty="roofline")

@@ -10,6 +10,7 @@ import numpy as np
 
 from meshcast.base import UnsupportedError, copier, made_quickly
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
+from meshcast.estimate.plug_ins import asked_estimates, asked_support
 from meshcast.estimate.power import PowerDraw, PowerLaw
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
@@ -125,7 +126,7 @@ def estimate_each(
     gap, law = 0.0, None
     answers: dict[CostKey, KernelEstimate] = {}
     for position, batch in batches.items():
-        estimates = estimators[position].estimate(batch, device)
+        estimates = asked_estimates(estimators[position], batch, device)
         _check(estimates, len(batch), estimators[position].name)
         gap = max(gap, estimates.gap)
         law = law or (estimates.draw.law if estimates.draw is not None else None)
@@ -139,7 +140,7 @@ def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], fir
     fallback: tuple[int, str] | None = None
     reasons = []
     for position, estimator in enumerate(estimators):
-        support = estimator.supports(kernel, device)
+        support = asked_support(estimator, kernel, device)
         if support.level == "yes":
             return position, support.reason
         if support.level == "approximate" and fallback is None:
@@ -170,6 +171,8 @@ def _check(estimates: Estimates, count: int, name: str) -> None:
         estimates.time, estimates.low, estimates.high, estimates.compute_time, estimates.memory_time,
         estimates.overhead, estimates.energy, estimates.cores,
     )  # fmt: skip
+    if any(not isinstance(column, np.ndarray) or column.dtype.kind not in "fiu" for column in columns):
+        raise UnsupportedError(f"the estimator {name!r} returned times that are no arrays of numbers", where=name)
     if any(column.shape != (count,) or not np.all(np.isfinite(column)) or np.any(column < 0) for column in columns):
         raise UnsupportedError(
             f"the estimator {name!r} returned times that are not finite, non-negative numbers", where=name

@@ -6,7 +6,7 @@ import functools
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
-from meshcast.base import MeshcastError, UsageError, nearest
+from meshcast.base import MeshcastError, UnsupportedError, UsageError, nearest
 from meshcast.estimate.estimator import Estimator
 
 GROUP = "meshcast.estimators"
@@ -41,3 +41,10 @@ def load_estimator(name: str) -> Estimator:
         raise
     except ImportError as error:
         raise UsageError(f"the estimator {name!r} cannot be imported: {error}", fix="see meshcast doctor") from error
+    except Exception as error:
+        if entries[name].module.partition(".")[0] == __name__.partition(".")[0]:
+            raise  # a bug of ours
+        raise UnsupportedError(
+            f"the plug-in {name!r} ({entries[name].value}) raised {type(error).__name__}: {error}, being made",
+            where=name, fix="choose another fidelity, or mend the plug-in",
+        ) from error  # fmt: skip

@@ -100,7 +100,7 @@ def resolve(name_or_path: str | Path | Device | Cluster) -> Cluster:
 
     Raises:
         UnsupportedError: Neither a cluster nor a device has this name.
-        UsageError: An ASTRA-sim network is given without a device.
+        UsageError: Several are named, or an ASTRA-sim network is given without a device.
         InputError: The file cannot be read or does not follow the schema.
     """
     if isinstance(name_or_path, Cluster):
@@ -120,6 +120,12 @@ def resolve(name_or_path: str | Path | Device | Cluster) -> Cluster:
         is_cluster = name in _index("clusters")
         if not is_cluster and name not in _index("devices"):
             known = [*_index("clusters"), *_index("devices")]
+            if "," in name:
+                raise UsageError(
+                    f"one device or cluster is asked for, and {name!r} are several",
+                    where="--on",
+                    fix=f"meshcast compare TARGET --on {name} sets them side by side",
+                )
             raise UnsupportedError(f"no device or cluster {name!r} in the catalogue", fix=nearest(name, known))
     if is_cluster:
         return load_cluster(name_or_path)

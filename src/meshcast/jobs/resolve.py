@@ -57,6 +57,12 @@ def resolve_job(target: Target | Pipeline | JobSource, options: Options, *, clus
     source = target if isinstance(target, JobSource) else job_source(target)
     if isinstance(source, TraceSource):
         return TraceJob(source=source, given=given, known=cluster)
+    if given.run.durations != "auto":
+        raise UsageError(
+            "durations are recorded in traces, and this is no trace",
+            where="--durations",
+            fix="leave it out, or name the trace of a job",
+        )
     if given.program.plan is not None and given.program.mesh is not None:
         raise UsageError("a plan makes the mesh itself", where="--mesh", fix="give --plan or --mesh")
     if cluster is None:

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from meshcast import predict
 from meshcast.base.errors import MeshcastError, UnsupportedError, UsageError
 from meshcast.evidence.comparison import Cell, grid
 from meshcast.evidence.comparison.folder import RunFolder
+from meshcast.hardware import load_device, resolve
 from meshcast.jobs import ProgramJob, predict_job
 from meshcast.options.fidelities import fidelity_names
 from meshcast.options.options import Options
@@ -51,6 +53,20 @@ def test_cells_say_what_predict_says() -> None:
         assert cell.status == "answered"
         assert cell.own
     assert found.exit_code == 0
+
+
+def test_hardware_may_be_objects_of_any_name() -> None:
+    """A device shows its own name, with a number where that is taken; `predict` says the same of each."""
+    device = load_device("h200")
+    faster = replace(device, memory_bandwidth=2 * device.memory_bandwidth)
+    found = meshcast.compare(TANH, on=[faster, "h200", resolve("b200"), device], fidelities="roofline")
+    assert found.on == ("h200 (2)", "h200", "dgx-b200", "h200 (3)")
+    times = {cell.ask.on: cell.step_time_s for cell in found.cells}
+    assert times["h200 (3)"] == times["h200"] == predict(TANH, on=device, fidelity="roofline").step_time_s
+    assert times["h200 (2)"] == predict(TANH, on=faster, fidelity="roofline").step_time_s != times["h200"]
+    assert meshcast.compare(TANH, on=device, fidelities="roofline").on == ("h200",)
+    with pytest.raises(UsageError, match=r"a meshcast\.Device"):
+        meshcast.compare(TANH, on=[3], fidelities="roofline")  # type: ignore[list-item]
 
 
 def test_a_stack_is_asked_for_as_predict_has_it() -> None:

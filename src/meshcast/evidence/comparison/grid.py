@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +17,7 @@ from meshcast.evidence.comparison.cell import Ask, Cell, predicted_cell, refused
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
 from meshcast.evidence.comparison.folder import RunFolder
 from meshcast.evidence.comparison.keys import cell_key, traces_content, traces_key
-from meshcast.hardware import Cluster, resolve
+from meshcast.hardware import Cluster, Device, resolve
 from meshcast.jobs import (
     Job,
     JobSource,
@@ -37,6 +38,7 @@ from meshcast.zoo import AUTO
 
 ALL_FIDELITIES = "all"
 Target = str | Path | Program
+Hardware = str | Device | Cluster
 # Called with what is asked for next; what it returns is entered while the answer is worked out.
 Told = Callable[[str], AbstractContextManager[None]]
 
@@ -89,6 +91,7 @@ class ComparisonGrid:
     Attributes:
         targets: By the name that they are shown by.
         clusters: The hardware by the names that it is asked for by, each looked up once.
+        given: By the same names what `Options.on` is: the name, or the object that was given.
         fidelities: Those that are asked, the coarsest first and those that are asked for by name last.
         named: Those that are asked for by name.
         options: What holds for all.
@@ -96,6 +99,7 @@ class ComparisonGrid:
 
     targets: ComparedTargets
     clusters: Mapping[str, Cluster]
+    given: Mapping[str, Hardware]
     fidelities: tuple[str, ...]
     named: frozenset[str]
     options: Options
@@ -133,7 +137,7 @@ class ComparisonGrid:
 def compare(
     targets: Target | Sequence[Target],
     *,
-    on: str | Sequence[str],
+    on: Hardware | Sequence[Hardware],
     fidelities: str | Sequence[str] = ALL_FIDELITIES,
     options: Options | None = None,
     folder: str | Path | None = None,
@@ -145,7 +149,7 @@ def compare(
     Args:
         targets: Files, `module:function`, names of models, captured programs, or Chakra traces (a file, prefix, folder or
             manifest).
-        on: Devices or clusters, as a list or with commas between them.
+        on: Devices or clusters, as a list or with commas between them; a `Device` or `Cluster` is shown by its own name.
         fidelities: Their names likewise; `all` stands for every one there is.
         options: Settings that hold for all; `on` and `fidelity` are taken from above.
         folder: Where to keep answers, tables and plot; asked again, only what is new is worked out. None keeps nothing.
@@ -165,7 +169,7 @@ def compare(
         raise UsageError(
             f"told is a function of a text that returns a context, not {told!r}", where="told", fix="leave it out"
         )
-    grid = comparison_plan(listed, on=_names(on, "on"), fidelities=_names(fidelities, "fidelities"), options=chosen)
+    grid = comparison_plan(listed, on=_hardware(on), fidelities=_names(fidelities, "fidelities"), options=chosen)
     run_folder = RunFolder.opened(Path(folder)) if folder is not None else None
     comparison = grid.comparison(list(comparison_answers(grid, run_folder, told)))
     if run_folder is not None:
@@ -174,7 +178,7 @@ def compare(
 
 
 def comparison_plan(
-    targets: Sequence[Target], *, on: Sequence[str], fidelities: Sequence[str], options: Options
+    targets: Sequence[Target], *, on: Sequence[Hardware], fidelities: Sequence[str], options: Options
 ) -> ComparisonGrid:
     """What to ask, with every mistake that does not depend on a single program found before anything is asked.
 
@@ -187,7 +191,8 @@ def comparison_plan(
             raise UsageError(
                 f"nothing to compare: no {what} is given", where="compare", fix=f"name at least one {what}"
             )
-    clusters = {name: resolve(name) for name in _once(on, "--on")}
+    _once([each for each in on if isinstance(each, str)], "--on")
+    hardware = _by_name(on)
     known = fidelity_names()
     for name in _once(fidelities, "--fidelity"):
         if name not in (ALL_FIDELITIES, "auto", *known):
@@ -199,7 +204,8 @@ def comparison_plan(
     rest = _all_others(named, compared, options) if ALL_FIDELITIES in fidelities else ()
     return ComparisonGrid(
         targets=compared,
-        clusters=clusters,
+        clusters={name: resolve(each) for name, each in hardware.items()},
+        given=hardware,
         fidelities=(*rest, *named),
         named=frozenset(named),
         options=options.having(levers=False),
@@ -237,12 +243,15 @@ def comparison_answers(grid: ComparisonGrid, folder: RunFolder | None = None, to
 def _answer(ask: Ask, grid: ComparisonGrid, folder: RunFolder | None) -> Cell:
     try:
         cluster = grid.clusters[ask.on]
-        options = _attending_alike(grid.options.having(on=ask.on, fidelity=ask.fidelity), cluster, grid)
+        options = _attending_alike(grid.options.having(on=grid.given[ask.on], fidelity=ask.fidelity), cluster, grid)
         source = grid.targets.source(ask.target)
         if isinstance(source, TraceSource):
             options = _of_traces(options)
-        elif ask.fidelity == "auto":
-            options = options.having(fidelity=grid.auto)
+        else:
+            if grid.targets.any_traces:  # which durations are about
+                options = options.having(durations="auto")
+            if ask.fidelity == "auto":
+                options = options.having(fidelity=grid.auto)
         match job := resolve_job(source, options, cluster=cluster):
             case TraceJob():
                 return _kept_or_asked(
@@ -336,6 +345,43 @@ def _names(value: str | Sequence[str], option: str) -> list[str]:
     if isinstance(value, str):
         return split_names(value)
     return list(value)
+
+
+def _hardware(value: Hardware | Sequence[Hardware]) -> list[Hardware]:
+    """Devices and clusters as a list.
+
+    Raises:
+        UsageError: Something else is among them.
+    """
+    if isinstance(value, (Device, Cluster)):
+        return [value]
+    what = "a text, a meshcast.Device or meshcast.Cluster, or a list of them"
+    expect(value, (str, list, tuple), what, where="on")
+    if isinstance(value, str):
+        return list(split_names(value))
+    for each in value:
+        expect(each, (str, Device, Cluster), what, where="on")
+    return list(value)
+
+
+def _by_name(on: Sequence[Hardware]) -> dict[str, Hardware]:
+    """Hardware by the name that it is shown by; objects whose name is taken are numbered."""
+    texts = {each for each in on if isinstance(each, str)}
+    found: dict[str, Hardware] = {}
+    for each in on:
+        names = (
+            iter((each,))
+            if isinstance(each, str)
+            else (n for n in _numbered(each.name) if n not in texts | found.keys())
+        )
+        found[next(names)] = each
+    return found
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """A name, then with a number."""
+    yield name
+    yield from (f"{name} ({number})" for number in itertools.count(2))
 
 
 def split_names(text: str) -> list[str]:

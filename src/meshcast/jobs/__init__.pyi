@@ -56,6 +56,7 @@ from meshcast.jobs.resolve import job_source as job_source
 from meshcast.jobs.resolve import one_program as one_program
 from meshcast.jobs.resolve import resolve_job as resolve_job
 from meshcast.jobs.serving.job import ServingJob as ServingJob
+from meshcast.jobs.serving.job import asks_to_serve as asks_to_serve
 from meshcast.jobs.serving.shown import serving_json as serving_json
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
 from meshcast.jobs.traced.job import TraceJob as TraceJob

@@ -18,7 +18,7 @@ from meshcast.jobs.pipeline.source import PipelineSource
 from meshcast.jobs.planned import no_model, planned_model
 from meshcast.jobs.planned.stacked import with_stack
 from meshcast.jobs.program.job import ProgramJob
-from meshcast.jobs.serving.job import ServingJob
+from meshcast.jobs.serving.job import ServingJob, asks_to_serve
 from meshcast.jobs.traced.job import TraceJob, TraceSource
 from meshcast.options import Options, given_options
 from meshcast.programs import ModelSource, ObjectSource, Source, Target, source_of
@@ -109,7 +109,7 @@ def one_program(job: Job) -> ProgramJob:
 
 def _of_model(source: ModelSource, given: Options, cluster: Cluster) -> ProgramJob | PipelineJob | ServingJob:
     """A model as it is, under a plan, or serving."""
-    if given.program.settings.get("mode") == SERVE:
+    if asks_to_serve(given):
         return ServingJob(
             builder=source.builder,
             given=given,

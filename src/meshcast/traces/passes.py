@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.jobs import ServingJob, check_drawable, job_source, resolve_job
+from meshcast.jobs import ServingJob, asks_to_serve, check_drawable, job_source, resolve_job
 from meshcast.traces.request import Said, TraceRequest, Written
-from meshcast.zoo import SERVE
 
 
 def served(request: TraceRequest) -> ServingJob | None:
     """The model that a trace is asked of where it answers requests; None of anything else."""
-    if request.options.program.settings.get("mode") != SERVE:
+    if not asks_to_serve(request.options):
         return None
     found = resolve_job(request.target, request.options)
     return found if isinstance(found, ServingJob) else None

@@ -13,10 +13,15 @@ from meshcast.jobs.serving.answering import predict_requests
 from meshcast.jobs.serving.passes import RequestPasses, request_passes
 from meshcast.options import Options
 from meshcast.results import Prediction
-from meshcast.zoo import Builder
+from meshcast.zoo import SERVE, Builder
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.job import ProgramJob
+
+
+def asks_to_serve(options: Options) -> bool:
+    """Whether a model is asked for both passes of requests, and not for one program."""
+    return options.program.settings.get("mode") == SERVE
 
 
 @dataclass(frozen=True, kw_only=True)

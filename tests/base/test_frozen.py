@@ -48,6 +48,20 @@ def test_no_field_is_set_through_the_slow_way() -> None:
     assert "__setattr__" not in names
 
 
+def test_one_that_is_made_of_another_is_made_as_quickly() -> None:
+    @made_quickly
+    @dataclass(frozen=True, slots=True)
+    class Pixel(Point):
+        colour: str = "red"
+
+    pixel = Pixel(1, colour="blue")
+    assert (pixel.x, pixel.y, pixel.colour, type(pixel)) == (1, 2, "blue", Pixel)
+    with pytest.raises(FrozenInstanceError):
+        pixel.x = 3  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        pixel.colour = "green"  # type: ignore[misc]
+
+
 def test_what_is_not_of_plain_fields_in_slots_is_refused() -> None:
     @dataclass(frozen=True)
     class Loose:

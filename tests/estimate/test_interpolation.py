@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshcast.estimate.profiled.interpolation import FACTORS, KernelFamily, fit, predict
+from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, fit, predict
 
 
 def line(count: int = 40) -> tuple[list[tuple[float]], list[float], list[str]]:
@@ -25,6 +25,15 @@ def test_between_them_it_follows_the_neighbours() -> None:
     family = fit(*line(), common=[True] * 40)
     queries = np.linspace(0.3, 9.7, 57)[:, None]
     assert predict(family, queries).y == pytest.approx(0.3 * np.sin(queries[:, 0]), abs=0.05)
+
+
+def test_many_queries_are_answered_as_few_are() -> None:
+    """They are worked on some at a time, and the last ones are fewer."""
+    family = fit(*line(), common=[True] * 40)
+    queries = np.linspace(-1, 11, 2 * AT_ONCE + 5)[:, None]
+    together, apart = predict(family, queries), [predict(family, queries[i : i + 2]) for i in range(0, len(queries), 2)]
+    for column in ("y", "deviation", "nearest"):
+        assert getattr(together, column) == pytest.approx(np.concatenate([getattr(a, column) for a in apart]), abs=1e-7)
 
 
 def test_far_away_the_reference_stands_and_the_interval_opens() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -85,6 +86,20 @@ def test_equal_kernels_have_one_key_which_is_made_once(monkeypatch: pytest.Monke
     kernels = [kernel for kernel, _ in lowered.schedule.walk()]
     assert len(kernels) > 150
     assert len({kernel.cost_key for kernel in kernels}) <= made <= 10
+
+
+def test_what_is_the_only_one_of_its_kind_has_one_key() -> None:
+    """That of the kernel with its ages: none is made before these are known, as nobody else would have it."""
+    text = """func.func public @main(%x: tensor<1024x1024xf32>, %y: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
+      %a = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+        : (tensor<1024x1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+      return %a : tensor<1024x1024xf32>
+    }"""
+    with patch.object(CostKey, "of", side_effect=CostKey.of) as made:
+        ((kernel, _),) = [each for each in lower(workload(text)).schedule.walk() if each[0].matrix_flops]
+        assert made.call_count == 0
+        assert kernel.cost_key is kernel.cost_key
+        assert made.call_count == 1
 
 
 def test_a_key_is_the_same_object_behind_a_copy() -> None:

@@ -63,7 +63,8 @@ def _fields(cls: type[Any]) -> tuple[Field[Any], ...]:
 
 def _scope(cls: type[Any]) -> dict[str, Any]:
     """Names that generated code uses; `_draft` is a class with the same slots that may be assigned to."""
-    draft = type(cls.__name__, cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
+    free = {"__slots__": vars(cls)["__slots__"], "__setattr__": object.__setattr__}  # a base may be frozen, too
+    draft = type(cls.__name__, cls.__bases__, free)
     return {"_set": object.__setattr__, "_new": object.__new__, "_draft": draft, "_cls": cls}
 
 

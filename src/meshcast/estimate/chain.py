@@ -130,8 +130,8 @@ def estimate_each(
         _check(estimates, len(batch), estimators[position].name)
         gap = max(gap, estimates.gap)
         law = law or (estimates.draw.law if estimates.draw is not None else None)
-        for index, kernel in enumerate(batch):
-            answers[kernel.cost_key] = _single(estimates, index, estimators[position].name)
+        for kernel, answer in zip(batch, _singles(estimates, estimators[position].name), strict=True):
+            answers[kernel.cost_key] = answer
     return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
 
 
@@ -201,20 +201,40 @@ def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEsti
     )
 
 
-def _single(estimates: Estimates, index: int, estimator: str) -> KernelEstimate:
+def _singles(estimates: Estimates, estimator: str) -> list[KernelEstimate]:
+    """The answer for each kernel of a batch."""
     draw = estimates.draw
-    return KernelEstimate(
-        time=float(estimates.time[index]),
-        low=float(estimates.low[index]),
-        high=float(estimates.high[index]),
-        compute_time=float(estimates.compute_time[index]),
-        memory_time=float(estimates.memory_time[index]),
-        core_time=float(estimates.cores[index]),
-        overhead=float(estimates.overhead[index]),
-        energy=float(estimates.energy[index]),
-        origin=estimates.origin[index],
-        estimator=estimator,
-        clocked=float(draw.clocked[index]) if draw is not None else 0.0,
-        dynamic_energy=float(draw.dynamic[index]) if draw is not None else 0.0,
-        static_energy=float(draw.static[index]) if draw is not None else float(estimates.energy[index]),
+    none = np.zeros(len(estimates.origin))
+    columns: tuple[Array, ...] = (
+        estimates.time,
+        estimates.low,
+        estimates.high,
+        estimates.compute_time,
+        estimates.memory_time,
+        estimates.cores,
+        estimates.overhead,
+        estimates.energy,
+        draw.clocked if draw is not None else none,
+        draw.dynamic if draw is not None else none,
+        draw.static if draw is not None else estimates.energy,
     )
+    return [
+        KernelEstimate(
+            time=time,
+            low=low,
+            high=high,
+            compute_time=compute,
+            memory_time=memory,
+            core_time=cores,
+            overhead=overhead,
+            energy=energy,
+            origin=origin,
+            estimator=estimator,
+            clocked=clocked,
+            dynamic_energy=dynamic,
+            static_energy=static,
+        )
+        for origin, time, low, high, compute, memory, cores, overhead, energy, clocked, dynamic, static in zip(
+            estimates.origin, *(column.tolist() for column in columns), strict=True
+        )
+    ]

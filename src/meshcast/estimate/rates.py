@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,7 @@ _TPU_PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
 _ALGORITHM = re.compile(r"(?P<operand>[A-Z0-9]+)_.*?(?:_X(?P<passes>\d+))?(?:_FAST_ACCUM)?$")
 
 
+@functools.cache
 def catalogue_key(dtype: str) -> str:
     """The catalogue's name of an MLIR element type: `f8E4M3FN` is f8, `ui8` is i8, a predicate counts as i32."""
     if dtype.startswith("complex<"):

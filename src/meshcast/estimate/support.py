@@ -8,6 +8,8 @@ from meshcast.estimate.rates import matrix_rate, vector_rate
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
 
+_YES = Support(level="yes")
+
 
 def arithmetic_support(kernel: Kernel, device: Device) -> Support:
     """Yes; approximate for types that a wider engine answers for and for guessed calls; no for what has no rate."""
@@ -23,4 +25,4 @@ def arithmetic_support(kernel: Kernel, device: Device) -> Support:
         return Support(level="approximate", reason="a custom call whose cost is a guess")
     if rate is not None and rate.stand_in:
         return Support(level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}")
-    return Support(level="yes")
+    return _YES

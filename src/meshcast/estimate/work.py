@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshcast.base import made_quickly
 from meshcast.estimate.explanation import Term
 
 
-@dataclass(frozen=True, kw_only=True)
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimedWork:
     """Seconds in all, by what computes, and by the memory.
 

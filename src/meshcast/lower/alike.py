@@ -22,7 +22,6 @@ class _Kind:
     @staticmethod
     def of(kernel: Kernel, places: Mapping[int, int]) -> _Kind:
         """The kind that a kernel is the first of; `places` are those of its fusion's values."""
-        kernel.cost_key  # noqa: B018  # worked out here, it goes to all of the kind
         reads, writes, updates = (
             tuple([places[value] for value in values]) for values in (kernel.reads, kernel.writes, kernel.updates)
         )
@@ -30,6 +29,7 @@ class _Kind:
 
     def at(self, values: Sequence[int], location: str) -> Kernel:
         """The kernel of other values, given in order of appearance."""
+        self.first.cost_key  # noqa: B018  # worked out once there are several, it goes to all others of the kind
         pick = values.__getitem__
         reads, writes = tuple(map(pick, self.reads)), tuple(map(pick, self.writes))
         return self.first.elsewhere(reads, writes, tuple(map(pick, self.updates)) if self.updates else (), location)
@@ -54,17 +54,19 @@ class FusedKernels:
 
     def kernel(self, members: Sequence[Member], *, cold: bool) -> Kernel:
         """`fused_kernel` of these members; `cold` if they read what no cache can hold yet."""
-        places: dict[int, int] = {}  # of values, in order of appearance
         key: list[object] = [cold]
+        values: list[int] = []  # all that they touch, as often as they do
         number = self._by_identity.get  # asked here: there are half a dozen questions for every kernel
         for op, operands in members:
-            cost = op.cost
+            cost, results = op.cost, op.results
             redundant = op.redundant_flops if op.location else 0.0  # without one, the next two say it
-            key += (op.name, redundant, number(id(cost)) or self._numbered(cost), op.recomputed, len(operands))
-            for value in operands + op.results:
-                key.append(places.setdefault(value, len(places)))
-        for tensor in map(self._tensors.__getitem__, places):
-            key.append(number(id(tensor)) or self._numbered(tensor))
+            costs = number(id(cost)) or self._numbered(cost)
+            key += (op.name, redundant, costs, op.recomputed, len(operands), len(results))
+            values += operands
+            values += results
+        places = {value: place for place, value in enumerate(dict.fromkeys(values))}  # in order of appearance
+        key += map(places.__getitem__, values)
+        key += [number(id(tensor)) or self._numbered(tensor) for tensor in map(self._tensors.__getitem__, places)]
         kind = tuple(key)
         known = self._known.get(kind)
         if known is None:

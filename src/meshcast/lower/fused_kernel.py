@@ -27,6 +27,8 @@ _KINDS = {
 }
 # Read only a part of an operand, so that what computes it for them computes only that part.
 _PARTIAL = frozenset({OpKind.SLICE, OpKind.GATHER})
+# May decide what kind of kernel a fusion is, or what it is asked about, wherever they stand in it.
+_DECIDING = frozenset({OpKind.REDUCE, OpKind.GEMM, OpKind.CONVOLUTION, OpKind.GATHER})
 
 Member = tuple[Op, tuple[int, ...]]  # an op and its operands, views resolved
 
@@ -57,8 +59,13 @@ def fused_kernel(
     roots = _roots(members, results)
     root, root_operands = roots[0]
     cost = root.cost
-    inside = {value for op, _ in members for value in op.results}
-    parts = _computed_parts(members, inside, tensors, results or root.results)
+    inside = set().union(*[op.results for op, _ in members])
+    kinds = {op.cost.kind for op, _ in members}
+    parts = (
+        [1.0] * len(members)
+        if _PARTIAL.isdisjoint(kinds)
+        else _computed_parts(members, inside, tensors, results or root.results)
+    )
     read: dict[int, float] = {}
     matrix = redundant = vector = transcendentals = 0.0
     guessed = False
@@ -79,7 +86,10 @@ def fused_kernel(
         if work.vector_flops:
             vector += work.vector_flops * part
             by_dtype[work.dtype] = by_dtype.get(work.dtype, 0.0) + work.vector_flops
-        guessed = guessed or work.guessed
+        if work.guessed:
+            guessed = True
+        if work.kind not in _DECIDING:
+            continue
         if work.kind is OpKind.REDUCE and op is not root and not elemental:
             geometry, kind = work.geometry, KernelKind.REDUCTION
         elif work.kind is OpKind.GEMM or work.kind is OpKind.CONVOLUTION:
@@ -96,8 +106,9 @@ def fused_kernel(
         geometry, kind = None, KernelKind.LOOP_FUSION
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
     targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
-    flags = flags_of(op.name for op, _ in members)
-    if any(turns(op, tensors) for op, _ in members):
+    names = tuple([op.name for op, _ in members])
+    flags = flags_of(names)
+    if OpKind.TRANSPOSE in kinds and any(turns(op, tensors) for op, _ in members):
         flags |= {"turned"}
     made = [tensors[op.results[0]] for op, _ in roots if op.results]
     largest = max(made, key=lambda tensor: tensor.elements) if made else None
@@ -119,7 +130,7 @@ def fused_kernel(
         updates=targets,
         geometry=geometry,
         picked=picked,
-        ops=tuple([op.name for op, _ in members]),
+        ops=names,
         location=root.location,
         recomputed=(product or root).recomputed,
         redundant_flops=redundant,

@@ -171,9 +171,11 @@ class _Sweep:
             asked: dict[int, tuple[frozenset[int], int]] = {}
             if self._fuses(index, users, owners, asked) and self._have_room(owners, index):
                 self._roots[index] = owners
+                operands = self._operands[index]
+                asks = bool(operands) and kind in self._rules.consumers  # else nothing that it reads will ask
                 for root in owners:
-                    self._fusion(root).add(op, self._operands[index])
-                    if kind in self._rules.consumers:  # else nothing that it reads will ask
+                    self._fusion(root).add(op, operands)
+                    if asks:
                         found = asked.get(root) or self._asked(users, root)
                         self._places[root, index], self._repeats[root, index] = found
                 return owners
@@ -247,9 +249,13 @@ class _Sweep:
         """
         if root in self._reductions:
             return self._roots[root], 1
-        asking = [self._places_of(user, root) for user in users if root in self._roots[user]]
+        roots, repeats = self._roots, self._repeats
+        asking = [self._places_of(user, root) for user in users if root in roots[user]]
         places = asking[0] if len(asking) == 1 else frozenset().union(*asking)
-        return places, sum([self._repeats.get((root, place), 1) for place in places])
+        if len(places) == 1:
+            (place,) = places
+            return places, repeats.get((root, place), 1)
+        return places, sum([repeats.get((root, place), 1) for place in places])
 
     def _places_of(self, user: int, root: int) -> frozenset[int]:
         """Which ops of a fusion one that has joined it asks for its operands: itself, unless it is arithmetic."""

@@ -17,21 +17,39 @@ class Growing:
     from outside until they do.
     """
 
-    __slots__ = ("_joined", "_outside", "is_plain", "is_slow")
+    __slots__ = ("_is_plain", "_is_slow", "_joined", "_judged", "_outside")
 
     def __init__(self, root: Op, operands: Sequence[int]) -> None:
         """Begins with the root."""
-        self.is_plain = is_plain(root)  # whether all of its ops are plain arithmetic
-        self.is_slow = bool(root.cost.transcendentals)  # whether one of them computes a slow function
         self._joined = [(root, operands)]
+        self._judged = 0  # how many of those that joined the next two are true of
+        self._is_plain = True
+        self._is_slow = False
         # By what is asked for: how many of those that joined are seen to, and what they take from outside.
         self._outside: dict[int, tuple[int, set[int]]] = {}
 
     def add(self, op: Op, operands: Sequence[int]) -> None:
         """An op joins."""
-        self.is_plain = self.is_plain and is_plain(op)
-        self.is_slow = self.is_slow or bool(op.cost.transcendentals)
         self._joined.append((op, operands))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of its ops are plain arithmetic."""
+        self._judge()
+        return self._is_plain
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether one of its ops computes a slow function."""
+        self._judge()
+        return self._is_slow
+
+    def _judge(self) -> None:
+        """Looks at the ops that have joined since: of most fusions nobody asks."""
+        for op, _ in self._joined[self._judged :]:
+            self._is_plain = self._is_plain and is_plain(op)
+            self._is_slow = self._is_slow or bool(op.cost.transcendentals)
+        self._judged = len(self._joined)
 
     def outside(self, which: int, predicate: Predicate, op: Op, operands: Sequence[int] = ()) -> int:
         """How many values would come from outside if this op had joined, of those that the predicate is true for.

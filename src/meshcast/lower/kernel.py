@@ -57,6 +57,7 @@ _COPIED = frozenset(
         "dynamic_update_slice",
     }
 )
+_COPYING = frozenset({"dynamic_slice", "concatenate"})
 
 # Ops whose presence changes how fast a kernel runs, by the flag they set: access patterns, and functions that take many
 # times the instructions of an exponential.
@@ -83,9 +84,9 @@ _NONE: frozenset[str] = frozenset()
 
 def flags_of(names: Iterable[str]) -> frozenset[str]:
     """What a kernel's speed depends on in its ops: see `_FLAGS`, and `copy` for a plain copy of parts of buffers."""
-    ops = {short_name(name) for name in names}
-    found = {_FLAGS[name] for name in ops if name in _FLAGS}
-    if ops & {"dynamic_slice", "concatenate"} and ops <= _COPIED:
+    ops = set(map(short_name, set(names)))
+    found = {_FLAGS[name] for name in ops & _FLAGS.keys()}
+    if not ops.isdisjoint(_COPYING) and ops <= _COPIED:
         found.add("copy")
     return frozenset(found) if found else _NONE
 

@@ -19,6 +19,7 @@ def inline_calls(module: Any, main: Any, *, whole: bool) -> None:
 
     Raises:
         UnsupportedError: A function calls itself; or a call would have to stay.
+        FusionCallError: Calls may stay, and a function's own ops call one of XLA's fusions.
     """
     functions = {
         string_of(op.attributes["sym_name"]): op.operation
@@ -36,12 +37,17 @@ def inline_calls(module: Any, main: Any, *, whole: bool) -> None:
                 function.erase()
 
 
+class FusionCallError(Exception):
+    """A program calls XLA's own fusions, which are to stay as they are."""
+
+
 class _Inliner:
     """Callees are flattened before they are copied, so every block is walked once."""
 
     def __init__(self, functions: dict[str, Any], *, whole: bool) -> None:
         self._functions = functions
         self._whole = whole
+        self._flat: set[str] = set()  # names of ops that have no regions: as many as an op has, all of its name have
         self._sizes: dict[str, int] = {}  # ops of functions that are flat
         self._text = self._ops = 0  # read so far; there now
         self._depth = 0
@@ -62,18 +68,26 @@ class _Inliner:
                 self._ops += len(ops)
                 for view in ops:
                     inner = view.operation
-                    if inner.name == "func.call":
+                    name = inner.name
+                    if name in self._flat:
+                        continue
+                    if name == "func.call":
                         self._call(inner)
-                    elif inner.name == "stablehlo.composite":
+                    elif name == "stablehlo.composite":
                         symbol = symbol_of(inner.attributes["decomposition"])
                         self.kept.add(symbol)
                         self._flatten_function(symbol)
                     elif len(inner.regions):
                         self.flatten(inner)
+                    else:
+                        self._flat.add(name)
         self._depth -= 1
 
     def _call(self, call: Any) -> None:
-        symbol = symbol_of(call.attributes["callee"])
+        attributes = call.attributes
+        if not self._whole and "meshcast.fusion" in attributes and call.parent.name == "func.func":
+            raise FusionCallError
+        symbol = symbol_of(attributes["callee"])
         self._flatten_function(symbol)
         grown = self._ops + self._sizes[symbol]
         if grown <= room_to_grow(self._text):
@@ -104,13 +118,13 @@ class _Inliner:
         """Moves a copy of the callee's body before the call, and the call away."""
         clone = self._functions[symbol].clone(ip=ir.InsertionPoint(call))
         body = clone.regions[0].blocks[0]
-        for parameter, value in zip(list(body.arguments), list(call.operands), strict=True):
+        for parameter, value in zip(body.arguments, call.operands, strict=True):
             parameter.replace_all_uses_with(value)
-        *ops, terminator = list(body.operations)
+        *ops, terminator = body.operations
         returned = list(terminator.operands)
         for op in ops:
             op.operation.move_before(call)
-        for result, value in zip(list(call.results), returned, strict=True):
+        for result, value in zip(call.results, returned, strict=True):
             result.replace_all_uses_with(value)
         call.erase()
         clone.erase()

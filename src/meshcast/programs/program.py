@@ -235,11 +235,11 @@ def from_module(
     main = entry_function(module, where=source)
     names = names or argument_names(module, where=source)
     block = main.operation.regions[0].blocks[0]
-    has_marks = "arg_attrs" in main.attributes
+    marked = main.attributes.get("arg_attrs")
     aliases = _module_aliases(module)
     arguments = []
     for index in range(len(block.arguments)):
-        marks: Any = ir.DictAttr(main.attributes["arg_attrs"][index]) if has_marks else {}
+        marks: Any = ir.DictAttr(marked[index]) if marked is not None else {}
         alias = (
             ir.IntegerAttr(marks["tf.aliasing_output"]).value if "tf.aliasing_output" in marks else aliases.get(index)
         )

@@ -291,6 +291,7 @@ class Collective:
 Geometry = Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Factorisation | Collective
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """The cost of one op before fusion: FLOPs, bytes, geometry.

@@ -7,7 +7,7 @@ from typing import Any
 
 from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading, Rule
-from meshcast.workload.rules import COSTED_BY
+from meshcast.workload.rules import COSTED_ALSO_BY, COSTED_BY
 
 
 class KnownCosts:
@@ -32,6 +32,12 @@ class KnownCosts:
         key: tuple[object, ...] = (name, len(operands), *map(id, map(tensors.__getitem__, operands + results)))
         if asked:
             key += tuple(map(operation.attributes.get, asked))
+        also = COSTED_ALSO_BY.get(name)
+        if also is not None:
+            said = also(operation)
+            if said is None:
+                return None
+            key += (said,)
         found = self._found.get(key)
         if found is None:
             takes, gives = (tuple([tensors[value] for value in values]) for values in (operands, results))

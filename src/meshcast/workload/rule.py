@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.base import made_quickly
 from meshcast.workload.graph import Cost, Tensor
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpReading:
     """One MLIR op as a rule sees it: local operand and result types, the op itself for attributes and regions."""

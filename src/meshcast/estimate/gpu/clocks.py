@@ -38,9 +38,10 @@ def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
 
 def _energies(device: Device) -> Mapping[str, float]:
     """Joules per FLOP by type: the device's own where they were measured."""
-    own = device.energy.matrix if device.energy is not None else {}
+    if device.energy is not None and device.energy.matrix:
+        return device.energy.matrix
     calibrated = load_device(CALIBRATED_DEVICE).energy
-    return own or (calibrated.matrix if calibrated is not None else {})
+    return calibrated.matrix if calibrated is not None else {}
 
 
 def _faster(device: Device) -> float:

@@ -84,6 +84,16 @@ def loop(
     started = blocks(elements, machine) / machine.block_rate if bounded else 0.0
     compute = issued / machine.instruction_rate
     time = machine.launch + machine.overlapped(moved.seconds, started, compute)
+    terms = moved.terms
+    if machine.explaining:
+        terms += machine.named(
+            ("thread blocks", "n", blocks(elements, machine) if bounded else 0.0, ""),
+            ("blocks started per second", "R", machine.block_rate, "1/s"),
+            ("starting blocks", "start = n/R", started, "s"),
+            *machine.issuing(issued, compute),
+            ("launch", "launch", machine.launch, "s"),
+            ("norm of what overlaps", "p", machine.parameters.overlap, ""),
+        )
     return GpuWork(
         time=time,
         compute=max(compute, started),
@@ -93,17 +103,7 @@ def loop(
         dram_bytes=moved.dram_bytes,
         instructions=issued,
         formula="t = launch + |mem, start, issue|_p",
-        terms=(
-            *moved.terms,
-            *machine.named(
-                ("thread blocks", "n", blocks(elements, machine) if bounded else 0.0, ""),
-                ("blocks started per second", "R", machine.block_rate, "1/s"),
-                ("starting blocks", "start = n/R", started, "s"),
-                *machine.issuing(issued, compute),
-                ("launch", "launch", machine.launch, "s"),
-                ("norm of what overlaps", "p", machine.parameters.overlap, ""),
-            ),
-        ),
+        terms=terms,
     )
 
 

@@ -70,7 +70,8 @@ class GpuAnalytical:
         support = arithmetic_support(kernel, device)
         if support.level != "yes":
             return support
-        return replace(support, reason=_MODELS[kernel.kind].caveat(device))
+        caveat = _MODELS[kernel.kind].caveat(device)
+        return replace(support, reason=caveat) if caveat else support
 
     def work(self, kernel: Kernel, device: Device) -> GpuWork:
         """The seconds of one kernel at the full clock, with the work that they come from."""

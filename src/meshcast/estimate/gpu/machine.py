@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from meshcast.base import made_quickly
 from meshcast.estimate import work
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.parameters import GpuParameters
-from meshcast.hardware import Device
+from meshcast.hardware import REACH_OF_TWO_PARTS, Device
 
 # Where a p-norm joins arithmetic and memory, `d ln time / d ln compute` is `compute^p / (compute^p + memory^p)`: the share of
 # the time that follows the clock. p is the norm's uncalibrated value (`Parameters.overlap`), and not fitted apart: measured
@@ -17,7 +18,8 @@ from meshcast.hardware import Device
 CLOCKED_NORM = 4
 
 
-@dataclass(frozen=True, kw_only=True)
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWork(work.TimedWork):
     """The seconds of one kernel by engine, and the bytes and FLOPs that its energy follows from.
 
@@ -150,8 +152,21 @@ class GpuMachine:
         bandwidth = self.device.cache_bandwidth or 29.0 * self.sms * self.clock
         return self.parameters.cache_share * max(bandwidth, self.device.memory_bandwidth)
 
+    @cached_property
+    def cache_window(self) -> tuple[float, float]:
+        """Footprints up to which everything stays in L2, and above which nothing does."""
+        p = self.parameters
+        capacity = (
+            self.device.cache_reach / REACH_OF_TWO_PARTS
+        )  # the shares were fitted on an H200, whose cache has two
+        return p.cache_full * capacity, max(p.cache_none, p.cache_full * 1.01) * capacity
+
     def overlapped(self, *seconds: float) -> float:
         """Times of engines that work side by side: their p-norm, between the longest and the sum."""
         longest = max(seconds)
-        p = self.parameters.overlap
-        return float(longest * sum((s / longest) ** p for s in seconds) ** (1 / p)) if longest else 0.0
+        if not longest:
+            return 0.0
+        p, powers = self.parameters.overlap, 0.0
+        for each in seconds:
+            powers += (each / longest) ** p
+        return float(longest * powers ** (1 / p))

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshcast.base import made_quickly
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.machine import GpuMachine
-from meshcast.hardware import REACH_OF_TWO_PARTS
 from meshcast.lower import Recency
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTraffic:
     """Seconds to move bytes once, and how many of them came from or went to HBM."""
@@ -37,19 +38,20 @@ def hit_share(read: float, written: float, machine: GpuMachine, recency: Recency
     """
     if machine.cold_cache:
         return 0.0
-    p, device = machine.parameters, machine.device
-    capacity = device.cache_reach / REACH_OF_TWO_PARTS  # the shares were fitted on an H200, whose cache has two
-    footprint = read + p.cache_written * written
-    full, none = p.cache_full * capacity, max(p.cache_none, p.cache_full * 1.01) * capacity
+    full, none = machine.cache_window
+    free, slope = none - (read + machine.parameters.cache_written * written), none - full
 
     def held(age: float) -> float:
-        return min(1.0, max(0.0, (none - footprint - age) / (none - full)))
+        return min(1.0, max(0.0, (free - age) / slope))
 
     warm = held(0.0)
     if recency is None or not warm or not (read + written):
         return warm
-    known = sum(size for _, size in recency.reads)
-    reads = sum(size * held(age) for age, size in recency.reads) / known if known else warm
+    known, hits = 0, 0.0
+    for age, size in recency.reads:
+        known += size
+        hits += size * held(age)
+    reads = hits / known if known else warm
     return (read * reads + written * held(recency.written)) / (read + written)
 
 
@@ -64,6 +66,8 @@ def traffic(
     hits = hit_share(read, written, machine, recency)
     dram = machine.device.memory_bandwidth * (p.hbm_read - p.hbm_write_loss * written / moved) * efficiency
     seconds = moved * (hits / machine.cache_bandwidth + (1 - hits) / dram)
+    if not machine.explaining:
+        return MemoryTraffic(seconds=seconds, dram_bytes=moved * (1 - hits))
     terms = machine.named(
         ("bytes of HBM", "B", moved * (1 - hits), "B"),
         ("HBM bandwidth", "W", dram, "B/s"),

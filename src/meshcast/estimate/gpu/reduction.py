@@ -68,6 +68,8 @@ def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
 
 
 def _issue_terms(issued: float, compute: float, machine: GpuMachine) -> tuple[Term, ...]:
+    if not machine.explaining:
+        return ()
     return machine.named(
         *machine.issuing(issued, compute),
         ("launch, and from the last load to the result", "start", _start(machine), "s"),

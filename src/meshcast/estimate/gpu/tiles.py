@@ -100,8 +100,9 @@ def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     longest = np.maximum(np.maximum(compute, fetch), moved)
     powers = sum((seconds / longest) ** norm for seconds in (compute, fetch, moved))
     joined = longest * powers ** (1 / norm)
-    summed = np.array([_reduction(results, s, product.written, machine).time for s in _SPLITS])
-    extra = summed[np.searchsorted(np.array(_SPLITS), splits)]
+    most = splits.max(initial=1.0)
+    summed = [_summing(results, s, product.written, machine) for s in _SPLITS if s <= most]
+    extra = np.array(summed)[np.searchsorted(_SPLITS, splits)]
     time = machine.launch + p.prologue_cycles / machine.clock + joined + stored + extra
     best = int(np.argmin(time))
     return GpuWork(
@@ -141,8 +142,8 @@ def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     )
 
 
-def _reduction(results: float, splits: int, written: float, machine: GpuMachine) -> GpuWork:
-    """The kernel that adds partial results, with the gap before it."""
+def _summing(results: float, splits: int, written: float, machine: GpuMachine) -> float:
+    """Seconds of the kernel that adds partial results, with the gap before it."""
     if splits == 1:
-        return GpuWork(time=0.0)
-    return GpuWork(time=machine.gap).then(loop(results, splits * results * 4, written, 0.0, machine))
+        return 0.0
+    return machine.gap + loop(results, splits * results * 4, written, 0.0, machine).time

@@ -6,8 +6,9 @@ flow, calls, communication, custom calls) or `REFUSED` (with the reason the user
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from meshcast.workload.graph import Cost
 from meshcast.workload.rule import OpReading, Rule
@@ -22,6 +23,7 @@ from meshcast.workload.rules import (
     quantised,
     ragged,
     reduction,
+    regions,
     rng,
     sorting,
 )
@@ -55,7 +57,15 @@ COSTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         **dict.fromkeys((*elementwise.RULES, "stablehlo.constant", "stablehlo.reshape", "stablehlo.iota"), ()),
         "stablehlo.broadcast_in_dim": ("broadcast_dimensions",),
         "stablehlo.dot_general": ("dot_dimension_numbers", "precision_config", "algorithm", "meshcast.layouts"),
+        "stablehlo.dynamic_slice": (),
+        "stablehlo.dynamic_update_slice": (),
+        "stablehlo.reduce": ("dimensions", "meshcast.layouts"),
     }
+)
+
+# What the cost of some of them depends on beside; where an op gives None, on more.
+COSTED_ALSO_BY: Mapping[str, Callable[[Any], Hashable]] = MappingProxyType(
+    {"stablehlo.dynamic_slice": indexing.takes_whole, "stablehlo.reduce": regions.plain_body}
 )
 
 # Ops that a composite of the same name costs as much as: their rules need nothing that a composite does not carry. Others
@@ -78,4 +88,4 @@ REFUSED: Mapping[str, str] = MappingProxyType(
     }
 )
 
-__all__ = ["COMPOSITES", "COSTED_BY", "REFUSED", "RULES", "STRUCTURAL"]
+__all__ = ["COMPOSITES", "COSTED_ALSO_BY", "COSTED_BY", "REFUSED", "RULES", "STRUCTURAL"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from jaxlib.mlir.dialects import stablehlo
 
@@ -14,11 +15,16 @@ from meshcast.workload.rules.costs import total_bytes, view
 from meshcast.workload.rules.regions import region_work
 
 
+def takes_whole(op: Any) -> bool:
+    """Whether a slice takes all of its operand."""
+    return bool(op.operands[0].type == op.results[0].type)
+
+
 def _slice(reading: OpReading) -> Cost:
     """As many bytes of operand 0 as the result has, and the start indices where they are values."""
     operand, *indices = reading.operands
     result = reading.results[0]
-    if operand.shape == result.shape and reading.op.operands[0].type == reading.op.results[0].type:
+    if operand.shape == result.shape and takes_whole(reading.op):
         return view(reading)  # all of it, and not just as much as a shard has
     return Cost(
         kind=OpKind.SLICE,

@@ -33,6 +33,15 @@ def region_work(reading: OpReading, index: int = 0) -> ElementWork:
     return _block_work(body, reading)
 
 
+def plain_body(op: Any) -> str | None:
+    """The elementwise op that a region is, beside what returns its result; None where it is more, or another one.
+
+    Of a reduce it says, with the operands' types, what the region does.
+    """
+    name, *others = (inner.operation.name for inner in op.regions[0].blocks[0])
+    return name if len(others) == 1 and name in elementwise.WEIGHTS else None
+
+
 def block_elements(reading: OpReading, index: int = 0) -> int:
     """Elements of the region's first argument: 1 for scalar bodies, a slice's for scans written over slices."""
     return _tensor(reading.op.regions[index].blocks[0].arguments[0].type).elements

@@ -26,10 +26,9 @@ DTYPE_BITS: dict[str, int] = {
     "i1": 8,  # XLA stores predicates as bytes
     **{f"{sign}{bits}": bits for sign in ("i", "ui", "si") for bits in (2, 4, 8, 16, 32, 64)},
     **{"bf16": 16, "f16": 16, "f32": 32, "f64": 64, "tf32": 32},
-    **{
-        name: 8
-        for name in ("f8E4M3FN", "f8E5M2", "f8E4M3", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU")
-    },
+    **dict.fromkeys(
+        ("f8E4M3FN", "f8E5M2", "f8E4M3", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU"), 8
+    ),
     **{"f4E2M1FN": 4, "f6E2M3FN": 6, "f6E3M2FN": 6, "complex<f32>": 64, "complex<f64>": 128, "token": 0},
 }
 

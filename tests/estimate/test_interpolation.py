@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
+from meshcast.estimate.profiled import interpolation
 from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, fit, predict
 
 
@@ -34,6 +37,14 @@ def test_many_queries_are_answered_as_few_are() -> None:
     together, apart = predict(family, queries), [predict(family, queries[i : i + 2]) for i in range(0, len(queries), 2)]
     for column in ("y", "deviation", "nearest"):
         assert getattr(together, column) == pytest.approx(np.concatenate([getattr(a, column) for a in apart]), abs=1e-7)
+
+
+def test_kernels_at_one_place_are_answered_once() -> None:
+    family = fit(*line(), common=[True] * 40)
+    with patch.object(interpolation, "_conditional", side_effect=interpolation._conditional) as asked:
+        answers = predict(family, np.array([[1.0], [2.0], [1.0], [1.0], [2.0], [3.0]]))
+    assert [len(call.args[1]) for call in asked.call_args_list] == [3]
+    assert answers.y[0] == answers.y[2] == answers.y[3] != answers.y[1] == answers.y[4] != answers.y[5]
 
 
 def test_far_away_the_reference_stands_and_the_interval_opens() -> None:

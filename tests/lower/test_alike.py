@@ -88,6 +88,18 @@ def test_equal_kernels_have_one_key_which_is_made_once(monkeypatch: pytest.Monke
     assert len({kernel.cost_key for kernel in kernels}) <= made <= 10
 
 
+def test_fusions_are_described_once_there_are_two_to_compare() -> None:
+    """Of two additions, each a kernel, the first is looked at again when the second comes; a third alone is looked at then."""
+    cost = Cost(kind=OpKind.ELEMENTWISE, dtype="f32", vector_flops=4.0, operand_bytes=(16, 16), written_bytes=16)
+    other = replace(cost, vector_flops=8.0)
+    kernels = FusedKernels([Tensor((4,), "f32")] * 9)
+    with patch.object(kernels, "_described", wraps=kernels._described) as described:
+        for result, (costs, seen) in enumerate(((cost, 0), (other, 0), (cost, 2), (cost, 3)), 4):
+            op = Op(name="stablehlo.add", cost=costs, operands=(0, 1), results=(result,))
+            made = kernels.kernel([(op, (0, 1))], cold=False)
+            assert (made.writes, made.vector_flops, described.call_count) == ((result,), costs.vector_flops, seen)
+
+
 def test_what_is_the_only_one_of_its_kind_has_one_key() -> None:
     """That of the kernel with its ages: none is made before these are known, as nobody else would have it."""
     text = """func.func public @main(%x: tensor<1024x1024xf32>, %y: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {

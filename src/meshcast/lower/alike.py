@@ -35,6 +35,14 @@ class _Kind:
         return self.first.elsewhere(reads, writes, tuple(map(pick, self.updates)) if self.updates else (), location)
 
 
+@dataclass(slots=True)
+class _Outlined:
+    """Fusions whose ops cost the same in the same order. The first is described once there is another to compare it with."""
+
+    first: tuple[Sequence[Member], Kernel] | None
+    kinds: dict[tuple[object, ...], _Kind]
+
+
 class FusedKernels:
     """Makes kernels of fusions.
 
@@ -46,7 +54,7 @@ class FusedKernels:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         """Begins with none; `tensors` are the types of all values, and may grow."""
         self._tensors = tensors
-        self._known: dict[tuple[object, ...], _Kind] = {}
+        self._outlined: dict[tuple[object, ...], _Outlined] = {}
         self._numbers: dict[Cost | Tensor, int] = {}  # of different ones, from 1 in order of appearance
         # The same by identity: costs have many fields, and most ops of a program share those of others.
         self._by_identity: dict[int, int] = {}
@@ -54,26 +62,40 @@ class FusedKernels:
 
     def kernel(self, members: Sequence[Member], *, cold: bool) -> Kernel:
         """`fused_kernel` of these members; `cold` if they read what no cache can hold yet."""
-        key: list[object] = [cold]
-        values: list[int] = []  # all that they touch, as often as they do
-        number = self._by_identity.get  # asked here: there are half a dozen questions for every kernel
-        for op, operands in members:
-            cost, results = op.cost, op.results
-            redundant = op.redundant_flops if op.location else 0.0  # without one, the next two say it
-            costs = number(id(cost)) or self._numbered(cost)
-            key += (op.name, redundant, costs, op.recomputed, len(operands), len(results))
-            values += operands
-            values += results
-        places = {value: place for place, value in enumerate(dict.fromkeys(values))}  # in order of appearance
-        key += map(places.__getitem__, values)
-        key += [number(id(tensor)) or self._numbered(tensor) for tensor in map(self._tensors.__getitem__, places)]
-        kind = tuple(key)
-        known = self._known.get(kind)
+        number = self._by_identity.get
+        costs = [number(id(op.cost)) or self._numbered(op.cost) for op, _ in members]
+        outline = (cold, *costs)
+        alike = self._outlined.get(outline)
+        if alike is None:
+            made = fused_kernel(members, self._tensors, cold=cold)
+            self._outlined[outline] = _Outlined((members, made), {})
+            return made
+        if alike.first is not None:
+            kind, places = self._described(alike.first[0])
+            alike.kinds[kind] = _Kind.of(alike.first[1], places)
+            alike.first = None
+        kind, places = self._described(members)
+        known = alike.kinds.get(kind)
         if known is None:
             made = fused_kernel(members, self._tensors, cold=cold)
-            self._known[kind] = _Kind.of(made, places)
+            alike.kinds[kind] = _Kind.of(made, places)
             return made
         return known.at(list(places), members[-1][0].location)
+
+    def _described(self, members: Sequence[Member]) -> tuple[tuple[object, ...], dict[int, int]]:
+        """All but its ops' costs that a fusion is known by; and its values with their places in order of appearance."""
+        key: list[object] = []
+        values: list[int] = []  # all that they touch, as often as they do
+        number = self._by_identity.get
+        for op, operands in members:
+            redundant = op.redundant_flops if op.location else 0.0  # without one, its cost and the next say it
+            key += (op.name, redundant, op.recomputed, len(operands), len(op.results))
+            values += operands
+            values += op.results
+        places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+        key += map(places.__getitem__, values)
+        key += [number(id(tensor)) or self._numbered(tensor) for tensor in map(self._tensors.__getitem__, places)]
+        return tuple(key), places
 
     def _numbered(self, thing: Cost | Tensor) -> int:
         """The number of a cost or type that has not been seen before: the same for equal ones."""

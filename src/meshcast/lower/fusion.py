@@ -122,6 +122,8 @@ class _Sweep:
     ) -> None:
         self._ops = ops
         self._rules = rules
+        self._joining = FUSIBLE_PRODUCERS | rules.joining
+        self._limited = bool(rules.tensors)  # whether kernels may read so many tensors only
         self._operands = operands
         self._tensors = tensors
         self._pinned = set(live_out)  # values that must be in memory
@@ -162,14 +164,13 @@ class _Sweep:
     def owners(self, index: int) -> frozenset[int]:
         """Roots of the fusions that compute an op; its readers have been asked before."""
         op, kind = self._ops[index], self._kinds[index]
-        may_join = kind in FUSIBLE_PRODUCERS or kind in self._rules.joining
-        if may_join and self._pinned.isdisjoint(op.results) and (users := self._users(op)):
+        if kind in self._joining and self._pinned.isdisjoint(op.results) and (users := self._users(op)):
             owners = self._roots[users[0]]
             if len(users) > 1:
                 asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
                 owners = owners if len(asking) == 1 else frozenset().union(*asking.values())
             asked: dict[int, tuple[frozenset[int], int]] = {}
-            if self._fuses(index, users, owners, asked) and self._have_room(owners, index):
+            if self._fuses(index, users, owners, asked) and (not self._limited or self._have_room(owners, index)):
                 self._roots[index] = owners
                 operands = self._operands[index]
                 asks = bool(operands) and kind in self._rules.consumers  # else nothing that it reads will ask
@@ -191,8 +192,6 @@ class _Sweep:
     def _have_room(self, owners: frozenset[int], index: int) -> bool:
         """Whether fusions that also compute this op read no more tensors of full size than a kernel may."""
         most, op, operands = self._rules.tensors, self._ops[index], self._operands[index]
-        if not most:
-            return True
         return all(self._fusion(root).outside(_FULL, self._is_full(root), op, operands) <= most for root in owners)
 
     def _is_full(self, root: int) -> Predicate:
@@ -232,9 +231,10 @@ class _Sweep:
             return False
         if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
             return False
+        times = 0
         for root in owners:
-            asked[root] = self._asked(users, root)
-        times = sum([count for _, count in asked.values()])
+            found = asked[root] = self._asked(users, root)
+            times += found[1]
         return times == 1 or self._worth_repeating(index, times)
 
     def _is_reduced(self, users: Sequence[int]) -> bool:
@@ -250,8 +250,11 @@ class _Sweep:
         if root in self._reductions:
             return self._roots[root], 1
         roots, repeats = self._roots, self._repeats
-        asking = [self._places_of(user, root) for user in users if root in roots[user]]
-        places = asking[0] if len(asking) == 1 else frozenset().union(*asking)
+        if len(users) == 1:
+            places = self._places_of(users[0], root)
+        else:
+            asking = [self._places_of(user, root) for user in users if root in roots[user]]
+            places = asking[0] if len(asking) == 1 else frozenset().union(*asking)
         if len(places) == 1:
             (place,) = places
             return places, repeats.get((root, place), 1)

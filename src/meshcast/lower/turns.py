@@ -192,6 +192,8 @@ def _homes(schedule: Schedule) -> dict[int, int]:
     homes: dict[int, int] = {}
 
     def still_open(block: int) -> int:
+        if block not in around:
+            return block
         passed = []
         while block in around:
             passed.append(block)

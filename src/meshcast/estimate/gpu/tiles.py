@@ -78,7 +78,7 @@ def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     generation = machine.generation
     fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
     step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
-    stages = np.clip(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2, MOST_STAGES)
+    stages = np.minimum(np.maximum(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
     waiting = np.maximum(step, p.load_cycles / stages)
     waves = np.ceil(tiles / machine.sms)
     # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
@@ -98,15 +98,21 @@ def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     moved = once.seconds + partial - stored
     norm = p.overlap
     longest = np.maximum(np.maximum(compute, fetch), moved)
-    powers = sum((seconds / longest) ** norm for seconds in (compute, fetch, moved))
-    joined = longest * powers ** (1 / norm)
-    most = splits.max(initial=1.0)
-    summed = [_summing(results, s, product.written, machine) for s in _SPLITS if s <= most]
-    extra = np.array(summed)[np.searchsorted(_SPLITS, splits)]
-    time = machine.launch + p.prologue_cycles / machine.clock + joined + stored + extra
-    best = int(np.argmin(time))
+    # A norm lies between the longest of three and 3^(1/p) times as much: few tiles can be the fastest, and only these are timed.
+    bandwidth = max(machine.cache_bandwidth, machine.device.memory_bandwidth)  # that no sum of partial results exceeds
+    summed = machine.gap + machine.launch + splits * results * 4 / bandwidth
+    least = longest + stored + np.where(splits > 1, summed, 0.0)
+    most = float((longest * 3 ** (1 / norm) + stored)[splits == 1].min())
+    near = np.flatnonzero(~(least > most * (1 + 1e-9)))
+    powers = sum((seconds[near] / longest[near]) ** norm for seconds in (compute, fetch, moved))
+    joined = longest[near] * powers ** (1 / norm)
+    summing = {s: _summing(results, int(s), product.written, machine) for s in set(splits[near].tolist())}
+    extra = np.array([summing[s] for s in splits[near].tolist()])
+    time = machine.launch + p.prologue_cycles / machine.clock + joined + stored[near] + extra
+    fastest = int(np.argmin(time))
+    best = int(near[fastest])
     return GpuWork(
-        time=float(time[best]),
+        time=float(time[fastest]),
         compute=float(max(compute[best], fetch[best])),
         computing=float((waves * steps * step + (waves - 1) * between)[best]) / machine.clock,
         fixed=machine.launch + p.prologue_cycles / machine.clock + (machine.gap if splits[best] > 1 else 0.0),
@@ -133,7 +139,7 @@ def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
             *machine.named(
                 ("storing the last wave's results", "store", stored[best], "s"),
                 ("partial results", "partial", partial[best], "s"),
-                ("adding them up", "sum", extra[best], "s"),
+                ("adding them up", "sum", extra[fastest], "s"),
                 ("filling the pipeline", "prologue", p.prologue_cycles / machine.clock, "s"),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", norm, ""),

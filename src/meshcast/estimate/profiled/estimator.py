@@ -10,7 +10,7 @@ import numpy as np
 
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
-from meshcast.estimate.profiled.features import place
+from meshcast.estimate.profiled.features import family_of, place
 from meshcast.estimate.profiled.interpolation import predict
 from meshcast.estimate.profiled.interpolator import Interpolator
 from meshcast.estimate.profiled.reference import reference_model
@@ -43,7 +43,7 @@ class Profiled:
             return Support(level="no", reason=f"nothing was measured on {device.name}")
         if kernel.collective is not None:
             return Support(level="no", reason="collectives are timed by the network model")
-        name, _ = place(kernel, device)
+        name = family_of(kernel)
         if known.family(name) is None:
             return Support(level="no", reason=f"no {name} was measured on {device.name}")
         return reference_model(device, known.fixed_s).supports(kernel, device)

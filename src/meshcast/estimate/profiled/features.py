@@ -23,29 +23,39 @@ from meshcast.workload import (
     element_bytes,
 )
 
-Place = tuple[str, tuple[float, ...]]
+Where = tuple[float, ...]
+Place = tuple[str, Where]
 ALONE = " alone"  # how families of kernels that run alone end
 CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic may still be there
 
 
 def place(kernel: Kernel, device: Device) -> Place:
-    """A kernel's family and its place there.
+    """A kernel's family and its place there."""
+    return family_of(kernel), _where(kernel, device)
+
+
+def family_of(kernel: Kernel) -> str:
+    """The family within which a kernel's time can be interpolated.
 
     What mostly moves bytes is a family of its own where it runs alone, over and over: a program of one small kernel finds
     all of its bytes where it left them, and clocks, caches and queues are at their best.
     """
-    family, where = _place(kernel, device)
     alone = kernel.recency is None and kernel.kind not in _COMPUTING
-    return (family + ALONE if alone else family), where
+    return _family(kernel) + ALONE if alone else _family(kernel)
 
 
-def _place(kernel: Kernel, device: Device) -> Place:
-    describe = _BY_GEOMETRY.get(type(kernel.geometry)) if kernel.kind in _BY_SHAPE else None
-    if describe is not None:
-        return describe(kernel, device)
-    if kernel.kind is KernelKind.REDUCTION:
-        return _reduction(kernel, device)
-    return kernel.kind.value, _streamed(kernel, device)
+def _family(kernel: Kernel) -> str:
+    known = _BY_GEOMETRY.get(type(kernel.geometry)) if kernel.kind in _BY_SHAPE else None
+    if known is not None:
+        return known[0](kernel)
+    return _reduction_family(kernel) if kernel.kind is KernelKind.REDUCTION else kernel.kind.value
+
+
+def _where(kernel: Kernel, device: Device) -> Where:
+    known = _BY_GEOMETRY.get(type(kernel.geometry)) if kernel.kind in _BY_SHAPE else None
+    if known is not None:
+        return known[1](kernel, device)
+    return _reduction(kernel, device) if kernel.kind is KernelKind.REDUCTION else _streamed(kernel, device)
 
 
 def log2(value: float) -> float:
@@ -61,13 +71,18 @@ def cold_share(kernel: Kernel, device: Device) -> float:
     return min(1.0, sum(size for age, size in kernel.recency.reads if age > limit) / kernel.read_bytes)
 
 
-def _gemm(kernel: Kernel, device: Device) -> Place:
+def _gemm_family(kernel: Kernel) -> str:
     g = kernel.geometry
     assert isinstance(g, Gemm)
     kind = "16-bit" if catalogue_key(kernel.dtype) in ("bf16", "f16") else catalogue_key(kernel.dtype)
-    family = f"gemm {kind} {'' if g.precision == 'DEFAULT' else g.precision}".strip()
+    return f"gemm {kind} {'' if g.precision == 'DEFAULT' else g.precision}".strip()
+
+
+def _gemm(kernel: Kernel, device: Device) -> Where:
+    g = kernel.geometry
+    assert isinstance(g, Gemm)
     elements = g.batch * g.m * g.n
-    return family, (
+    return (
         log2(g.m),
         log2(g.n),
         log2(g.k),
@@ -83,13 +98,19 @@ def _gemm(kernel: Kernel, device: Device) -> Place:
     )
 
 
-def _convolution(kernel: Kernel, device: Device) -> Place:
+def _convolution_family(kernel: Kernel) -> str:
+    c = kernel.geometry
+    assert isinstance(c, Convolution)
+    gradient = "filter" if is_filter_gradient(c) else "input" if max(c.lhs_dilation, default=1) > 1 else "forward"
+    return f"convolution {gradient} {catalogue_key(kernel.dtype)}"
+
+
+def _convolution(kernel: Kernel, device: Device) -> Where:
     c = kernel.geometry
     assert isinstance(c, Convolution)
     taps, pixels = math.prod(c.kernel), math.prod(c.out_spatial)
-    gradient = "filter" if is_filter_gradient(c) else "input" if max(c.lhs_dilation, default=1) > 1 else "forward"
     groups = max(c.feature_groups, c.batch_groups)
-    return f"convolution {gradient} {catalogue_key(kernel.dtype)}", (
+    return (
         log2(c.batch),
         log2(c.in_channels / c.feature_groups),
         log2(c.out_channels / groups),
@@ -104,10 +125,16 @@ def _convolution(kernel: Kernel, device: Device) -> Place:
     )
 
 
-def _attention(kernel: Kernel, device: Device) -> Place:
+def _attention_family(kernel: Kernel) -> str:
     a = kernel.geometry
     assert isinstance(a, Attention)
-    return f"attention {a.library} {'backward' if a.backward else 'forward'}", (
+    return f"attention {a.library} {'backward' if a.backward else 'forward'}"
+
+
+def _attention(kernel: Kernel, device: Device) -> Where:
+    a = kernel.geometry
+    assert isinstance(a, Attention)
+    return (
         log2(a.batch),
         log2(a.heads),
         log2(a.heads / a.kv_heads),
@@ -119,10 +146,10 @@ def _attention(kernel: Kernel, device: Device) -> Place:
     )
 
 
-def _indexed(kernel: Kernel, device: Device) -> Place:
+def _indexed(kernel: Kernel, device: Device) -> Where:
     i = kernel.geometry
     assert isinstance(i, Indexed)
-    return kernel.kind.value, (
+    return (
         log2(i.table.bytes) / 2,
         log2(i.count),
         log2(math.prod(i.slice_shape)),
@@ -134,17 +161,22 @@ def _indexed(kernel: Kernel, device: Device) -> Place:
     )
 
 
-def _sort(kernel: Kernel, device: Device) -> Place:
+def _sort_family(kernel: Kernel) -> str:
     s = kernel.geometry
     assert isinstance(s, SortGeometry)
-    kind = "top" if s.top is not None else "sort"
-    return kind, (log2(s.length), log2(s.batch), 2.0 * s.operands, log2(s.top or 1) / 2, cold_share(kernel, device))
+    return "top" if s.top is not None else "sort"
 
 
-def _window(kernel: Kernel, device: Device) -> Place:
+def _sort(kernel: Kernel, device: Device) -> Where:
+    s = kernel.geometry
+    assert isinstance(s, SortGeometry)
+    return (log2(s.length), log2(s.batch), 2.0 * s.operands, log2(s.top or 1) / 2, cold_share(kernel, device))
+
+
+def _window(kernel: Kernel, device: Device) -> Where:
     w = kernel.geometry
     assert isinstance(w, Window)
-    return "window", (
+    return (
         log2(math.prod(w.shape)),
         log2(math.prod(w.window)),
         log2(math.prod(w.strides)),
@@ -154,7 +186,7 @@ def _window(kernel: Kernel, device: Device) -> Place:
     )
 
 
-def _streamed(kernel: Kernel, device: Device) -> tuple[float, ...]:
+def _streamed(kernel: Kernel, device: Device) -> Where:
     """A kernel that mostly moves bytes: how many, what is computed per byte, what keeps it from streaming."""
     moved = max(1, kernel.read_bytes + kernel.written_bytes)
     flags = kernel.flags
@@ -183,17 +215,22 @@ def _streamed(kernel: Kernel, device: Device) -> tuple[float, ...]:
     )
 
 
-def _reduction(kernel: Kernel, device: Device) -> Place:
+def _reduction_family(kernel: Kernel) -> str:
     r = kernel.geometry
     if not isinstance(r, Reduction) or not r.dims:
-        return "reduction", (*_streamed(kernel, device), 0.0, 0.0)
+        return "reduction"
+    written = kernel.written_bytes * 8 >= math.prod(r.shape)
+    return f"reduction {'rows' if r.reduces_minor else 'columns'}{' kept' if written else ''}"
+
+
+def _reduction(kernel: Kernel, device: Device) -> Where:
+    r = kernel.geometry
+    if not isinstance(r, Reduction) or not r.dims:
+        return (*_streamed(kernel, device), 0.0, 0.0)
     total = math.prod(r.shape)
     reduced = math.prod(r.shape[d] for d in r.dims)
     inner = math.prod(r.shape[max(r.dims) + 1 :])
-    written = kernel.written_bytes * 8 >= total
-    kind = "rows" if r.reduces_minor else "columns"
-    family = f"reduction {kind}{' kept' if written else ''}"
-    return family, (*_streamed(kernel, device), log2(reduced), log2(total / max(1, reduced)), log2(inner))
+    return (*_streamed(kernel, device), log2(reduced), log2(total / max(1, reduced)), log2(inner))
 
 
 _COMPUTING = frozenset({KernelKind.GEMM, KernelKind.CONVOLUTION, KernelKind.ATTENTION})
@@ -208,11 +245,12 @@ _BY_SHAPE = frozenset(
         KernelKind.OTHER,
     }
 )
-_BY_GEOMETRY: dict[type, Callable[[Kernel, Device], Place]] = {
-    Gemm: _gemm,
-    Convolution: _convolution,
-    Attention: _attention,
-    Indexed: _indexed,
-    SortGeometry: _sort,
-    Window: _window,
+# How the family of a kernel with such a geometry is called, and where in it the kernel is.
+_BY_GEOMETRY: dict[type, tuple[Callable[[Kernel], str], Callable[[Kernel, Device], Where]]] = {
+    Gemm: (_gemm_family, _gemm),
+    Convolution: (_convolution_family, _convolution),
+    Attention: (_attention_family, _attention),
+    Indexed: (lambda kernel: kernel.kind.value, _indexed),
+    SortGeometry: (_sort_family, _sort),
+    Window: (lambda kernel: "window", _window),
 }

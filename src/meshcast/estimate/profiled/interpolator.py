@@ -26,7 +26,7 @@ from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Attention, AttentionLibrary, Gemm, Geometry, Reduction
 
 SCHEMA = "meshcast.interpolator/1"
-_NUMBERS = tuple(f.name for f in fields(KernelFamily) if f.name not in ("places", "y", "doubt"))
+_NUMBERS = tuple(f.name for f in fields(KernelFamily) if f.init and f.name not in ("places", "y", "doubt"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

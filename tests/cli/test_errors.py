@@ -72,7 +72,6 @@ FILES: dict[str, tuple[Callable[[], bytes | str], int, str]] = {
     "truncated.hlo": (lambda: "HloModule jit_f\n\nadd {\n", 2, "ENTRY"),
     "script.py": (lambda: "x = 1\n", 2, "needs a function"),
     "dynamic.mlir": (lambda: TANH.replace("16x64", "?x64"), 2, "--dim arg0.0="),
-    "loop.mlir": (lambda: UNKNOWN_LOOP, 2, "--trip-count"),
 }
 
 

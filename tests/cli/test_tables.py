@@ -242,3 +242,11 @@ def test_a_row_that_is_not_there_or_no_table_is_refused(program: str) -> None:
     assert "the table has" in str(result.exception)
     result = CliRunner().invoke(app, ["show", program, "--explain", "1"])
     assert isinstance(result.exception, UsageError)
+
+
+def test_show_marks_loops_that_end_on_data() -> None:
+    path = str(Path(__file__).parents[1] / "fixtures" / "unknown_loop.mlir")
+    (loop,) = invoke_json("show", path)["loops"]
+    assert (loop["trip_count"], loop["ends_on_data"], loop["turns_assumed"]) == (1, True, True)
+    assert "1 assumed, ends on data" in invoke("show", path)
+    assert "9 given, ends on data" in invoke("show", path, "--trip-count", "9")

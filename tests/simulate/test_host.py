@@ -9,7 +9,7 @@ import pytest
 from meshcast import Options, predict, prepare
 from meshcast.base.errors import UsageError
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
-from meshcast.simulate.host import HostCosts, _issued, loose_launches
+from meshcast.simulate.host import HostCosts, issued_seconds, loose_launches
 
 COSTS = HostCosts(launch=5.0, convolution=25.0, graph=7.0, graph_kernel=0.5, iteration=3.0)
 
@@ -19,7 +19,7 @@ def kernels(count: int, kind: KernelKind = KernelKind.LOOP_FUSION) -> list[Step]
 
 
 def issued(*steps: Step) -> float:
-    return _issued(Schedule(inputs=(), outputs=(), steps=steps), COSTS)
+    return issued_seconds(Schedule(inputs=(), outputs=(), steps=steps), COSTS)
 
 
 def test_few_kernels_are_launched_one_by_one() -> None:
@@ -72,7 +72,7 @@ def test_launches_outside_of_graphs() -> None:
 def test_without_graphs_every_kernel_is_a_launch() -> None:
     steps = (*kernels(6), *kernels(1, KernelKind.CONVOLUTION))
     schedule = Schedule(inputs=(), outputs=(), steps=steps)
-    assert _issued(schedule, replace(COSTS, graphs=False)) == 6 * 5.0 + 25.0
+    assert issued_seconds(schedule, replace(COSTS, graphs=False)) == 6 * 5.0 + 25.0
     assert loose_launches(schedule, graphs=False) == 7
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast.base.errors import UnsupportedError, UsageError
+from meshcast.base.errors import UnsupportedError
 from meshcast.programs import capture, from_bytes
 from meshcast.workload import OpKind, ReadOptions, Workload, read_workload, reader
 
@@ -78,14 +78,80 @@ def test_fori_loop_with_carried_bounds() -> None:
     assert workload.totals.matrix_flops == {"f32": 7 * 2 * 8**3}
 
 
-def test_an_unknown_trip_count_is_asked_for() -> None:
+def test_turns_that_depend_on_data_are_assumed_or_given() -> None:
     def until_small(x: Any) -> Any:
         return jax.lax.while_loop(lambda y: jnp.sum(y) > 1.0, lambda y: y @ y, x)
 
-    with pytest.raises(UsageError, match=r"--trip-count while#1=N"):
-        read_function(until_small, F32)
-    for given in ({"*": 6}, {"while#1": 6}):
-        assert read_function(until_small, F32, trip_counts=given).totals.matrix_flops == {"f32": 6 * 2 * 8**3}
+    once = read_function(until_small, F32)
+    assert once.totals.matrix_flops == {"f32": 2 * 8**3}
+    (loop,) = once.data_loops
+    assert (loop.label, loop.turns, loop.assumed, loop.at_most) == ("while#1", 1, True, None)
+    assert any("one turn of while#1" in warning for warning in once.warnings)
+    for given in ({"*": 6}, {"while#1": 6}, {loop.source: 6}, {"while": 6}):
+        found = read_function(until_small, F32, trip_counts=given)
+        assert found.totals.matrix_flops == {"f32": 6 * 2 * 8**3}
+        assert not found.data_loops[0].assumed
+        assert not any("assumed" in warning for warning in found.warnings)
+
+
+def test_the_condition_is_computed_before_every_turn_and_behind_the_last() -> None:
+    """Sums of 64 numbers, 63 additions each; a loop that counts has its turns in the program, and none is asked."""
+
+    def until_small(x: Any) -> Any:
+        return jax.lax.while_loop(lambda y: jnp.sum(y) > 1.0, lambda y: y @ y, x)
+
+    for turns in (1, 5):
+        found = read_function(until_small, F32, trip_counts={"*": turns})
+        sums = sum(count for op, count in found.walk() if op.name == "stablehlo.reduce")
+        assert sums == turns + 1
+    counted = read_function(lambda x: jax.lax.fori_loop(0, 5, lambda i, y: y @ y, x), F32)
+    assert not [op for op, _ in counted.walk() if op.name == "stablehlo.compare"]
+    assert counted.data_loops == ()
+
+
+def bounded(condition: str) -> str:
+    return loop_text().replace(
+        "stablehlo.return %c : tensor<i1>",
+        f"""%tol = stablehlo.constant dense<1.0> : tensor<f32>
+          %s = stablehlo.slice %y [0:1, 0:1] : (tensor<8x8xf32>) -> tensor<1x1xf32>
+          %r = stablehlo.reshape %s : (tensor<1x1xf32>) -> tensor<f32>
+          %d = stablehlo.compare GT, %r, %tol, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          {condition}
+          stablehlo.return %e : tensor<i1>""",
+    )
+
+
+FALSE = "%false = stablehlo.constant dense<false> : tensor<i1>\n"
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        ("%e = stablehlo.and %c, %d : tensor<i1>", 10),
+        ("%e = stablehlo.or %c, %d : tensor<i1>", None),
+        (
+            FALSE
+            + """%n = stablehlo.compare NE, %c, %false, UNSIGNED : (tensor<i1>, tensor<i1>) -> tensor<i1>
+            %b = stablehlo.convert %n : tensor<i1>
+            %e = stablehlo.and %d, %b : tensor<i1>""",
+            10,
+        ),
+        ("%e = func.call @both(%d, %i) : (tensor<i1>, tensor<i32>) -> tensor<i1>", 7),
+    ],
+)
+def test_a_loop_that_ends_on_data_may_have_a_most(condition: str, most: int | None) -> None:
+    """All turns that the condition allows are assumed, also where a part of it is in a function."""
+    both = """
+    func.func private @both(%d: tensor<i1>, %i: tensor<i32>) -> tensor<i1> {
+      %seven = stablehlo.constant dense<7> : tensor<i32>
+      %c = stablehlo.compare LT, %i, %seven, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      %e = stablehlo.and %d, %c : tensor<i1>
+      return %e : tensor<i1>
+    }"""
+    found = read_text(bounded(condition) + both)
+    (loop,) = found.data_loops
+    assert (loop.at_most, loop.turns) == (most, most or 1)
+    assert found.totals.matrix_flops == {"f32": (most or 1) * 2 * 8**3}
 
 
 def test_calls_are_inlined_each_time() -> None:

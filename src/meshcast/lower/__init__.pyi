@@ -21,6 +21,9 @@ from meshcast.lower.kernel import Schedule as Schedule
 from meshcast.lower.kernel import Step as Step
 from meshcast.lower.kernel import short_name as short_name
 from meshcast.lower.kernel_dependencies import dependencies as dependencies
+from meshcast.lower.loop_turns import loop_entries as loop_entries
+from meshcast.lower.loop_turns import loops_around as loops_around
+from meshcast.lower.loop_turns import with_more_turns as with_more_turns
 from meshcast.lower.lowering import lower as lower
 from meshcast.lower.overlap import overlapped as overlapped
 from meshcast.lower.overlap_choices import NOTHING_PAIRED as NOTHING_PAIRED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from meshcast.base import UsageError
+from meshcast.options.turn_counts import Turns, turns_read
 
 
 def pairs(texts: Iterable[str] | None, flag: str) -> dict[str, str]:
@@ -25,14 +26,15 @@ def sizes(texts: Iterable[str] | None, flag: str) -> dict[str, int]:
     return {name: positive(value, flag) for name, value in pairs(texts, flag).items()}
 
 
-def trip_counts(texts: Iterable[str] | None) -> dict[str, int]:
-    """`N` for every unknown loop, or `while#2=N` for one."""
-    found = sizes([text for text in texts or () if "=" in text], "--trip-count")
+def trip_counts(texts: Iterable[str] | None) -> dict[str, Turns]:
+    """`N` or `LOW..HIGH` for every loop that needs a count, or `while#2=N` for one."""
+    named = pairs([text for text in texts or () if "=" in text], "--trip-count")
+    found: dict[str, Turns] = {name: turns_read(value, "--trip-count") for name, value in named.items()}
     for text in texts or ():
         if "=" not in text:
             if "*" in found:
                 raise UsageError(f"a second count for all loops: {text}", where="--trip-count", fix="give it once")
-            found["*"] = positive(text, "--trip-count")
+            found["*"] = turns_read(text, "--trip-count")
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from meshcast.base import read_counts, read_mesh, read_settings
 from meshcast.options.declared import option, take_values
 from meshcast.options.flag_texts import pairs, sizes, trip_counts
+from meshcast.options.turn_counts import Turns, read_turns
 from meshcast.options.words import InWords, read_indices, read_plan
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class ProgramOptions:
         mesh: Sizes of the mesh's axes: the program's own are overridden by them.
         plan: How a model of the zoo is shared out, as `zoo.Plan` reads it, beside the words of it.
         dims: Sizes of dynamic dimensions.
-        trip_counts: Trips of loops whose count is not in the program.
+        trip_counts: Turns of loops whose count is not in the program, or ranges of them.
         settings: Settings of a model, as texts.
         indices: The exponent of the Zipf law by which indices are spread (0: uniform), beside the words of it.
         approximate: Whether unknown custom calls are costed by their bytes.
@@ -83,12 +84,12 @@ class ProgramOptions:
         read=read_counts,
         from_flags=_dims,
     )
-    trip_counts: Mapping[str, int] = option(
+    trip_counts: Mapping[str, Turns] = option(
         default_factory=dict,
         flag="--trip-count",
-        help="Trips of loops whose count is not in the program: N, or while#2=N.",
+        help="Turns of loops that end on data: N, while#2=N for one of them, or a range, 5..50 (docs/loops.md).",
         repeated=True,
-        read=read_counts,
+        read=read_turns,
         from_flags=trip_counts,
     )
     settings: Mapping[str, str] = option(

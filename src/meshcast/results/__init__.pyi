@@ -7,6 +7,8 @@ from meshcast.results.communication import link_use as link_use
 from meshcast.results.infeasible import Fix as Fix
 from meshcast.results.infeasible import Infeasible as Infeasible
 from meshcast.results.inputs import Inputs as Inputs
+from meshcast.results.loops import DataLoops as DataLoops
+from meshcast.results.loops import LoopShare as LoopShare
 from meshcast.results.pipeline_chart import chart_section as chart_section
 from meshcast.results.pipelined import PipelineShare as PipelineShare
 from meshcast.results.pipelined import StageShare as StageShare

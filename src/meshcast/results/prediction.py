@@ -8,6 +8,7 @@ from typing import Any
 from meshcast.results.communication import Communication
 from meshcast.results.infeasible import Infeasible
 from meshcast.results.inputs import Inputs
+from meshcast.results.loops import DataLoops
 from meshcast.results.pipelined import PipelineShare
 from meshcast.results.serving import Serving
 from meshcast.results.throughput import Throughput
@@ -58,6 +59,7 @@ class Prediction:
         lowering: `modelled`; `compiled`, by the real compiler; or `given`, as the program came.
         pipeline: Of pipelines, a row for each stage.
         serving: Of models that answer token by token.
+        loops: Of programs with loops that end on data.
         facts: The facts of the program's capture, told among the inputs.
         inputs: Everything that shaped it.
         throughput: Of models, whose batches are known.
@@ -87,6 +89,7 @@ class Prediction:
     lowering: str = "modelled"
     pipeline: PipelineShare | None = None
     serving: Serving | None = None
+    loops: DataLoops | None = None
     facts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     inputs: Inputs | None = field(default=None, repr=False)
     throughput: Throughput | None = None
@@ -224,6 +227,7 @@ class Prediction:
             **({"ranks": [asdict(share) for share in self.ranks]} if self.ranks else {}),
             **({"pipeline": self.pipeline.to_json()} if self.pipeline else {}),
             **({"serving": self.serving.to_json()} if self.serving else {}),
+            **(self.loops.to_json() if self.loops is not None else {}),
             "provenance": asdict(self.provenance),
             "trust": self.trust.to_json() if self.trust is not None else None,
             "warnings": list(self.warnings),

@@ -187,6 +187,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
     return [
         _headline(prediction),
         *([Section(rows=prediction.serving.rows())] if prediction.serving is not None else ()),
+        *(prediction.loops.sections() if prediction.loops is not None else ()),
         _where_time_goes(prediction),
         Section(rows=_figures(prediction)),
         *_pipeline(prediction),

@@ -1,3 +1,4 @@
+from meshcast.simulate.asking_loops import AskingLoops as AskingLoops
 from meshcast.simulate.class_run import ClassRun as ClassRun
 from meshcast.simulate.class_run import rank_speeds as rank_speeds
 from meshcast.simulate.class_run import simulate_classes as simulate_classes

@@ -1,6 +1,7 @@
 from meshcast.workload.custom_calls import is_library_target as is_library_target
 from meshcast.workload.custom_calls import register_custom_call as register_custom_call
 from meshcast.workload.custom_calls import registered_rules as registered_rules
+from meshcast.workload.data_loops import DataLoop as DataLoop
 from meshcast.workload.graph import ALIGNMENT as ALIGNMENT
 from meshcast.workload.graph import DTYPE_BITS as DTYPE_BITS
 from meshcast.workload.graph import Attention as Attention

@@ -11,6 +11,7 @@ from meshcast.programs import Program, entry_function, ir, sdy, string_of, symbo
 from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
+from meshcast.workload.data_loops import DataLoop, assumed_turns, data_loop, refuse_unused
 from meshcast.workload.equal_ops import EqualOps
 from meshcast.workload.graph import Block, CompiledLaunch, Cost, Op, OpKind, Tensor
 from meshcast.workload.known_costs import KnownCosts
@@ -19,7 +20,7 @@ from meshcast.workload.local_types import LocalTypes, TupleError
 from meshcast.workload.options import ReadOptions as ReadOptions
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import COMPOSITES, REFUSED, RULES
-from meshcast.workload.trip_count import refuse_unused, trips_of
+from meshcast.workload.trip_count import most_trips, trip_count
 from meshcast.workload.tuples import without_tuples
 from meshcast.workload.workload import Workload, are_alike
 
@@ -55,7 +56,8 @@ class _Reader:
         self._tensors: list[Tensor] = []
         self._ids: dict[Any, int] = {}
         self._shardings: dict[int, Any] = {}
-        self._loops: dict[str, str] = {}  # by label: the name in `trip_counts` that gave its count, "" for none
+        self._loops = 0  # read so far
+        self._data_loops: list[DataLoop] = []
         self._warnings: dict[str, None] = {}
         self._named = program.named  # whether ops may have names in their debug locations
         self._barriers = self._located = self._recomputing = False  # recomputation: may be, can be told, is here
@@ -101,7 +103,9 @@ class _Reader:
         ops = with_executions(self._top, self._calls.executions(), self._warnings)
         if not ops and not outputs:
             raise InputError("the module is empty: its entry function does nothing", where=program.source)
-        refuse_unused(self._options.trip_counts, self._loops, where=program.source)
+        loops = tuple(self._data_loops)
+        refuse_unused(self._options.trip_counts, loops, self._loops - len(loops), where=program.source)
+        self._warnings.update(dict.fromkeys(assumed_turns(loops)))
         if self._barriers and not self._located:
             self._warnings[
                 "the program may recompute (it has optimization barriers) but has no debug locations to tell what: "
@@ -117,6 +121,7 @@ class _Reader:
             sha256=program.sha256,
             warnings=tuple(self._warnings),
             facts=program.facts,
+            data_loops=loops,
             scheduled=self._scheduled,
             on_chip=frozenset(self._on_chip),
         )
@@ -363,17 +368,44 @@ class _Reader:
     def _while(self, operation: Any, ops: list[Op], scope: str) -> None:
         operands = self._operands(operation)
         location = location_name(operation)
-        label = f"while#{len(self._loops) + 1}"
-        where = self._where(location, scope)
-        trips, self._loops[label] = trips_of(operation, label, self._options.trip_counts, where=where)
-        body = operation.regions[1].blocks[0]
+        self._loops += 1
+        label = f"while#{self._loops}"
+        trips, asks = trip_count(operation), False
+        if trips is None:
+            found = data_loop(label, location, most_trips(operation), self._options.trip_counts)
+            self._data_loops.append(found)
+            trips, asks = found.turns, True
+        condition, body = (region.blocks[0] for region in operation.regions)
+        asked = self._condition(condition, operands, ops, scope) if asks else None
         carried = tuple(self._define_like(each, value) for each, value in zip(body.arguments, operands, strict=True))
         inner: list[Op] = []
         with self._calls.looped(trips), self._equal.block():
             outputs = self._read_block(body, inner, scope)
-        block = Block(inputs=carried, outputs=outputs, ops=tuple(inner))
+            again = self._condition(condition, outputs, inner, scope) if asks else None
         results = self._results(operation)
+        if (
+            asked is not None and again is not None
+        ):  # the answer of every turn decides about the next: it is carried along
+            first = len(self._tensors)
+            self._tensors += [self._tensors[asked]] * 2
+            operands, outputs = (*operands, asked), (*outputs, again)
+            carried, results = (*carried, first), (*results, first + 1)
+        block = Block(inputs=carried, outputs=outputs, ops=tuple(inner))
         self._emit(label, Cost(kind=OpKind.LOOP), operands, results, location, ops, (block,), trips)
+
+    def _condition(self, condition: Any, values: tuple[int, ...], ops: list[Op], scope: str) -> int | None:
+        """Appends what a loop's condition computes of the carried values; its answer, or None where there is nothing to compute.
+
+        A loop that ends on data asks before its first turn and behind every turn. One that counts does not ask at all:
+        compilers know its turns.
+        """
+        self._ids.update(zip(condition.arguments, values, strict=True))
+        found: list[Op] = []
+        (answer,) = self._read_block(condition, found, scope)
+        if all(op.cost.kind is OpKind.GENERATE for op in found):
+            return None
+        ops += found
+        return answer
 
     def _branch(self, operation: Any, ops: list[Op], scope: str) -> None:
         operands = self._operands(operation)

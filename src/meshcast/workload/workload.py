@@ -13,6 +13,7 @@ import numpy as np
 
 from meshcast.base import Mesh, Rows, shown
 from meshcast.programs import Argument
+from meshcast.workload.data_loops import DataLoop
 from meshcast.workload.graph import AttentionLibrary, Block, Collective, Op, Tensor
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Workload:
     sha256: str
     warnings: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()  # the program's
+    data_loops: tuple[DataLoop, ...] = ()  # whose turns no constant of the program says
     scheduled: bool = False  # a compiler's output: ops say which launch they belong to, in launch order
     on_chip: frozenset[int] = field(default=frozenset(), repr=False)  # values that a compiler keeps out of main memory
 

@@ -211,6 +211,15 @@ def test_filter_gradients_of_any_layout_are_known_by_their_batch(call: Call, lay
     assert is_filter_gradient(replace(geometry, layout=layout)) is gradient
 
 
+def test_reflections_are_applied_without_forming_their_product(call: Call) -> None:
+    """Golub & Van Loan: 4 m p k - 2 p k^2 FLOPs for k reflections of length m and p columns."""
+    operands = ["tensor<3x40x8xf32>", "tensor<3x8xf32>", "tensor<3x40x5xf32>"]
+    for target in ("cusolver_ormqr_ffi", "lapack_sormqr_ffi"):
+        cost = call(target, operands, ["tensor<3x40x5xf32>"])
+        assert cost.vector_flops == 3 * (4 * 40 * 5 * 8 - 2 * 5 * 8**2)
+        assert cost.kind == OpKind.LINALG
+
+
 def test_solvers(call: Call) -> None:
     matrix, info = "tensor<3x12x12xf32>", "tensor<3xi32>"
     for target in ("lapack_spotrf_ffi", "cusolver_potrf_ffi"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshcast.simulate import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, host_seconds, loose_launches
+from meshcast.simulate import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, AskingLoops, HostCosts, host_seconds, loose_launches
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -18,14 +18,34 @@ def issuing_seconds(run: Run) -> float:
     """
     count, first = run.lowered.kernel_count, run.estimators[0].fidelity
     launches = run.device.kind == "gpu" and (run.full_clock.gap > 0 if count else first != "roofline")
-    whole = run.options.run.host == "on" or count >= WHOLE_PROGRAM_LAUNCHES or not count
-    costs = run.options.run.host_costs
-    return host_seconds(run.lowered, costs) if launches and whole and run.options.run.host != "off" else 0.0
+    # A program that decides by itself when it is done is a whole one, however few its launches are in the turns assumed.
+    large = count >= WHOLE_PROGRAM_LAUNCHES or bool(run.workload.data_loops)
+    whole = run.options.run.host == "on" or large or not count
+    if not launches or not whole or run.options.run.host == "off":
+        return 0.0
+    asking = {loop.label for loop in run.workload.data_loops}
+    return host_seconds(run.lowered, run.options.run.host_costs, without=asking) + run.asking[0]
 
 
 def pausing_seconds(run: Run) -> float:
-    """Seconds between launches outside of CUDA graphs."""
+    """Seconds between launches outside of CUDA graphs; in loops that end on data also what they wait for the host."""
     if not run.host:
         return 0.0
     graphs = run.options.run.host_costs is None or run.options.run.host_costs.graphs
-    return loose_launches(run.lowered.schedule, graphs=graphs) * LOOSE_GAP * run.device.launch_latency_s
+    asking = {loop.label for loop in run.workload.data_loops}
+    loose = loose_launches(run.lowered.schedule, graphs=graphs, without=asking)
+    whole, device = run.asking
+    return loose * LOOSE_GAP * run.device.launch_latency_s + (whole - device)
+
+
+def asking_seconds(run: Run) -> tuple[float, float]:
+    """Seconds of loops that end on data, with the host's part in them, and of the device alone in them."""
+    asking = {loop.label for loop in run.workload.data_loops}
+    if not asking:
+        return 0.0, 0.0
+    loops = AskingLoops(
+        labels=asking,
+        costs=run.options.run.host_costs or HostCosts(),
+        pause=LOOSE_GAP * run.device.launch_latency_s,
+    )
+    return loops.seconds(run.lowered.schedule, run.simulator.run(run.full_clock, run.network))

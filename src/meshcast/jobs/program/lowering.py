@@ -19,7 +19,7 @@ from meshcast.lower import (
     lower_compiled,
     overlapped,
 )
-from meshcast.options import LoweringOptions, ProgramOptions, key_of
+from meshcast.options import LoweringOptions, ProgramOptions, key_of, predicted_turns
 from meshcast.partition import partition
 from meshcast.programs import Program
 from meshcast.workload import ReadOptions, may_deadlock, read_workload, registered_rules
@@ -91,7 +91,8 @@ def _lowered(
     program: Program, mesh: Mapping[str, int] | None, device: Device, backend: str, *, whose: WhoseKernels,
     reading: ProgramOptions, lowering: LoweringOptions,
 ) -> LoweredProgram:  # fmt: skip
-    read = ReadOptions(trip_counts=reading.trip_counts, approximate=reading.approximate, skew=reading.indices.value)
+    turns = predicted_turns(reading.trip_counts)
+    read = ReadOptions(trip_counts=turns, approximate=reading.approximate, skew=reading.indices.value)
     refused, overflow = "", None
     if whose.lowering == "compiled":
         try:

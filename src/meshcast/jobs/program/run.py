@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy.typing as npt
 from meshcast.base import Rows, format_bytes, format_time, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
 from meshcast.hardware import Cluster, Device
+from meshcast.jobs.program.data_loops import with_data_loops
 from meshcast.jobs.program.feasibility import held_memory, memory_verdict
-from meshcast.jobs.program.host_time import issuing_seconds, pausing_seconds
+from meshcast.jobs.program.host_time import asking_seconds, issuing_seconds, pausing_seconds
 from meshcast.jobs.program.on_network import arranged_run, contention_on, simulator_on
 from meshcast.jobs.program.power_cap import settled_step
 from meshcast.jobs.program.timed import main_fidelity, timed_prediction
@@ -50,6 +51,9 @@ class Run:
     notes: tuple[str, ...] = ()
     whole: bool = True  # a part of a step is not asked what has no effect on it
     job_devices: int | None = None  # of the job that it is a part of, where that has more
+    estimated: EstimatedKernels | None = field(
+        default=None, repr=False
+    )  # at the full clock, where they are known already
 
     def summary_rows(self) -> Rows:
         """Rows with the program, its hardware, its step time and its memory."""
@@ -76,6 +80,8 @@ class Run:
     @cached_property
     def full_clock(self) -> EstimatedKernels:
         """Times of the compute kernels at the full clock."""
+        if self.estimated is not None:
+            return self.estimated
         named = self.options.estimate.simulator is not None
         return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named)
 
@@ -177,6 +183,11 @@ class Run:
         return pausing_seconds(self)
 
     @cached_property
+    def asking(self) -> tuple[float, float]:
+        """Seconds of loops that end on data, with the host's part in them, and of the device alone in them."""
+        return asking_seconds(self)
+
+    @cached_property
     def host(self) -> float:
         """Seconds that the host needs to issue a step, 0 where it is not counted."""
         return issuing_seconds(self)
@@ -210,6 +221,8 @@ class Run:
         """The prediction, or an infeasible one without a time."""
         started = time.perf_counter()
         answer = timed_prediction(self) if self.verdict is None else self.untimed()
+        if self.workload.data_loops and self.whole:
+            answer = with_data_loops(answer, self)
         if self.whole:
             answer = with_trust(answer, self.cluster, self.options.estimate)
         return replace(answer, seconds=time.perf_counter() - started)

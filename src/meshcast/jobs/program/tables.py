@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshcast.base import format_bytes, format_flops, format_time, format_whole, pairs_of
 from meshcast.results import Section, capped_lines, columns, percent, print_sections
-from meshcast.workload import Collective, Convolution, Gemm, Geometry, Op, OpKind, Workload, summary_rows
+from meshcast.workload import Collective, Convolution, DataLoop, Gemm, Geometry, Op, OpKind, Workload, summary_rows
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -114,11 +114,28 @@ def print_workload(
     whole = Section(title=title, rows=[*summary_rows(workload), *besides])
     sections = [whole, _ops_section(workload)]
     if loops := _loops(workload):
-        rows = [(op.name, format_whole(op.trip_count), format_whole(count), op.location) for op, count in loops]
+        known = {loop.label: loop for loop in workload.data_loops}
+        rows = [(op.name, _trips(op, known), format_whole(count), op.location) for op, count in loops]
         sections.append(Section(title="Loops", columns=columns("loop", ">trips", ">runs", "~location"), rows=rows))
     if totals := collective_totals(workload):
         sections.append(_collectives_section(totals))
     print_sections([sections[0], *(capped_lines(section, limit) for section in sections[1:])])
+
+
+def _trips(op: Op, known: Mapping[str, DataLoop]) -> str:
+    """A loop's turns, and where they are no constant of the program, that they are not."""
+    said, loop = format_whole(op.trip_count), known.get(op.name)
+    if loop is None:
+        return said
+    return f"{said} assumed, ends on data" if loop.assumed else f"{said} given, ends on data"
+
+
+def _on_data(op: Op, workload: Workload) -> dict[str, Any]:
+    """What is told of a loop that ends on data alone."""
+    found = next((loop for loop in workload.data_loops if loop.label == op.name), None)
+    if found is None:
+        return {}
+    return {"ends_on_data": True, "turns_assumed": found.assumed, "turns_at_most": found.at_most}
 
 
 def _ops_section(workload: Workload) -> Section:
@@ -255,7 +272,13 @@ def workload_json(workload: Workload) -> dict[str, Any]:
         },
         "ops": [asdict(total) for total in op_totals(workload)],
         "loops": [
-            {"label": op.name, "trip_count": op.trip_count, "runs": count, "location": op.location}
+            {
+                "label": op.name,
+                "trip_count": op.trip_count,
+                "runs": count,
+                "location": op.location,
+                **_on_data(op, workload),
+            }
             for op, count in _loops(workload)
         ],
         "collectives": [asdict(total) for total in collective_totals(workload)],

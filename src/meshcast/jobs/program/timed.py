@@ -38,17 +38,14 @@ def timed_part(run: Run) -> Timed:
     """The step of a run and where its time goes."""
     timeline = run.timeline
     step = timeline.duration
-    energy = capped_energy(
-        timeline.energy + idle_watts(run.device) * step, step, run.device, run.options.estimate.clocks
-    )
     matrix = matrix_flops(run)
     most = step * matrix.peak
     return Timed(
         step_time_s=step,
-        interval_s=_interval(run),
+        interval_s=interval_of(run),
         breakdown=timeline.breakdown,
         communication_s=timeline.communication_busy,
-        energy_j=energy,
+        energy_j=energy_of(run),
         mfu=matrix.model / most if most else 0.0,
         hfu=matrix.total / most if most else 0.0,
         model_flops=matrix.model,
@@ -59,6 +56,13 @@ def timed_part(run: Run) -> Timed:
         ranks=rank_shares(run.ranks) if run.ranks is not None else (),
         timeline=timeline,
     )
+
+
+def energy_of(run: Run) -> float:
+    """Joules of a step of one device, those of its idle power among them."""
+    timeline, clocks = run.timeline, run.options.estimate.clocks
+    step = timeline.duration
+    return capped_energy(timeline.energy + idle_watts(run.device) * step, step, run.device, clocks)
 
 
 def main_fidelity(run: Run) -> str:
@@ -101,7 +105,7 @@ def _fallback_notes(run: Run) -> list[str]:
     return [f"most of the time is {run.fidelity}: {asked} does not answer for the kernels that take it"]
 
 
-def _interval(run: Run) -> tuple[float, float]:
+def interval_of(run: Run) -> tuple[float, float]:
     """The step simulated with every kernel at its lower, and at its upper end."""
     ends = []
     for end, factor, start_s in (
@@ -110,9 +114,19 @@ def _interval(run: Run) -> tuple[float, float]:
     ):
         shifted = {key: e.taking(getattr(e, end)) for key, e in run.kernels.by_key.items()}
         network = OnNetwork(model=run.network_model, factor=factor, start_s=start_s)
-        duration = _duration(run, replace(run.kernels, by_key=shifted), network) + run.pauses
-        ends.append(max(duration, run.host * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR)))
+        device = _duration(run, replace(run.kernels, by_key=shifted), network)
+        waited = _waited(run, device)
+        issuing = (run.host - run.asking[0]) * (1 / HOST_FACTOR if end == "low" else HOST_FACTOR) if run.host else 0.0
+        ends.append(max(device + run.pauses, issuing + waited))
     return min(ends[0], run.timeline.duration), max(ends[1], run.timeline.duration)
+
+
+def _waited(run: Run, device: float) -> float:
+    """Seconds of loops that end on data, in which the host waits for the device; the whole step takes the device so long."""
+    whole, computing = run.asking if run.host else (0.0, 0.0)
+    if not computing:
+        return whole
+    return whole - computing + computing * device / _duration(run, run.kernels, run.network)
 
 
 def _duration(run: Run, kernels: KernelTimes, network: KernelNetwork) -> float:

@@ -67,6 +67,25 @@ def _solver(routine: Routine) -> Rule:
     return rule
 
 
+def _reflections(reading: OpReading) -> Cost:
+    """Q of a factorisation applied to a matrix without forming it: `4 m p k - 2 p k^2` FLOPs for k reflections of p columns.
+
+    Its steps are those of forming Q, column by column. Operands are the reflections (m x k), their factors, the matrix (m x p).
+    """
+    if len(reading.operands) < 3 or any(len(reading.operands[place].shape) < 2 for place in (0, 2)):
+        raise UnsupportedError(
+            "a call that applies reflections needs them, their factors and a matrix",
+            where=reading.location or None,
+            fix="declare its cost in a `meshcast.cost` attribute",
+        )
+    reflections, _, target = reading.operands[:3]
+    rows, count = max(reflections.shape[-2:]), min(reflections.shape[-2:])
+    columns = math.prod(target.shape) // max(1, rows * math.prod(reflections.shape[:-2]))
+    each = 4 * rows * columns * count - 2 * columns * count**2
+    flops = each * math.prod(reflections.shape[:-2]) * real_factor(reflections.dtype)
+    return streamed(reading, OpKind.LINALG, vector_flops=flops, geometry=factorisation("q", reflections))
+
+
 def _pivots(reading: OpReading) -> Cost:
     """Pivots of an LU factorisation as a permutation: integers, read and written."""
     return streamed(reading, OpKind.ELEMENTWISE)
@@ -82,6 +101,7 @@ SOLVERS: Mapping[str, Rule] = {
     **{pattern: triangular_solve for pattern in (*_patterns("trsm"), "blas_*trsm*", "cublas_*trsm*")},
     "__cublas$triangularSolve": triangular_solve,
     "__cusolver$cholesky": cholesky,
+    **{pattern: _reflections for pattern in _patterns("mqr")},  # ormqr, unmqr
     **{pattern: _solver(routine) for name, routine in _LIBRARY.items() for pattern in _patterns(name)},
     **{name: _solver(routine) for name, routine in _XLA.items()},
     **{f"{vendor}hybrid_eig*": _solver("eig") for vendor in ("cu", "hip")},

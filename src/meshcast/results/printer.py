@@ -28,9 +28,7 @@ COLLECTIVE_ROWS, KERNEL_ROWS, LEVER_ROWS = 6, 5, 4
 BAR, BAR_CELLS = "█", 24
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
-FIDELITY_NOTES = {
-    "roofline": "a speed-of-light bound: its interval opens upwards only",
-}
+FIDELITY_NOTES = {"roofline": "a speed-of-light bound: its interval opens upwards only"}
 LOWERING_NOTES = {"compiled": ", XLA's own kernels", "given": ", kernels as given"}
 _ASCII = str.maketrans({BAR: "#", "…": "~"})
 
@@ -187,7 +185,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
     return [
         _headline(prediction),
         *([Section(rows=prediction.serving.rows())] if prediction.serving is not None else ()),
-        *(prediction.loops.sections() if prediction.loops is not None else ()),
+        *(prediction.loops.sections() if prediction.loops else ()),
         _where_time_goes(prediction),
         Section(rows=_figures(prediction)),
         *_pipeline(prediction),
@@ -241,8 +239,8 @@ def _where_time_goes(prediction: Prediction) -> Section:
         (name, format_time(value), percent(value / total), BAR * round(BAR_CELLS * value / total))
         for name, value in seconds.items()
     ]
-    title = f"Where the time goes: mostly {max(seconds, key=lambda name: seconds[name])}"
-    return Section(title=title, columns=columns("", ">", ">", ""), rows=rows)
+    most = max(seconds, key=lambda name: seconds[name])
+    return Section(title=f"Where the time goes: mostly {most}", columns=columns("", ">", ">", ""), rows=rows)
 
 
 def _figures(prediction: Prediction) -> list[tuple[str, str]]:

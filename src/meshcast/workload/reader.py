@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshcast.base import InputError, UnsupportedError, allow_nesting, expect
-from meshcast.programs import Program, entry_function, ir, sdy, string_of, symbol_of
+from meshcast.programs import Program, entry_function, ir, string_of, symbol_of
 from meshcast.workload.calls import Calls, called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
@@ -17,6 +17,7 @@ from meshcast.workload.graph import Block, CompiledLaunch, Cost, Op, OpKind, Ten
 from meshcast.workload.known_costs import KnownCosts
 from meshcast.workload.launches import copy_cost, launch_of
 from meshcast.workload.local_types import LocalTypes, TupleError
+from meshcast.workload.numbered_values import NumberedValues
 from meshcast.workload.options import ReadOptions as ReadOptions
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import COMPOSITES, REFUSED, RULES
@@ -41,21 +42,18 @@ def read_workload(program: Program, options: ReadOptions | None = None) -> Workl
         return _Reader(replace(program, module=without_tuples(program.module)), told).read()
 
 
-class _Reader:
-    """State of one walk: values numbered in order of definition."""
+class _Reader(NumberedValues):
+    """State of one walk."""
 
     def __init__(self, program: Program, options: ReadOptions) -> None:
+        super().__init__(LocalTypes(program.mesh, where=program.name), sharded=program.partitioned)
         self._program = program
         self._options = options
-        self._types = LocalTypes(program.mesh, where=program.name)
         self._collectives = CollectiveReader(program.mesh, self._types)
         self._functions: dict[str, Any] = {}
         self._calls = Calls(program.source)
         self._depth = 0
         self._top: list[Op] = []
-        self._tensors: list[Tensor] = []
-        self._ids: dict[Any, int] = {}
-        self._shardings: dict[int, Any] = {}
         self._loops = 0  # read so far
         self._data_loops: list[DataLoop] = []
         self._warnings: dict[str, None] = {}
@@ -125,40 +123,6 @@ class _Reader:
             scheduled=self._scheduled,
             on_chip=frozenset(self._on_chip),
         )
-
-    # Values.
-
-    def _define(self, value: Any, sharding: Any | None) -> int:
-        tensors = self._tensors
-        self._ids[value] = index = len(tensors)
-        tensors.append(self._types.tensor(value.type, sharding))
-        if sharding is not None:
-            self._shardings[index] = sharding
-        return index
-
-    def _define_like(self, value: Any, model: int) -> int:
-        """A new value held exactly as another one is."""
-        index = len(self._tensors)
-        self._tensors.append(self._tensors[model])
-        self._ids[value] = index
-        if model in self._shardings:
-            self._shardings[index] = self._shardings[model]
-        return index
-
-    def _results(self, operation: Any) -> tuple[int, ...]:
-        results = operation.results
-        if self._program.partitioned and "sdy.sharding" in (attributes := operation.attributes):
-            shardings = sdy.TensorShardingPerValueAttr(attributes["sdy.sharding"]).shardings
-            return tuple(self._define(r, s) for r, s in zip(results, shardings, strict=True))
-        if len(results) == 1:
-            return (self._define(results[0], None),)
-        return tuple([self._define(result, None) for result in results])
-
-    def _operands(self, operation: Any) -> tuple[int, ...]:
-        return tuple(map(self._ids.__getitem__, operation.operands))
-
-    def _tensors_of(self, ids: tuple[int, ...]) -> tuple[Tensor, ...]:
-        return tuple(map(self._tensors.__getitem__, ids))
 
     # Blocks and ordinary ops.
 

@@ -87,26 +87,27 @@ def _dot_general(reading: OpReading) -> Cost:
     """Any batching and contracting dimensions."""
     lhs, rhs = reading.operands[:2]
     dims = stablehlo.DotDimensionNumbers(reading.op.attributes["dot_dimension_numbers"])
+    batch, rhs_batch = dims.lhs_batching_dimensions, dims.rhs_batching_dimensions
+    lhs_contracting, rhs_contracting = dims.lhs_contracting_dimensions, dims.rhs_contracting_dimensions
     gemm = contraction(
         lhs,
         rhs,
         reading.results[0],
-        batch=dims.lhs_batching_dimensions,
-        rhs_batch=dims.rhs_batching_dimensions,
-        lhs_contracting=dims.lhs_contracting_dimensions,
-        rhs_contracting=dims.rhs_contracting_dimensions,
+        batch=batch,
+        rhs_batch=rhs_batch,
+        lhs_contracting=lhs_contracting,
+        rhs_contracting=rhs_contracting,
         precision=precision(reading.op),
         minor=minor_dims(reading.op),
     )
     cost = gemm_cost(reading, gemm)
-    batch, rhs_batch = dims.lhs_batching_dimensions, dims.rhs_batching_dimensions
     if not batch or text(reading.op, "meshcast.layouts"):
         return cost
-    rows = _others(lhs, *batch, *dims.lhs_contracting_dimensions)
-    columns = _others(rhs, *rhs_batch, *dims.rhs_contracting_dimensions)
+    rows = _others(lhs, *batch, *lhs_contracting)
+    columns = _others(rhs, *rhs_batch, *rhs_contracting)
     orders = (
-        needed_order(lhs, batch, rows, dims.lhs_contracting_dimensions),
-        needed_order(rhs, rhs_batch, dims.rhs_contracting_dimensions, columns),
+        needed_order(lhs, batch, rows, lhs_contracting),
+        needed_order(rhs, rhs_batch, rhs_contracting, columns),
     )
     return replace(cost, orders=orders) if any(orders) else cost
 

@@ -16,20 +16,22 @@ INSTALL := install --quiet --disable-pip-version-check
 # compiling all of them beforehand is most of the time that an installation takes.
 WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 
+# Modules stay compiled between the hundreds of Python processes of a test run, where the environment says that none are kept too.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-setup check setup lint fuzz golden bench docs-figures cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
 
 test:
-	@$(MAKE) --no-print-directory --jobs 2 test-setup
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-setup
 	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
-	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 	@if [ -e $(VENV)/.torch-ready ]; then $(MAKE) --no-print-directory test-torch; \
 	  else echo "PyTorch's tests were skipped: $(TORCH_ABSENT)"; fi
 
-# The environments of the tests: independent of each other, so that two are made at a time.
+# The environments of the tests: independent of each other, so that two are made at a time; lint and types need the first alone.
 test-setup: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.torch-ready
 
 # The first minute: style, types, and the tests that say most in the least time: what may import what, the public names, answers

@@ -1,13 +1,20 @@
-"""What all tests share: names that every worker collects alike, and rare garbage collection.
+"""What all tests share: modules compiled once, names that every worker collects alike, and rare garbage collection.
 
 A worker is one process with gigabytes of live objects: collecting them again and again costs a tenth of its time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
+import sys
+from pathlib import Path
 
+import pytest
+
+ROOT = Path(__file__).parents[1]
 # Allocations before the youngest objects are looked through, and how often older ones are; a program's graph is 10,000s.
 THRESHOLDS = (50_000, 20, 20)
 
@@ -17,6 +24,22 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 # xdist tells its workers that a line has 80 columns; the tests see tables as a file or a pipe gets them.
 os.environ.pop("COLUMNS", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Has every second worker load the modules of the whole suite from the other end.
+
+    pytest rewrites the asserts of each module and keeps what it compiled beside it: workers that begin at both ends meet in the
+    middle, where each finds kept what the other has done, and half of that work is done by each.
+    """
+    config = session.config
+    second = os.environ.get("PYTEST_XDIST_WORKER", "gw0").endswith(("1", "3", "5", "7", "9"))
+    if not second or sys.dont_write_bytecode or config.args != config.getini("testpaths"):
+        return
+    for path in sorted(ROOT.glob("tests/**/test_*.py"), reverse=True):
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting it says what is wrong with it
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from meshcast.chakra import (
     NodeType,
     NodeValues,
     checked_trace,
+    reader,
     trace_bytes,
     trace_of_bytes,
 )
@@ -147,3 +149,21 @@ def test_the_first_release_is_read() -> None:
     assert found.nodes[0].attributes == {"num_ops": 64, "tensor_size": 8}
     assert found.nodes[1].data_deps == (1,)
     assert found.nodes[1].attributes == {"comm_type": 0, "pg_name": "3", "comm_size": 4096, "involved_dim": (True,)}
+
+
+def test_equal_attributes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of a trace repeat each other's attributes: what is read is the number of different ones."""
+    read = []
+    original = reader._read_attribute
+
+    def counted(*args: Any) -> Any:
+        read.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(reader, "_read_attribute", counted)
+    nodes = [
+        Node(number=number, name="n", kind=NodeType.COMPUTE, attributes={"size": 7, "shape": (1, 2), "own": number % 2})
+        for number in range(50)
+    ]
+    assert trace_of_bytes(trace_bytes(nodes)).nodes == tuple(nodes)
+    assert len(read) < 3 + 4 + 3  # those of the metadata besides

@@ -18,6 +18,8 @@ _STRUCTS = {
 }  # fmt: skip
 _WIDTHS = {name: struct.calcsize(form) for name, form in _STRUCTS.items()}
 FIRST_RELEASE = "0.0.1"
+# Attributes that were read, by their bytes: most nodes of a trace repeat those of others.
+_Known = dict[bytes, tuple[str, Attribute]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +67,15 @@ def trace_of_bytes(data: bytes, *, where: str = "trace") -> ChakraTrace:
     nodes: list[Node] = []
     offsets: list[int] = []
     flat = _is_first_release(data)
+    known: _Known = {}
     begin = 0
     try:
         for index, (at, end) in enumerate(_messages(data)):
             if flat or index:
-                nodes.append(read_flat_node(data, at, end) if flat else _node(data, at, end))
+                nodes.append(read_flat_node(data, at, end) if flat else _node(data, at, end, known))
                 offsets.append(begin)
             else:
-                version, metadata = _metadata(data, at, end)
+                version, metadata = _metadata(data, at, end, known)
             begin = end
     except WireError as error:
         reading = f"node {len(nodes)} of the file, counted from 0," if flat or begin else "the metadata"
@@ -105,25 +108,25 @@ def _messages(data: bytes) -> Iterator[tuple[int, int]]:
         at = begin + length
 
 
-def _metadata(data: bytes, at: int, end: int) -> tuple[str, dict[str, Attribute]]:
+def _metadata(data: bytes, at: int, end: int, known: _Known) -> tuple[str, dict[str, Attribute]]:
     version, attributes = "", dict[str, Attribute]()
     for place, kind, value, begin in fields(data, at, end):
         if place == 1:
             version = _text(value, kind, begin)
         elif place == 2:
-            name, attribute = _attribute(data, value, kind, begin)
+            name, attribute = _attribute(data, value, kind, begin, known)
             attributes[name] = attribute
     return version, attributes
 
 
-def _node(data: bytes, at: int, end: int) -> Node:
+def _node(data: bytes, at: int, end: int, known: _Known) -> Node:
     numbers = {1: 0, 3: 0, 6: 0, 7: 0}
     name, control, needed = "", list[int](), list[int]()
     said: dict[int, NodeValues] = {}
     attributes: dict[str, Attribute] = {}
     for place, kind, value, begin in fields(data, at, end):
         if place == 10:
-            key, attribute = _attribute(data, value, kind, begin)
+            key, attribute = _attribute(data, value, kind, begin, known)
             if key in attributes and attributes[key] != attribute:
                 raise WireError(f"attribute {key!r} of a node is {attributes[key]!r:.40} and {attribute!r:.40}", begin)
             attributes[key] = attribute
@@ -175,17 +178,26 @@ def _packed(data: bytes, value: FieldValue, begin: int) -> list[int]:
     return found
 
 
-def _attribute(data: bytes, value: FieldValue, kind: int, begin: int) -> tuple[str, Attribute]:
+def _attribute(data: bytes, value: FieldValue, kind: int, begin: int, known: _Known) -> tuple[str, Attribute]:
+    """An attribute's name and value; equal bytes are read once."""
+    if kind == BYTES and isinstance(value, bytes):
+        if value not in known:
+            known[value] = _read_attribute(data, value, kind, begin)
+        return known[value]
+    return _read_attribute(data, value, kind, begin)
+
+
+def _read_attribute(data: bytes, value: FieldValue, kind: int, begin: int) -> tuple[str, Attribute]:
     name, found = "", None
     for place, wire, inner, at in _inner(data, value, kind, begin):
         if place == 1:
             name = _text(inner, wire, at)
         elif place in VALUE_OF_NUMBER:
-            known = VALUE_OF_NUMBER[place]
-            if known.name.endswith("_list"):
-                found = _list(data, known.name.removesuffix("_list"), inner, wire, at)
+            value_type = VALUE_OF_NUMBER[place]
+            if value_type.name.endswith("_list"):
+                found = _list(data, value_type.name.removesuffix("_list"), inner, wire, at)
             else:
-                found = _scalar(known.kind, inner, wire, at)
+                found = _scalar(value_type.kind, inner, wire, at)
         elif place != 2:  # 2 is a text for people
             raise WireError(f"attribute {name!r} has a value of unknown type (field {place})", at)
     return name, False if found is None else found

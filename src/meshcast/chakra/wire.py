@@ -78,14 +78,15 @@ def fields(data: bytes, at: int, end: int) -> list[tuple[int, int, FieldValue, i
         kind, place = key & 7, key >> 3
         if not place:
             raise WireError("a field has number 0", begin)
+        # Numbers of one byte, which most are, are read here.
         if kind == BYTES:
-            length, at = read_varint(data, at, end)
+            length, at = (data[at], at + 1) if at < end and data[at] < 0x80 else read_varint(data, at, end)
             if at + length > end:
                 raise WireError(f"{length} bytes of field {place} where {end - at} are left", begin)
             found.append((place, kind, data[at : at + length], at))
             at += length
         elif kind == VARINT:
-            value, after = read_varint(data, at, end)
+            value, after = (data[at], at + 1) if at < end and data[at] < 0x80 else read_varint(data, at, end)
             found.append((place, kind, value, at))
             at = after
         elif kind in (FIXED64, FIXED32):

@@ -44,7 +44,11 @@ def step(model: str, plan: Plan, settings: dict[str, Any]) -> tuple[float, list[
         rows = rows[..., balanced_positions(rows.shape[-1], plan.cp)]  # as a loader for such a plan has them
     for name, tokens in zip(("tokens", "targets"), rows, strict=True):
         values[2][name] = jnp.asarray(tokens.reshape(values[2][name].shape)) if accumulate > 1 else jnp.asarray(tokens)
-    values = [jax.tree.map(lambda v, a: jax.device_put(v, placed(a)), v, a) for v, a in zip(values, args, strict=True)]
+    # From NumPy: JAX compiles a program for every shape of an array of its own that it spreads.
+    values = [
+        jax.tree.map(lambda v, a: jax.device_put(np.asarray(v), placed(a)), v, a)
+        for v, a in zip(values, args, strict=True)
+    ]
     out = {}
     if mesh is not None:
         out["out_shardings"] = jax.tree.map(lambda s: NamedSharding(mesh, s.spec), options["out_shardings"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,8 +12,9 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast import zoo
+from meshcast.base import ChildCrashedError, ChildFailedError
 from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
-from meshcast.partition import partition
+from meshcast.partition import partition, shardy
 from meshcast.programs import capture, from_bytes
 from meshcast.workload import Collective, Workload, read_workload
 from tests.partition.conftest import MeshKit
@@ -262,3 +265,22 @@ def test_shard_map_regions_fix_the_mesh(kit: MeshKit) -> None:
 def test_an_associative_scan_over_a_sharded_dimension_partitions(kit: MeshKit) -> None:
     program = kit.capture(lambda x: kit.constrain(jax.lax.associative_scan(jnp.add, x), "x"), kit.shape((64, 16), "x"))
     assert _read(program).totals.vector_flops["f32"] > 0
+
+
+def test_what_brings_shardy_down_is_asked_again_with_the_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes run unverified, three times as fast; a module that one of them spoilt is told by the verifier then."""
+    asked: list[bool] = []
+
+    def request(said: dict[str, Any], data: bytes) -> bytes:
+        asked.append(said["verify"])
+        if not said["verify"]:
+            raise ChildCrashedError(-6, "")
+        raise ChildFailedError("error: 'stablehlo.add' op requires equal types")
+
+    monkeypatch.setattr(shardy, "_child", SimpleNamespace(request=request))
+    shardy._answer.cache_clear()
+    text = (Path(__file__).parents[1] / "fixtures" / "sharded.mlir").read_bytes()
+    with pytest.raises(UnsupportedError, match="requires equal types"):
+        shardy.partition(from_bytes(text, name="sharded", where="sharded.mlir"))
+    assert asked == [False, True]
+    shardy._answer.cache_clear()

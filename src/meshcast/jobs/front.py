@@ -10,6 +10,7 @@ from meshcast.jobs.described import inputs_of, throughput_of, unsaid_recipes
 from meshcast.jobs.levers import Question, how_many, with_levers
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned.stacked import chosen_options
+from meshcast.jobs.program.job import ProgramJob
 from meshcast.jobs.program.run import Run
 from meshcast.jobs.resolve import Job, job_source, one_program, resolve_job
 from meshcast.jobs.serving import with_noticed
@@ -39,7 +40,9 @@ def predict(target: Target | Pipeline, options: Options | None = None, **overrid
 
         def again(other: Options) -> Question:
             same = other.on == chosen.on
-            return answered(resolve_job(source, other, cluster=question.cluster if same else None))
+            changed = resolve_job(source, other, cluster=question.cluster if same else None)
+            # Of a change its step is told, and not how far that is to be trusted: two simulations in three.
+            return answered(replace(changed, interval=False) if isinstance(changed, ProgramJob) else changed)
 
         # A trace has decided what could be changed.
         helped = how_many(chosen.levers) and not isinstance(job, TraceJob)

@@ -32,36 +32,49 @@ PIPELINE = (
 CLEAN_UP = ("canonicalize{enable-patterns={sdy-collective}}", "cse")
 
 
-def partition_module(data: bytes, mesh: Mapping[str, int] | None, *, optimise: bool = True) -> bytes:
-    """The module with explicit `sdy` collectives, marked as partitioned; `optimise` merges them as XLA would later."""
+def partition_module(
+    data: bytes, mesh: Mapping[str, int] | None, *, optimise: bool = True, verify: bool = False
+) -> bytes:
+    """The module with explicit `sdy` collectives, marked as partitioned.
+
+    Args:
+        data: The program's bytecode.
+        mesh: Sizes of axes that replace its own.
+        optimise: Whether collectives are merged as XLA would later.
+        verify: Whether the module is verified behind each of some forty passes, which takes twice as long as the passes do; it
+            is verified when it is read and when all is done in any case.
+    """
     context = make_context()
+    context.enable_multithreading(False)  # a module is one function: threads have nothing to share, and cost a tenth
     with context, ir.Location.unknown():
         module = ir.Module.parse(data)
         if mesh:
             resize_meshes(module, mesh)
-        _run(module, ["func.func(stablehlo-legalize-composite-to-call)"])
+        _run(module, ["func.func(stablehlo-legalize-composite-to-call)"], verify=verify)
         inline_calls(module, entry_function(module, where="program"), whole=True)
         scans_to_windows(module)
-        _run(module, PIPELINE)
+        _run(module, PIPELINE, verify=verify)
         merge_equal_reshards(module)
         if optimise:
             scale_before_all_reduces(module)
             reassociate_all_reduces(module)
-            _run(module, CLEAN_UP)
+            _run(module, CLEAN_UP, verify=verify)
             scatter_sliced_all_reduces(module)
         module.operation.verify()
         module.operation.attributes["meshcast.partitioned"] = ir.UnitAttr.get()
         return to_bytecode(module)
 
 
-def _run(module: Any, stages: Sequence[str]) -> None:
+def _run(module: Any, stages: Sequence[str], *, verify: bool) -> None:
     for stage in stages:
-        passmanager.PassManager.parse(f"builtin.module({stage})").run(module.operation)
+        passes = passmanager.PassManager.parse(f"builtin.module({stage})")
+        passes.enable_verifier(verify)
+        passes.run(module.operation)
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:
-    """One request: `{"mesh": {...} | null, "optimise": bool}` and the module's bytecode."""
-    return partition_module(data, request["mesh"], optimise=request["optimise"])
+    """One request: `{"mesh": {...} | null, "optimise": bool, "verify": bool}` and the module's bytecode."""
+    return partition_module(data, request["mesh"], optimise=request["optimise"], verify=request["verify"])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError, MeshcastError, UnsupportedError
 from meshcast.partition.divisibility import check_divisible
@@ -65,7 +66,11 @@ def ask_ahead(program: Program) -> None:
 @lru_cache(maxsize=64)
 def _answer(bytecode: bytes, mesh: tuple[tuple[str, int], ...], optimise: bool) -> bytes:
     """The child's, kept: a pipeline asks for a forward pass before it can write the backward pass, and then again."""
-    return _child.request({"mesh": dict(mesh) or None, "optimise": optimise}, bytecode)
+    asked: dict[str, Any] = {"mesh": dict(mesh) or None, "optimise": optimise, "verify": False}
+    try:
+        return _child.request(asked, bytecode)
+    except ChildCrashedError:  # a pass may have left what the next one cannot take: the verifier says what that is
+        return _child.request(asked | {"verify": True}, bytecode)
 
 
 def _refusal(message: str, where: str) -> MeshcastError:

@@ -75,8 +75,13 @@ class Channels:
         return max(self.by_group.values(), default=0)
 
 
+# By the schedule's identity, beside the schedule itself: while that is kept, nothing else has its identity.
+_PLANS: dict[tuple[int, Scheduling, bool], tuple[Schedule, BlockPlan]] = {}
+KEPT_PLANS = 4
+
+
 def plan(schedule: Schedule, scheduling: Scheduling | None = None, *, reorder: bool = True) -> BlockPlan:
-    """The plan of a block and of everything inside it.
+    """The plan of a block and of everything inside it; no hardware enters, so that a few are kept for other hardware to ask.
 
     Args:
         schedule: Steps in program order.
@@ -84,6 +89,17 @@ def plan(schedule: Schedule, scheduling: Scheduling | None = None, *, reorder: b
         reorder: Whether a scheduler may still move them; a compiler's own schedule stays as it is.
     """
     scheduling = scheduling or Scheduling()
+    key = id(schedule), scheduling, reorder
+    kept = _PLANS.get(key)
+    if kept is not None:
+        return kept[1]
+    _PLANS[key] = schedule, (found := _planned(schedule, scheduling, reorder=reorder))
+    while len(_PLANS) > KEPT_PLANS:
+        _PLANS.pop(next(iter(_PLANS)), None)
+    return found
+
+
+def _planned(schedule: Schedule, scheduling: Scheduling, *, reorder: bool) -> BlockPlan:
     channels = Channels(scheduling.channels, {})
     for kernel, _ in schedule.walk():
         if kernel.collective is not None:

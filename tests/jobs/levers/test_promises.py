@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 
 from meshcast import predict
 from meshcast.cli.app import app
+from meshcast.jobs.program import lowering, timed
+from meshcast.simulate import issue_order
+from meshcast.workload import read_workload
 
 SHARDED = str(Path(__file__).parents[2] / "fixtures" / "sharded.mlir")
 ROOFLINE = ("--fidelity", "roofline")  # quick; the promise is the same whatever the fidelity
@@ -101,3 +105,34 @@ def test_levers_of_served_requests_tell_the_request() -> None:
         assert lever.request_time_s is not None
         if "batch" not in lever.flag:  # the same requests
             assert lever.saved_s == pytest.approx(now.serving.request_s - lever.request_time_s, rel=1e-9)
+
+
+def test_of_a_change_its_step_alone_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends of the interval are simulated once, and what is rewritten of kernels lowers none again."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, function: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            calls[name] += 1
+            return function(*args, **named)
+
+        return call
+
+    monkeypatch.setattr(timed, "interval_of", counted("intervals", timed.interval_of))
+    monkeypatch.setattr(lowering, "read_workload", counted("readings", read_workload))
+    monkeypatch.setattr(issue_order, "_planned", counted("plans", issue_order._planned))
+    lowering.forget_lowered()
+    found = predict(SHARDED, on="dgx-h100", scheduler="serial", levers=6)
+    assert len(found.levers) > 1
+    assert calls["intervals"] == 1
+    assert calls["readings"] == 1
+    lowering.forget_lowered()
+    calls.clear()
+    for overlap in ("", "buckets=1MiB", "prefetch"):
+        predict(SHARDED, on="dgx-h100", overlap=overlap)
+    assert calls["readings"] == 1
+    # Other hardware takes the same order.
+    calls.clear()
+    for on in ("dgx-h100", "dgx-a100"):
+        predict(SHARDED, on=on)
+    assert calls["plans"] <= 1

@@ -31,6 +31,7 @@ class ProgramJob:
         options: The same for the stages below: a plan is carried out, how a model attends is said.
         cluster: The hardware.
         asked: What the model is asked for; None where the target is a program already.
+        interval: Whether the ends of the step's interval are asked for.
     """
 
     source: Source
@@ -38,6 +39,7 @@ class ProgramJob:
     options: Options
     cluster: Cluster
     asked: Asked | None = None
+    interval: bool = True
 
     @property
     def device(self) -> Device:
@@ -88,6 +90,7 @@ class ProgramJob:
             devices=devices,
             estimators=estimators,
             options=options,
+            interval=self.interval,
             notes=(*told, *notes, *assumed, *((unused,) if unused else ())),
         )
 

@@ -14,12 +14,13 @@ from meshcast.lower import (
     Lowering,
     OutOfMemoryError,
     Overflow,
+    Overlap,
     backend_of,
     lower,
     lower_compiled,
     overlapped,
 )
-from meshcast.options import LoweringOptions, ProgramOptions, key_of, predicted_turns
+from meshcast.options import InWords, LoweringOptions, ProgramOptions, key_of, predicted_turns
 from meshcast.partition import partition
 from meshcast.programs import Program
 from meshcast.workload import ReadOptions, may_deadlock, read_workload, registered_rules
@@ -27,6 +28,7 @@ from meshcast.workload import ReadOptions, may_deadlock, read_workload, register
 # Lowered programs by content, the latest last: the same program on other hardware, or at another fidelity, starts from there.
 _LOWERED: OrderedDict[tuple[object, ...], LoweredProgram] = OrderedDict()
 KEPT_PROGRAMS = 32
+_NOTHING = InWords("", Overlap())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,19 @@ def lowered_program(
         UsageError: Its ranks would wait for each other for ever.
         UnsupportedError: It holds what cannot be read, or a compiler that is asked for cannot be had.
     """
+    found = _kept(program, mesh, device, whose=whose, reading=reading, lowering=lowering)
+    own = {"name": program.name, "source": program.source, "facts": program.facts}  # equal programs may have others
+    if not program.notes and all(getattr(found.workload, name) == value for name, value in own.items()):
+        return found
+    warnings = (*program.notes, *found.workload.warnings)
+    return replace(found, workload=replace(found.workload, **own, warnings=warnings))  # type: ignore[arg-type]
+
+
+def _kept(
+    program: Program, mesh: Mapping[str, int] | None, device: Device, *, whose: WhoseKernels,
+    reading: ProgramOptions, lowering: LoweringOptions,
+) -> LoweredProgram:  # fmt: skip
+    """The kernels of a program of this content, whatever it is called."""
     backend = backend_of(device)
     # The digest is the source's: a program that was partitioned, or put on another mesh, by hand still carries it.
     key = (
@@ -68,18 +83,19 @@ def lowered_program(
         device if whose.lowering == "compiled" else None,
     )  # fmt: skip
     found = _LOWERED.pop(key, None)
-    if found is None:
+    if found is None and lowering.rewrites.any:
+        # Rewrites are of kernels that other questions, such as the same without them, have lowered already.
+        without = replace(lowering, overlap=_NOTHING)
+        plain = _kept(program, mesh, device, whose=whose, reading=reading, lowering=without)
+        found = overlapped(plain, lowering.rewrites)
+    elif found is None:
         found = _lowered(program, mesh, device, backend, whose=whose, reading=reading, lowering=lowering)
         if program.devices > 1 and may_deadlock(found.workload):
             check_program(program)
     _LOWERED[key] = found
     while len(_LOWERED) > KEPT_PROGRAMS:
         _LOWERED.popitem(last=False)
-    own = {"name": program.name, "source": program.source, "facts": program.facts}  # equal programs may have others
-    if not program.notes and all(getattr(found.workload, name) == value for name, value in own.items()):
-        return found
-    warnings = (*program.notes, *found.workload.warnings)
-    return replace(found, workload=replace(found.workload, **own, warnings=warnings))  # type: ignore[arg-type]
+    return found
 
 
 def forget_lowered() -> None:
@@ -110,4 +126,4 @@ def _lowered(
     )  # fmt: skip
     if refused:
         kernels = replace(kernels, workload=replace(kernels.workload, warnings=(*kernels.workload.warnings, refused)))
-    return overlapped(replace(kernels, overflow=overflow), lowering.rewrites)
+    return replace(kernels, overflow=overflow)

@@ -51,6 +51,7 @@ class Run:
     notes: tuple[str, ...] = ()
     whole: bool = True  # a part of a step is not asked what has no effect on it
     job_devices: int | None = None  # of the job that it is a part of, where that has more
+    interval: bool = True  # whether the ends of the step's interval are asked for, and what a turn of loops takes
     estimated: EstimatedKernels | None = field(
         default=None, repr=False
     )  # at the full clock, where they are known already
@@ -221,7 +222,7 @@ class Run:
         """The prediction, or an infeasible one without a time."""
         started = time.perf_counter()
         answer = timed_prediction(self) if self.verdict is None else self.untimed()
-        if self.workload.data_loops and self.whole:
+        if self.workload.data_loops and self.whole and self.interval:
             answer = with_data_loops(answer, self)
         if self.whole:
             answer = with_trust(answer, self.cluster, self.options.estimate)

@@ -42,7 +42,7 @@ def timed_part(run: Run) -> Timed:
     most = step * matrix.peak
     return Timed(
         step_time_s=step,
-        interval_s=interval_of(run),
+        interval_s=interval_of(run) if run.interval else (step, step),
         breakdown=timeline.breakdown,
         communication_s=timeline.communication_busy,
         energy_j=energy_of(run),

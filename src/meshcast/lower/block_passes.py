@@ -16,7 +16,6 @@ from meshcast.lower.equal_ops import without_equal_ops
 from meshcast.lower.fusion import Rules, plan_fusion
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
-from meshcast.lower.library import clears_first, memset
 from meshcast.lower.liveness import stepped_slices
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
@@ -28,6 +27,7 @@ from meshcast.lower.reductions import split_reduction
 from meshcast.lower.scatters import scatter_into_addends
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
+from meshcast.lower.small_kernels import clears_first, memset
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
 from meshcast.workload import Attention, Op, OpKind

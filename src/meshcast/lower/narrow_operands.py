@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
-from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.small_kernels import copy_kernel
 from meshcast.workload import Gemm, element_bytes
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from meshcast.lower.draft import ProgramDraft
 from meshcast.lower.layerwise import with_layerwise_weights
-from meshcast.lower.libraries import with_libraries
 from meshcast.lower.narrow_operands import with_both_orders
+from meshcast.lower.other_libraries import with_libraries
 from meshcast.lower.recency import with_recency
 from meshcast.lower.returned import with_returned_copies
 from meshcast.lower.reuse import with_reuse

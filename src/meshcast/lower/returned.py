@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.lower.kernel import Schedule, Step
-from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.small_kernels import copy_kernel
 from meshcast.programs import Argument
 
 

@@ -18,10 +18,10 @@ from meshcast.base import InputError
 from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
-from meshcast.lower.library import clears_first, copy_kernel, memset
 from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
+from meshcast.lower.small_kernels import clears_first, copy_kernel, memset
 from meshcast.programs import from_bytes
 from meshcast.workload import Block, CompiledLaunch, Op, OpKind, ReadOptions, Workload, read_workload
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
-from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.small_kernels import copy_kernel
 from meshcast.workload import element_bytes
 
 # What a weight stays the same weight through: casts, slices of a stack and their counters.

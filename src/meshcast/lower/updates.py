@@ -6,8 +6,8 @@ from collections.abc import Sequence, Set
 
 from meshcast.lower.fusion import IN_PLACE
 from meshcast.lower.kernel import Kernel
-from meshcast.lower.library import copy_kernel
 from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.small_kernels import copy_kernel
 from meshcast.workload import Op, OpKind
 
 

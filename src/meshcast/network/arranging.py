@@ -12,7 +12,7 @@ from meshcast.network.benchmark import collective_of, kind_named, parse_sizes
 from meshcast.network.effects import settings_without_effect
 from meshcast.network.fabric import read_fabric
 from meshcast.network.models import AlphaBeta, network_model
-from meshcast.network.placement import RankPlacement, optimise_placement, read_placement
+from meshcast.network.rank_placement import RankPlacement, optimise_placement, read_placement
 from meshcast.network.setting import Setting
 from meshcast.workload import Collective
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshcast.hardware import HEALTHY, Cluster, Conditions
-from meshcast.network.placement import RankPlacement
+from meshcast.network.rank_placement import RankPlacement
 from meshcast.network.spread import Ints
 from meshcast.workload import Collective
 

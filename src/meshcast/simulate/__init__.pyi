@@ -1,4 +1,5 @@
 from meshcast.simulate.asking_loops import AskingLoops as AskingLoops
+from meshcast.simulate.block_times import Placed as Placed
 from meshcast.simulate.class_run import ClassRun as ClassRun
 from meshcast.simulate.class_run import rank_speeds as rank_speeds
 from meshcast.simulate.class_run import simulate_classes as simulate_classes
@@ -46,7 +47,6 @@ from meshcast.simulate.pipelines.schedule import PassWork as PassWork
 from meshcast.simulate.pipelines.schedule import PipelineSchedule as PipelineSchedule
 from meshcast.simulate.pipelines.schedule import Task as Task
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
-from meshcast.simulate.placement import Placed as Placed
 from meshcast.simulate.scheduling import Scheduler as Scheduler
 from meshcast.simulate.scheduling import Scheduling as Scheduling
 from meshcast.simulate.timeline import COMMUNICATION as COMMUNICATION

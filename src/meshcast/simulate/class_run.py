@@ -7,7 +7,7 @@ M(a, k),
     start(a, k) = max over b in M(a, k) of arrival(b, k),    end(a, k) = start(a, k) + t_k
 
 where `arrival` is what the single rank's simulation calls the start. Blocks are placed by the code that places those of a
-single rank (`simulate.placement`, `simulate.events`), so scheduler, channels, shared links and what communication takes from
+single rank (`simulate.block_times`, `simulate.events`), so scheduler, channels, shared links and what communication takes from
 compute are the same, and so is the answer with one class at full speed. A permutation is taken to wait for the whole of
 its ring.
 
@@ -30,12 +30,12 @@ from meshcast.base import Group, group_numbers
 from meshcast.hardware import Conditions
 from meshcast.lower import Kernel, LoopStep
 from meshcast.network import Setting
+from meshcast.simulate.block_times import Placed, place_together
 from meshcast.simulate.classes import Ints, RankClasses, refine
 from meshcast.simulate.engine import KernelTimes, RankRun, Simulator, costliest
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import NOTHING, Length
 from meshcast.simulate.network import CommunicationTime, KernelNetwork
-from meshcast.simulate.placement import Placed, place_together
 from meshcast.simulate.timeline import COMPUTE, stream_of
 
 Floats = npt.NDArray[np.float64]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from meshcast.lower import Kernel, LoopStep
 
 if TYPE_CHECKING:
+    from meshcast.simulate.block_times import Placed
     from meshcast.simulate.issue_order import BlockPlan
-    from meshcast.simulate.placement import Placed
     from meshcast.simulate.timeline import Timeline
 
 SegmentKind = Literal["compute", "memory", "communication", "copy", "idle"]

@@ -23,13 +23,13 @@ from typing import Protocol
 from meshcast.base import Group
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import CostKey, Kernel, LoopStep, LoweredProgram, Step
+from meshcast.simulate.block_times import Placed, place
 from meshcast.simulate.contention import Contention, SpeedShares
 from meshcast.simulate.critical import critical_path, flattened, shortened
 from meshcast.simulate.exposure import covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.lengths import NOTHING, Length
 from meshcast.simulate.network import CommunicationTime, KernelNetwork, Uncontended, as_network
-from meshcast.simulate.placement import Placed, place
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import (
     COMMUNICATION,

@@ -3,7 +3,7 @@
 Between two events every stream advances its step at a constant speed (`simulate.contention`). Speeds never exceed 1 and,
 with `r` the least of them, a block lasts at least as long as without contention and at most `1 / r` times that: whoever
 runs with all durations stretched by `1 / r` starts everything no earlier. That faster links, or a faster device, never make a
-step slower is a theorem of `simulate.placement`, not of this: a collective that ends earlier can let another begin
+step slower is a theorem of `simulate.block_times`, not of this: a collective that ends earlier can let another begin
 beside a kernel which it did not slow before.
 
 Of several ranks that are not alike each has its own streams. A collective runs on all that meet in it at once, from when

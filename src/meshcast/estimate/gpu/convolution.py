@@ -46,14 +46,20 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     gradient = is_filter_gradient_call(shape)
     channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels
-    product = _implicit_gemm(
-        kernel, shape, peak=rate.flops * (p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0)
-    )
+    share = p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0
+    product = _implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
     return replace(product_time(product, machine), matrix_joules=joules)
 
 
-def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float) -> TiledProduct:
-    """The product that a convolution is, with groups that are narrower than a tile joined to one of its width."""
+def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float, gradient: bool) -> TiledProduct:
+    """The product that a convolution is, with groups that are narrower than a tile joined to one of its width.
+
+    Args:
+        kernel: The call.
+        shape: What it convolves.
+        peak: FLOP/s.
+        gradient: Whether it is a call for a filter's gradient.
+    """
     groups = max(shape.feature_groups, shape.batch_groups)
     taps = math.prod(shape.kernel)
     # Dilated inputs (gradients of strided convolutions) multiply by zeros that `macs` leaves out: cuDNN skips them too.
@@ -76,7 +82,7 @@ def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float) -> TiledP
         recency=kernel.recency,
         peak=peak,
         # cuDNN adds up parts of K where few results have long sums, but not in forward calls with an image for a filter.
-        split=is_filter_gradient_call(shape) or taps <= math.prod(shape.out_spatial),
+        split=gradient or taps <= math.prod(shape.out_spatial),
     )  # fmt: skip
 
 
@@ -102,7 +108,9 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
     moved = (kernel.read_bytes + kernel.written_bytes) / element_bytes(shape.lhs_dtype)
     rate = matrix_rate(kernel, machine.device)
     padded = _issued(kernel, moved * p.general_index, machine)
-    tiles = padded.then(product_time(_implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share), machine))
+    gradient = is_filter_gradient_call(shape)
+    product = _implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share, gradient=gradient)
+    tiles = padded.then(product_time(product, machine))
     return min(direct, tiles, key=lambda work: work.time)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meshcast.base.errors import InputError, UsageError
 from meshcast.base.mesh import Group, Mesh
 from meshcast.network import plan_collective, spread_over_levels
-from meshcast.network.placement import RankPlacement, optimise_placement, read_placement
+from meshcast.network.rank_placement import RankPlacement, optimise_placement, read_placement
 from meshcast.network.spread import spread_of_devices
 from meshcast.workload.graph import Collective
 from tests.network.clusters import FABRIC, NODE, TWO_LEVELS, cluster

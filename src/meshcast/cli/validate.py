@@ -16,6 +16,7 @@ from meshcast.cli.validate_collectives import collectives_command
 from meshcast.cli.validate_compiled import compiled_command
 from meshcast.cli.validate_ops import ops_command
 from meshcast.cli.validate_runs import runs_command
+from meshcast.cli.validate_torch import torch_command
 
 app = typer.Typer(
     help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -26,6 +27,7 @@ app.command("compiled")(compiled_command)
 app.command("collectives")(collectives_command)
 app.command("astra")(astra_command)
 app.command("runs")(runs_command)
+app.command("torch")(torch_command)
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")

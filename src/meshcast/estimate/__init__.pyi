@@ -36,6 +36,7 @@ from meshcast.estimate.measurements.kernels import kernel_to_json as kernel_to_j
 from meshcast.estimate.measurements.profile import read_profile as read_profile
 from meshcast.estimate.measurements.programs import ONE_OP_GROUPS as ONE_OP_GROUPS
 from meshcast.estimate.measurements.programs import MeasuredProgram as MeasuredProgram
+from meshcast.estimate.measurements.programs import measurement_objects as measurement_objects
 from meshcast.estimate.measurements.programs import read_measured_programs as read_measured_programs
 from meshcast.estimate.measurements.silicon import SYSTEMS as SYSTEMS
 from meshcast.estimate.measurements.silicon_kernels import SiliconKernel as SiliconKernel

@@ -14,6 +14,7 @@ from meshcast.estimate.plug_ins import asked_estimates, asked_support
 from meshcast.estimate.power import PowerDraw, PowerLaw
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
+from meshcast.workload import CodeShape
 
 
 @made_quickly
@@ -131,8 +132,20 @@ def estimate_each(
         gap = max(gap, estimates.gap)
         law = law or (estimates.draw.law if estimates.draw is not None else None)
         for kernel, answer in zip(batch, _singles(estimates, estimators[position].name), strict=True):
-            answers[kernel.cost_key] = answer
+            answers[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code)
     return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
+
+
+def _shaped(found: KernelEstimate, code: CodeShape) -> KernelEstimate:
+    """The estimate of code that gets only a share of the memory's rate: what is no overhead takes so much longer."""
+    longer = max(0.0, found.time - found.overhead) * (1 / code.share - 1) + code.extra
+    return replace(
+        found,
+        time=found.time + longer,
+        low=found.low + longer,
+        high=found.high + longer,
+        memory_time=found.memory_time / code.share,
+    )
 
 
 def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], first_named: bool) -> tuple[int, str]:

@@ -60,3 +60,7 @@ from meshcast.evidence.validate.silicon_page import print_silicon as print_silic
 from meshcast.evidence.validate.silicon_page import silicon_page as silicon_page
 from meshcast.evidence.validate.summary import summarise as summarise
 from meshcast.evidence.validate.tables import print_summary as print_summary
+from meshcast.evidence.validate.torch_steps import TorchSummary as TorchSummary
+from meshcast.evidence.validate.torch_steps import print_torch as print_torch
+from meshcast.evidence.validate.torch_steps import read_torch_runs as read_torch_runs
+from meshcast.evidence.validate.torch_steps import validate_torch as validate_torch

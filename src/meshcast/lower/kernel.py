@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import Mesh, Rows, copier, format_bytes, made_quickly, shown
-from meshcast.workload import Collective, Geometry, Indexed, Tensor, Workload
+from meshcast.workload import CodeShape, Collective, Geometry, Indexed, Tensor, Workload
 
 if TYPE_CHECKING:
     from meshcast.hardware import Cluster, Device
@@ -170,6 +170,7 @@ class Kernel:
     # loop; `blocking`: compute waits for it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
     flags: frozenset[str] = frozenset()
     cycles: float | None = None  # that the compiler expects, where it says so
+    code: CodeShape | None = None  # of a framework's own kernel
     on_chip_bytes: int | None = None  # read and written beside those of memory, where a compiler has placed every value
     on_chip_written: int = 0  # of those, written
     recency: Recency | None = None  # where it is not known, everything was just touched
@@ -199,7 +200,7 @@ class Kernel:
         return CostKey.of(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
-            bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written,
+            bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written, self.code,
         )  # fmt: skip
 
     def with_recency(self, recency: Recency | None) -> Kernel:

@@ -17,13 +17,22 @@ from itertools import groupby
 from meshcast.base import InputError
 from meshcast.lower.fused_kernel import Member, fused_kernel
 from meshcast.lower.fusion import IN_PLACE
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
+from meshcast.lower.kernel import (
+    BranchStep,
+    CompiledMemory,
+    Kernel,
+    KernelKind,
+    LoopStep,
+    LoweredProgram,
+    Schedule,
+    Step,
+)
 from meshcast.lower.liveness import FreeValues, stepped_slices
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
 from meshcast.lower.small_kernels import clears_first, copy_kernel, memset
 from meshcast.programs import from_bytes
-from meshcast.workload import Block, CompiledLaunch, Op, OpKind, ReadOptions, Workload, read_workload
+from meshcast.workload import Block, CompiledLaunch, Gemm, Op, OpKind, ReadOptions, Workload, read_workload
 
 COPY = "meshcast.copy"  # the reader's name for XLA's copy instruction
 JOINED = "custom_call:ConcatBitcast"
@@ -58,8 +67,12 @@ def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool
     """
     lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned, placed=backend == "xla-tpu")
     schedule = with_recency(lowering.block(workload.body), workload.tensors)
+    step = workload.step
+    memory = (
+        CompiledMemory(arguments=step.arguments, outputs=0, temporaries=step.temporaries, aliased=0) if step else None
+    )
     return LoweredProgram(
-        workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors, lowering="given"
+        workload=workload, backend=backend, schedule=schedule, tensors=workload.tensors, lowering="given", memory=memory
     )
 
 
@@ -122,6 +135,9 @@ class _Scheduled:
             name=launch.name,
         )
         kernel = self._in_memory(self._flagged(kernel, launch))
+        if launch.code is not None:
+            yield _as_called(kernel, launch)
+            return
         if self._library and not (launch.fusion and self._tuned) and clears_first(kernel):
             yield memset(kernel)
         yield kernel
@@ -211,6 +227,17 @@ class _Scheduled:
     def _outside(self, op: Op) -> list[int]:
         """Values that an op's bodies read from outside, each once."""
         return sorted({self._buffer.get(value, value) for inner in op.blocks for value in self._free(inner)})
+
+
+def _as_called(kernel: Kernel, launch: CompiledLaunch) -> Kernel:
+    """A framework's own call: cuBLAS is handed rows as they are, and nothing of XLA's runs before it."""
+    kernel = replace(kernel, code=launch.code)
+    if isinstance(kernel.geometry, Gemm):
+        return replace(kernel, geometry=replace(kernel.geometry, padded=False))
+    if launch.fusion and kernel.kind in (KernelKind.REDUCTION, KernelKind.TRANSPOSE):
+        # Its own code, of which the share is told, not XLA's: as long as the bytes take.
+        return replace(kernel, kind=KernelKind.LOOP_FUSION, geometry=None, flags=kernel.flags - {"transpose", "turned"})
+    return kernel
 
 
 def _read_outside(block: Block, free: FreeValues) -> dict[int, set[str]]:

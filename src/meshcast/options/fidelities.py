@@ -20,7 +20,7 @@ from meshcast.hardware import Device
 from meshcast.lower import Lowering, choose_lowering
 from meshcast.options.estimate_options import EstimateOptions
 from meshcast.options.options import Options
-from meshcast.programs import Program
+from meshcast.programs import Program, own_launches
 
 # `auto`: the best first. Later fidelities enter here.
 AUTO_ORDER = ("profiled", "analytical", "roofline")
@@ -83,6 +83,8 @@ def chosen_lowering(options: Options, program: Program, device: Device) -> Lower
         UsageError: Kernels of a compiler are asked for, and others or rewrites of theirs besides; or no such lowering.
         UnsupportedError: The compiler is asked for and cannot be had.
     """
+    if own_launches(program):
+        return "given"  # the framework's own: what its stack says of kernels is in them, and nothing is sent
     overlap, others = options.lowering.rewrites, options.lowering.other_kernels
     # Counts that are told name the program's own loops, not those that XLA leaves of them.
     # The TPU compiler takes minutes for a large model: it runs when it is asked for.

@@ -5,19 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from meshcast.base import checked
+from meshcast.base import Dimension, MeshcastError, checked, parse_quantity
 from meshcast.options.declared import option, take_values
 from meshcast.options.program_options import BY_STACKS
 
 if TYPE_CHECKING:
     from meshcast.simulate import HostCosts, Scheduler
 
-# Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only.
-Host = Literal["auto", "on", "off"]
+# Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only; of PyTorch's own
+# kernels also how fast the host is (`simulate.calls`).
+Host = Literal["auto", "on", "off", "slow", "fast"]
 # Whether compute and communication slow each other down while both run.
 ContentionSetting = Literal["on", "off"]
 # Of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says.
 Durations = Literal["auto", "trace", "estimated"]
+
+
+class _HostWords(tuple[str, ...]):
+    """The words of `--host`; a time is one of them too."""
+
+    def __contains__(self, value: object) -> bool:
+        if super().__contains__(value) or not isinstance(value, str):
+            return super().__contains__(value)
+        try:
+            return parse_quantity(value, Dimension.TIME) > 0
+        except MeshcastError:
+            return False
 
 
 def _host_costs(name: str, value: Any) -> HostCosts | None:
@@ -42,11 +55,12 @@ class RunOptions:
         host_costs: What issuing a step costs the host, instead of the costs of XLA's runtime.
     """
 
-    host: Host = option(
+    host: str = option(
         "auto",
         flag="--host",
-        help="Count the host's time to issue a step: on, off, or auto (not for single ops).",
-        one_of=lambda: get_args(Host),
+        help="Count the host's time to issue a step: on, off, or auto (not for single ops). Of PyTorch's own kernels also slow "
+        "(a virtual machine, the default), fast (bare metal), or the time of one operator's call, such as 8us.",
+        one_of=lambda: _HostWords(get_args(Host)),
         wrong="no host setting {}",
     )
     scheduler: Scheduler = option(

@@ -21,6 +21,7 @@ from meshcast.programs.program import Program as Program
 from meshcast.programs.program import Role as Role
 from meshcast.programs.program import entry_function as entry_function
 from meshcast.programs.program import module_mesh as module_mesh
+from meshcast.programs.program import own_launches as own_launches
 from meshcast.programs.program import result_names as result_names
 from meshcast.programs.pytorch.capture import capture_torch as capture_torch
 from meshcast.programs.pytorch.options import TorchOptions as TorchOptions

@@ -141,6 +141,11 @@ class Program:
         ]
 
 
+def own_launches(program: Program) -> bool:
+    """Whether a program is made of a framework's own launches, one by one, and not of what XLA would compile."""
+    return "meshcast.told" in program.module.operation.attributes
+
+
 def entry_function(module: Any, *, where: str) -> Any:
     """The public `main` function, or the only function there is."""
     functions = [op for op in module.body.operations if op.operation.name == "func.func" and len(op.regions[0].blocks)]

@@ -101,7 +101,7 @@ class NamedSource:
             raise UsageError(
                 "--set applies to models of the zoo; give the function defaults instead", where=self.called
             )
-        key = (options.platform, _sizes(options))
+        key = (options.platform, options.kernels, _sizes(options))
         return self._kept.answer(key, lambda: self._captured(head, function, options))
 
     def _captured(self, head: str, function: str, options: CaptureOptions) -> Program:
@@ -142,7 +142,7 @@ class ObjectSource:
     def program(self, options: CaptureOptions) -> Program:
         """The object's program."""
         _refuse_settings(options, "objects", where="target")
-        key = (options.platform, _sizes(options))
+        key = (options.platform, options.kernels, _sizes(options))
         return self._kept.answer(key, lambda: _from_object(self.made, options, name=None, where="target"))
 
 
@@ -240,7 +240,7 @@ def _from_object(made: Any, options: CaptureOptions, *, name: str | None, where:
     if not isinstance(jit_options, Mapping):
         raise UsageError(f"{said} options as {_described(jit_options)}, not as a dict", where=where, fix=_RETURNS)
     if holds_torch(fn) or holds_torch((args, jit_options.get("kwargs"))):
-        program = capture_torch(fn, args, jit_options, name=name, platform=options.platform)
+        program = capture_torch(fn, args, jit_options, name=name, platform=options.platform, kernels=options.kernels)  # type: ignore[arg-type]
     else:
         program = capture(fn, *args, name=name, platform=options.platform, options=jit_options)
     return _without_dims(program, options, where=where)

@@ -47,6 +47,7 @@ class CaptureOptions:
     dims: Mapping[str, int] = field(default_factory=dict)
     mesh: Mapping[str, int] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    kernels: str = "xla"  # of PyTorch's modules, whose kernels: see `capture_torch`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", read_counts("dims", self.dims))

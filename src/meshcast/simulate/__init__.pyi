@@ -1,5 +1,8 @@
 from meshcast.simulate.asking_loops import AskingLoops as AskingLoops
 from meshcast.simulate.block_times import Placed as Placed
+from meshcast.simulate.calls import CallCosts as CallCosts
+from meshcast.simulate.calls import call_costs as call_costs
+from meshcast.simulate.calls import issued_step as issued_step
 from meshcast.simulate.class_run import ClassRun as ClassRun
 from meshcast.simulate.class_run import rank_speeds as rank_speeds
 from meshcast.simulate.class_run import simulate_classes as simulate_classes

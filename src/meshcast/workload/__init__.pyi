@@ -8,7 +8,6 @@ from meshcast.workload.graph import Attention as Attention
 from meshcast.workload.graph import AttentionLibrary as AttentionLibrary
 from meshcast.workload.graph import Block as Block
 from meshcast.workload.graph import Collective as Collective
-from meshcast.workload.graph import CompiledLaunch as CompiledLaunch
 from meshcast.workload.graph import Convolution as Convolution
 from meshcast.workload.graph import Cost as Cost
 from meshcast.workload.graph import Factorisation as Factorisation
@@ -24,6 +23,10 @@ from meshcast.workload.graph import Tensor as Tensor
 from meshcast.workload.graph import Window as Window
 from meshcast.workload.graph import element_bytes as element_bytes
 from meshcast.workload.groups import group_of_ids as group_of_ids
+from meshcast.workload.made_launches import HOST_WORK as HOST_WORK
+from meshcast.workload.made_launches import CodeShape as CodeShape
+from meshcast.workload.made_launches import CompiledLaunch as CompiledLaunch
+from meshcast.workload.made_launches import FrameworkStep as FrameworkStep
 from meshcast.workload.posted import Posted as Posted
 from meshcast.workload.posted import RankSequence as RankSequence
 from meshcast.workload.posted import may_deadlock as may_deadlock

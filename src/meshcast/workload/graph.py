@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Literal
 
 from meshcast.base import Group, made_quickly
+from meshcast.workload.made_launches import CompiledLaunch
 from meshcast.zoo import ALIKE_SCOPE
 
 AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
@@ -310,24 +311,12 @@ class Cost:
     operand_bytes: tuple[int, ...] = ()
     written_bytes: int = 0
     geometry: Geometry | None = None
-    # A custom call that nobody has a model of: its author's estimate, its code or (--approximate) its bytes alone.
-    guessed: bool = False
+    guessed: bool = (
+        False  # nobody has a model of the call: its author's estimate, its code or (--approximate) its bytes
+    )
     # A product: the dimension order it needs each operand in, outermost first; empty where any will do as it lies.
     # A transpose: its permutation.
     orders: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledLaunch:
-    """The launch that a compiler put an op into: ops that follow each other with equal launches are one kernel."""
-
-    name: str  # of the instruction in the compiler's own program
-    fusion: str = ""  # XLA's kind of fusion: kLoop, kInput, kCustom; nothing for an op on its own
-    emitter: str = ""  # who writes a kCustom fusion's code: __triton, __triton_nested_gemm_fusion, ...
-    blocking: bool = False  # a collective or copy that the compute stream waits for
-    prefetched: bool = False  # a copy that the previous run of the program makes
-    on_chip: frozenset[int] = frozenset()  # positions of its results that lie outside of main memory
-    cycles: float | None = None  # that the compiler expects it to take
 
 
 @made_quickly

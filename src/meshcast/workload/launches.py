@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshcast.workload.graph import CompiledLaunch, Cost, OpKind
+from meshcast.workload.graph import Cost, OpKind
+from meshcast.workload.made_launches import CodeShape, CompiledLaunch, FrameworkStep
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.attributes import text
 from meshcast.workload.rules.backend_config import parse_object
@@ -33,6 +34,27 @@ def launch_of(operation: Any) -> CompiledLaunch | None:
         prefetched=moment == "prefetch",
         on_chip=frozenset(map(int, aside.split(","))) if aside else frozenset(),
         cycles=_cycles(config),
+        code=_code(config.get("own_code")),
+    )
+
+
+def _code(said: Any) -> CodeShape | None:
+    if not isinstance(said, dict):
+        return None
+    return CodeShape(share=float(said.get("share", 1.0)), extra=float(said.get("extra_us", 0.0)) * 1e-6)
+
+
+def framework_step(module: Any) -> FrameworkStep | None:
+    """What a framework that ran op by op says of the whole step beside its launches; None where it says nothing."""
+    said = text(module.operation, "meshcast.told")
+    if not said:
+        return None
+    told = parse_object(said)
+    memory, host = told.get("memory", {}), told.get("host", [])
+    return FrameworkStep(
+        arguments=int(memory.get("arguments", 0)),
+        temporaries=int(memory.get("temporaries", 0)),
+        host=tuple(tuple(map(int, counts)) for counts in host),
     )
 
 

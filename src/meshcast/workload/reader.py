@@ -13,10 +13,11 @@ from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
 from meshcast.workload.data_loops import DataLoop, assumed_turns, data_loop, refuse_unused
 from meshcast.workload.equal_ops import EqualOps
-from meshcast.workload.graph import Block, CompiledLaunch, Cost, Op, OpKind, Tensor
+from meshcast.workload.graph import Block, Cost, Op, OpKind, Tensor
 from meshcast.workload.known_costs import KnownCosts
-from meshcast.workload.launches import copy_cost, launch_of
+from meshcast.workload.launches import copy_cost, framework_step, launch_of
 from meshcast.workload.local_types import LocalTypes, TupleError
+from meshcast.workload.made_launches import CompiledLaunch
 from meshcast.workload.numbered_values import NumberedValues
 from meshcast.workload.options import ReadOptions as ReadOptions
 from meshcast.workload.rule import OpReading
@@ -122,6 +123,7 @@ class _Reader(NumberedValues):
             data_loops=loops,
             scheduled=self._scheduled,
             on_chip=frozenset(self._on_chip),
+            step=framework_step(program.module),
         )
 
     # Blocks and ordinary ops.

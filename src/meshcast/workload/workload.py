@@ -15,6 +15,7 @@ from meshcast.base import Mesh, Rows, shown
 from meshcast.programs import Argument
 from meshcast.workload.data_loops import DataLoop
 from meshcast.workload.graph import AttentionLibrary, Block, Collective, Op, Tensor
+from meshcast.workload.made_launches import FrameworkStep
 
 if TYPE_CHECKING:
     from meshcast.lower import Fusion, Layers, LoweredProgram, RaggedProducts
@@ -63,6 +64,7 @@ class Workload:
     data_loops: tuple[DataLoop, ...] = ()  # whose turns no constant of the program says
     scheduled: bool = False  # a compiler's output: ops say which launch they belong to, in launch order
     on_chip: frozenset[int] = field(default=frozenset(), repr=False)  # values that a compiler keeps out of main memory
+    step: FrameworkStep | None = None  # what a framework that runs op by op says of the whole step
 
     @property
     def devices(self) -> int:

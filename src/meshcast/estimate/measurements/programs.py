@@ -108,7 +108,7 @@ def read_measured_programs(
         InputError: the folder or a row in it cannot be read.
         UsageError: the folder has no such group.
     """
-    rows = [_row(data, folder, where) for data, where in _objects(_measurements(folder))]
+    rows = [_row(data, folder, where) for data, where in measurement_objects(folder)]
     if not rows:
         raise InputError("no measurements in it", where=str(folder))
     known = {row.group for row in rows}
@@ -117,6 +117,15 @@ def read_measured_programs(
             raise UsageError(f"no group {name!r} in {folder}", where="--group", fix=nearest(name, known))
     chosen = [row for row in rows if not groups or row.group in groups]
     return chosen[:limit]
+
+
+def measurement_objects(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every measurement of a folder, with its `file:line`.
+
+    Raises:
+        InputError: The folder or a line in it cannot be read.
+    """
+    return _objects(_measurements(folder))
 
 
 def _measurements(folder: Path) -> Path:

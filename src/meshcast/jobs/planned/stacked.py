@@ -68,6 +68,14 @@ def with_stack(
     return replace(stacked, brought=replace(stacked.brought, stack=str(stack or told), in_plan=told is not None))
 
 
+def own_kernels(options: Options) -> str:
+    """Whose kernels a module of PyTorch is captured with: its own, `eager` or `compile`d, where its stack is asked for."""
+    brought = options.brought
+    if brought is None or brought.framework != PYTORCH:
+        return "xla"
+    return "eager" if options.lowering.fusion == "eager" else "compile"
+
+
 def assumed_kernels(source: str, brought: Brought | None) -> tuple[str, ...]:
     """Whose kernels are assumed for a program of PyTorch where no stack says it, and the stacks that would; else nothing.
 

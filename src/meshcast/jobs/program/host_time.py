@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshcast.simulate import LOOSE_GAP, WHOLE_PROGRAM_LAUNCHES, AskingLoops, HostCosts, host_seconds, loose_launches
+from meshcast.simulate import (
+    LOOSE_GAP,
+    WHOLE_PROGRAM_LAUNCHES,
+    AskingLoops,
+    HostCosts,
+    call_costs,
+    host_seconds,
+    issued_step,
+    loose_launches,
+)
+from meshcast.workload import FrameworkStep
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -16,6 +26,8 @@ def issuing_seconds(run: Run) -> float:
     It is not for models that know no launches (the speed of light), and unless told otherwise for programs of a few
     kernels, which are taken for a part of a larger program. Of one that launches nothing it is all there is.
     """
+    if (step := run.lowered.workload.step) is not None and step.host:
+        return _issued_by_framework(run, step) if run.options.run.host != "off" and run.full_clock.gap > 0 else 0.0
     count, first = run.lowered.kernel_count, run.estimators[0].fidelity
     launches = run.device.kind == "gpu" and (run.full_clock.gap > 0 if count else first != "roofline")
     # A program that decides by itself when it is done is a whole one, however few its launches are in the turns assumed.
@@ -27,11 +39,22 @@ def issuing_seconds(run: Run) -> float:
     return host_seconds(run.lowered, run.options.run.host_costs, without=asking) + run.asking[0]
 
 
+def _issued_by_framework(run: Run, step: FrameworkStep) -> float:
+    """Seconds of a step that a framework issues op by op, at the device's full clock."""
+    pause = run.full_clock.gap + LOOSE_GAP * run.device.launch_latency_s
+    seconds = [0.0] * len(step.host)
+    for kernel, count in run.lowered.schedule.walk():
+        _, _, number = kernel.name.rpartition(".")
+        seconds[int(number)] += count * (run.full_clock[kernel].time + pause)
+    return issued_step(seconds, step.host, call_costs(run.options.run.host))
+
+
 def pausing_seconds(run: Run) -> float:
     """Seconds between launches outside of CUDA graphs; in loops that end on data also what they wait for the host."""
     if not run.host:
         return 0.0
-    graphs = run.options.run.host_costs is None or run.options.run.host_costs.graphs
+    costs = run.options.run.host_costs
+    graphs = run.lowered.workload.step is None and (costs is None or costs.graphs)
     asking = {loop.label for loop in run.workload.data_loops}
     loose = loose_launches(run.lowered.schedule, graphs=graphs, without=asking)
     whole, device = run.asking

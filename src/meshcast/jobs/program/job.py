@@ -9,7 +9,7 @@ from functools import cached_property
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.planned.attending import unfused_note
-from meshcast.jobs.planned.stacked import assumed_kernels
+from meshcast.jobs.planned.stacked import assumed_kernels, own_kernels
 from meshcast.jobs.program.device_count import device_count
 from meshcast.jobs.program.lowering import WhoseKernels, lowered_program
 from meshcast.jobs.program.run import Run
@@ -51,7 +51,13 @@ class ProgramJob:
         """What runs on all devices, captured for their platform."""
         asked = self.options.program
         return self.source.program(
-            CaptureOptions(platform=self.device.platform, dims=asked.dims, mesh=asked.mesh, settings=asked.settings)
+            CaptureOptions(
+                platform=self.device.platform,
+                dims=asked.dims,
+                mesh=asked.mesh,
+                settings=asked.settings,
+                kernels=own_kernels(self.options),
+            )
         )
 
     @property

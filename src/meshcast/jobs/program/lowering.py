@@ -87,7 +87,7 @@ def _kept(
         # Rewrites are of kernels that other questions, such as the same without them, have lowered already.
         without = replace(lowering, overlap=_NOTHING)
         plain = _kept(program, mesh, device, whose=whose, reading=reading, lowering=without)
-        found = overlapped(plain, lowering.rewrites)
+        found = plain if plain.workload.step is not None else overlapped(plain, lowering.rewrites)
     elif found is None:
         found = _lowered(program, mesh, device, backend, whose=whose, reading=reading, lowering=lowering)
         if program.devices > 1 and may_deadlock(found.workload):

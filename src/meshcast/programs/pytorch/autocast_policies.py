@@ -49,6 +49,18 @@ _WIDEST = _names(
 )
 
 
+# Functions that are told fp32 as their result's dtype instead of being handed cast operands, and those that stand for others
+# above ATen, which casts further below.
+_RESULT = _names("prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum")
+_ABOVE = _names("cross_entropy cross_entropy_loss rms_norm softmin")
+
+
+def autocast_policy() -> dict[str, str]:
+    """What CUDA's autocast does by the name of an ATen operator: `lower`, `fp32`, `widest`, or `result` (told its dtype)."""
+    policy = dict.fromkeys(_LOWER, "lower") | dict.fromkeys(_FP32 - _ABOVE, "fp32") | dict.fromkeys(_WIDEST, "widest")
+    return policy | dict.fromkeys(_RESULT, "result")
+
+
 def autocast_operands(function: Any, args: Any, kwargs: Any, dtype: Any) -> tuple[Any, Any]:
     """Operands as autocast hands them to a function.
 

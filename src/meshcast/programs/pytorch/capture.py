@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from meshcast.base import UsageError
 from meshcast.programs.annotations import bring_over_shardings
@@ -12,6 +12,8 @@ from meshcast.programs.jax_function import lowered_module
 from meshcast.programs.program import Program, from_module
 from meshcast.programs.pytorch.library import require_torch
 from meshcast.programs.pytorch.options import TorchOptions
+
+Kernels = Literal["xla", "eager", "compile"]
 
 
 def capture_torch(
@@ -21,6 +23,7 @@ def capture_torch(
     *,
     name: str | None = None,
     platform: str = "cuda",
+    kernels: Kernels = "xla",
 ) -> Program:
     """The program of a module's forward pass, of a training step of it, or of a function of tensors.
 
@@ -30,6 +33,8 @@ def capture_torch(
         options: Whether it is trained, in which precision and over which mesh.
         name: What to call it; the class or function's own name by default.
         platform: What to lower for: `cuda`, `rocm`, `tpu` or `cpu`.
+        kernels: Whose kernels the program is made of: those that XLA would compile, or on one device of CUDA PyTorch's own,
+            `eager` or `compile`d.
     """
     require_torch()
     from meshcast.programs.pytorch.environment import quiet
@@ -45,6 +50,15 @@ def capture_torch(
             f"args is a tuple, not {type(args).__name__}", where=label, fix="write (tensor,) for one tensor"
         )
     chosen = TorchOptions.of(options, where=label)
+    unrecorded = ""
+    if kernels != "xla":
+        from meshcast.programs.pytorch.own_kernels import captured, why_not
+
+        if not (unrecorded := why_not(module, tuple(args), chosen, platform)):
+            try:
+                return captured(module, tuple(args), chosen, label=label, compiled=kernels == "compile")
+            except Exception as error:  # the user's own module raised while being run
+                raise explained(error, label, module) from error
     try:
         tracing = Tracing(module, tuple(args), chosen, label=label, platform=platform)
         function, arguments, jit_options = tracing.program()
@@ -53,6 +67,8 @@ def capture_torch(
     except Exception as error:  # the user's own module raised while being traced
         raise explained(error, label, module) from error
     warnings = list(tracing.warnings())
+    if unrecorded:
+        warnings.append(f"kernels are modelled on XLA's program, not recorded from PyTorch: {unrecorded}")
     if tracing.reduces_wider and (narrow := widen_reduced_products(lowered)):
         warnings.append(
             f"{narrow} gradients that are no products are reduced in FSDP's param_dtype, not in its reduce_dtype"

@@ -1,0 +1,49 @@
+"""`meshcast validate torch DIR`: our error on PyTorch's models, eager and compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.judged import judged
+from meshcast.cli.patience import INTERRUPTED
+
+
+def torch_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with cases.py and measurements.jsonl[.gz].")],
+    on: flags.On = "h200",
+    fidelity: flags.Fidelity = "auto",
+    mode: Annotated[list[str] | None, typer.Option("--mode", help="Only eager, or only compiled.")] = None,
+    apart: Annotated[
+        list[str] | None,
+        typer.Option("--apart", help="A case that nothing was tuned on, told first; may be given again."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The host: slow, fast, or the time of one operator's call.")
+    ] = "auto",
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    json: flags.Json = False,
+) -> None:
+    """Predicts the cases of DIR with PyTorch's own kernels and compares step time, peak memory and the number of kernels.
+
+    Needs torch and what the cases import. The exit code is 0 when the validation ran, even where rows failed: they are counted
+    and named.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.evidence import TorchSummary, print_torch, read_torch_runs, validate_torch
+    from meshcast.options import Options
+
+    runs = read_torch_runs(folder, modes=mode or ())[:limit]
+    options = Options(on=on, fidelity=fidelity, host=host, clocks="burst", levers=False)
+    rows, interrupted = judged(validate_torch(runs, options, jobs=jobs), len(runs), "runs", json=json)
+    summary = TorchSummary(rows=tuple(rows), apart=tuple(apart or ()), not_run=len(runs) - len(rows))
+    if json:
+        emit_json(summary.to_json())
+    else:
+        print_torch(summary)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,56 @@
+"""The caching allocator's worst moment, as `torch.cuda.max_memory_allocated` tells it; free of torch.
+
+Blocks are rounded up to 512 bytes (`c10/cuda/CUDACachingAllocator.cpp`). A storage is held from the call that makes it until
+its last reference is gone: in eager mode that is known of every one of them. cuBLAS has a workspace of 32 MiB on Hopper for
+every thread that calls it: the one that runs the model, and autograd's (`ATen/cuda/CublasHandlePool.cpp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from meshcast.programs.pytorch.recorded import Recording
+
+BLOCK = 512
+WORKSPACE = 32 << 20
+
+
+def rounded(size: int) -> int:
+    """A request as the allocator serves it."""
+    return -(-size // BLOCK) * BLOCK
+
+
+def eager_peak(recording: Recording) -> dict[str, int]:
+    """Bytes of arguments, and of everything else at the worst moment."""
+    held = {storage: rounded(recording.sizes[storage]) for storage in recording.held}
+    arguments = sum(held.values())
+    events: list[tuple[Sequence[int], Sequence[int]]] = []
+    seen = set(held)
+    for op in recording.ops:
+        made = [each.storage for each in op.gives if each.storage not in seen and not seen.add(each.storage)]  # type: ignore[func-returns-value]
+        events.append((op.frees, made))
+    most = worst(events, recording.sizes, ignored=held)
+    threads = 2 if any(op.phase == "backward" for op in recording.ops) else 1
+    products = any(op.name in ("mm", "addmm", "bmm", "baddbmm") for op in recording.ops)
+    return told(arguments, most + (threads * WORKSPACE if products else 0))
+
+
+def worst(events: Iterable[tuple[Sequence[int], Sequence[int]]], sizes: object, *, ignored: object) -> int:
+    """The most bytes at once: of each event first what is given back, then what is taken."""
+    live: dict[int, int] = {}
+    now = most = 0
+    for freed, made in events:
+        for storage in freed:
+            now -= live.pop(storage, 0)
+        for storage in made:
+            if storage in ignored or storage in live:  # type: ignore[operator]
+                continue
+            live[storage] = rounded(sizes[storage])  # type: ignore[index]
+            now += live[storage]
+        most = max(most, now)
+    return most
+
+
+def told(arguments: int, temporaries: int) -> dict[str, int]:
+    """As a compiler's buffer assignment is told."""
+    return {"arguments": arguments, "outputs": 0, "temporaries": temporaries, "aliased": 0}

@@ -1,0 +1,60 @@
+"""What shapes of CUDA code get out of a GPU's memory, relative to code that streams; free of torch.
+
+Measured on one H200 in traces of eager PyTorch 2.11 (torchvision's ResNet-50, MobileNetV3 and Swin, transformers' Qwen3 and
+BERT): rates of one kind of kernel over its bytes, divided by `STREAM`. They are shares of a rate, or times a block takes, so that
+they carry over to other GPUs as far as cores grow with bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshcast.programs.pytorch.recorded import View
+
+STREAM = 4.2e12  # bytes a second of a vectorised elementwise kernel, the rate that shares are of
+_INDEXED = 450e9  # elements a second where each one's place is computed (`elementwise_kernel`, `Loops.cuh`)
+_JOINED = 220e9  # of concatenations (`CatArrayBatchedCopy`)
+UNROLLED = 0.55  # operands of several dtypes: four elements a thread, loaded one by one
+REGULAR_ROWS = 0.75  # a row's elements stay with the block that reads them
+TWICE_READ = 0.5  # rows that are too long to stay, read once more
+COLUMNS = 0.7  # sums down columns, once they run
+WINDOWS = 0.16  # windows over images, an element a thread
+LISTS = 0.5  # `multi_tensor_apply`, of few tensors
+FUSED_LISTS = 0.6  # the same where it does a whole update
+TURNED = 0.55  # cuDNN's copies between channels first and last
+CUDNN = 0.85  # convolutions by heuristics instead of timing them all (`torch.backends.cudnn.benchmark` is off)
+NORMALISED = 0.55  # cuDNN's batch norm in inference
+TRANSFORMED = 0.31  # ATen's, in half precision
+DROPPED = 0.66  # random bits for every element
+ATTENTION_DROPPED = 0.72  # the same inside attention
+ATTENTION_MASKED = 0.75  # a mask read for every pair
+
+ROW = 1.1e-9  # seconds a row where each has a block of its own
+WARP_ROW = 0.18e-9  # where a warp does one or two
+SUM_ROWS = 3e-6  # seconds that a reduction over rows takes at least beside its bytes
+SUM_COLUMNS = 12e-6  # the same down columns: parts wait for each other
+_CHANNEL = 2.4e9  # bytes a second of one block, where a channel has one
+_BLOCKS = 528  # of them that run at once, four on each of 132 SMs
+
+
+def bytes_of(views: Sequence[View]) -> int:
+    """Bytes of tensors, each once."""
+    return sum({(view.storage, view.shape, view.offset): view.bytes for view in views}.values())
+
+
+def indexed(takes: Sequence[View], gives: Sequence[View], *, rate: float = _INDEXED) -> float:
+    """The share of a kernel that computes every element's place: `t = max(bytes / STREAM, elements / rate)`."""
+    elements = max((view.elements for view in gives), default=1)
+    moved = bytes_of([*takes, *gives]) / STREAM
+    return min(1.0, moved / (elements / rate)) if elements and moved else 1.0
+
+
+def joined(takes: Sequence[View], gives: Sequence[View]) -> float:
+    """The share of a concatenation."""
+    return indexed(takes, gives, rate=_JOINED)
+
+
+def by_channel(view: View) -> float:
+    """The share of a kernel with one block a channel of images that lie channel by channel."""
+    channels = view.shape[1] if len(view.shape) > 1 else 1
+    return min(channels, _BLOCKS) * _CHANNEL / STREAM

@@ -1,0 +1,211 @@
+"""Calls of libraries: products (cuBLAS), convolutions (cuDNN), fused attention, tables; free of torch.
+
+Biases of `addmm` are in cuBLAS's epilogue; those of convolutions are a kernel of their own. cuDNN 9 on Hopper turns images
+that lie channels first around convolutions in half precision, but for those of single pixels, which are products. Matrix
+products in fp32 do not use TF32 unless asked (`torch.backends.cuda.matmul.allow_tf32`), convolutions do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from meshcast.programs.pytorch.arithmetic import plain_name
+from meshcast.programs.pytorch.code_shapes import ATTENTION_DROPPED, ATTENTION_MASKED, CUDNN, TURNED, indexed
+from meshcast.programs.pytorch.eager_rows import channels_last, summed
+from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
+from meshcast.programs.pytorch.recorded import AtenOp, View
+
+_BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
+
+
+def product(op: AtenOp) -> Iterator[Launch]:
+    """A product of matrices, copies of operands whose rows lie apart before it (`prepare_matrix_for_cublas`)."""
+    bias, operands = (op.takes[0], op.takes[1:]) if plain_name(op.name) in _BIASED else (None, op.takes)
+    left, right = operands[0], operands[-1]
+    for each in (left, right):
+        if len(each.shape) > 1 and 1 not in each.strides[-2:] and 1 not in each.shape[-2:]:
+            yield replace(pointwise("copy_for_cublas", (each,), (each,), ()), share=indexed((each,), (each,)))
+    told = {
+        "batch": math.prod(left.shape[:-2]),
+        "m": left.shape[-2] if len(left.shape) > 1 else 1,
+        "k": left.shape[-1],
+        "n": right.shape[-1] if len(right.shape) > 1 else 1,
+        "left_k_minor": _minor_last(left),
+        "right_k_minor": not _minor_last(right),
+    }
+    yield Launch(
+        name=op.name,
+        form="product",
+        takes=(left, right, *((bias,) if bias is not None else ())),
+        gives=op.gives[:1],
+        told=told,
+    )
+
+
+def _minor_last(view: View) -> bool:
+    return len(view.shape) < 2 or view.strides[-1] == 1 or view.shape[-1] == 1
+
+
+def convolution_told(op: AtenOp) -> dict[str, Any]:
+    """Sizes of a convolution, forward or backward, from its input, its weight and its result or its gradient."""
+    backward = op.name.endswith("backward")
+    image, weight = (op.takes[1], op.takes[2]) if backward else (op.takes[0], op.takes[1])
+    spatial = len(image.shape) - 2
+
+    def several(name: str, value: int) -> tuple[int, ...]:
+        told = op.told.get(name) or (value,)
+        told = told if isinstance(told, tuple) else (told,)
+        return tuple(told) * spatial if len(told) == 1 else tuple(told)
+
+    return {
+        "image": image.shape,
+        "weight": weight.shape,
+        "out": (op.takes[0] if backward else op.gives[0]).shape,
+        "groups": int(op.told.get("groups") or 1),
+        "stride": several("stride", 1),
+        "padding": several("padding", 0),
+        "dilation": several("dilation", 1),
+        "transposed": bool(op.told.get("transposed")),
+        "dtype": image.dtype,
+    }
+
+
+def depthwise(told: dict[str, Any]) -> bool:
+    """Whether every channel is convolved on its own."""
+    return bool(told["groups"] > 1 and told["groups"] == told["image"][1])
+
+
+def turned_by_cudnn(told: dict[str, Any], image: View) -> bool:
+    """Whether cuDNN copies images to channels last and back."""
+    pixels = all(n == 1 for n in (*told["weight"][2:], *told["stride"]))
+    return image.dtype in ("bfloat16", "float16") and not channels_last(image) and not pixels and not depthwise(told)
+
+
+def turning(view: View) -> Launch:
+    """A copy from channels first to channels last, or back."""
+    return Launch(
+        name="nchwToNhwc",
+        form="pointwise",
+        takes=(view,),
+        gives=(view,),
+        stages=(Arithmetic(),),
+        turned=True,
+        share=TURNED,
+    )
+
+
+def convolved(name: str, takes: tuple[View, ...], out: View, told: dict[str, Any], *, turned: bool) -> Iterator[Launch]:
+    """One pass of a convolution, between copies where cuDNN turns its operands."""
+    if turned:
+        yield from map(turning, takes)
+    yield Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=CUDNN)
+    if turned:
+        yield turning(out)
+
+
+def _convolution(op: AtenOp) -> Iterator[Launch]:
+    told = convolution_told(op)
+    image, weight, out = op.takes[0], op.takes[1], op.gives[0]
+    name = "conv_depthwise" if depthwise(told) else "cudnn_convolution"
+    yield from convolved(name, (image, weight), out, {**told, "pass": "forward"}, turned=turned_by_cudnn(told, image))
+    if len(op.takes) > 2:
+        made = pointwise("add_bias", (out, op.takes[2]), (out,), ("add",))
+        yield replace(made, share=indexed(made.takes, made.gives))
+
+
+def _convolution_backward(op: AtenOp) -> Iterator[Launch]:
+    told = convolution_told(op)
+    gradient, image, weight = op.takes[0], op.takes[1], op.takes[2]
+    mask = op.told.get("output_mask") or (True, True, False)
+    given = list(op.gives)
+    turned = turned_by_cudnn(told, image)
+    kind = "conv_depthwise" if depthwise(told) else "cudnn"
+    if mask[0]:
+        yield from convolved(f"{kind}_dgrad", (gradient, weight), given.pop(0), {**told, "pass": "data"}, turned=turned)
+    if mask[1]:
+        yield from convolved(
+            f"{kind}_wgrad", (gradient, image), given.pop(0), {**told, "pass": "weight"}, turned=turned
+        )
+    if mask[2] and given:
+        dims = tuple(d for d in range(len(gradient.shape)) if d != 1)
+        yield summed("sum_bias", gradient, dims, (given[0],))
+
+
+def attention(op: AtenOp) -> Iterator[Launch]:
+    """Fused attention: one kernel forward; backward one between a sum of products and a cast (cuDNN's and FlashAttention's)."""
+    backward = op.name.endswith("backward")
+    query, key, value = (op.tensor(name) or op.takes[i] for i, name in enumerate(("query", "key", "value")))
+    library = next(name for name in ("cudnn", "flash", "efficient") if name in op.name)
+    mask = op.tensor("attn_bias")
+    dropout = float(op.told.get("dropout_p") or 0.0)
+    told = {
+        "causal": bool(op.told.get("is_causal")),
+        "backward": backward,
+        "library": library,
+        "query": query.shape,
+        "key": key.shape,
+        "value": value.shape,
+        "dropout": dropout,
+        "dtype": query.dtype,
+    }
+    gradient = op.takes[0]
+    if backward:
+        dims = (len(gradient.shape) - 1,)
+        yield Launch(
+            name="compute_dot_do_o",
+            form="reduce",
+            takes=(gradient, query),
+            gives=op.gives[:1],
+            stages=(Arithmetic(ops=("multiply",), shape=gradient.shape, reduced=dims), Arithmetic()),
+            share=0.8,
+        )
+    yield Launch(
+        name=f"{library}_sdpa",
+        form="attention",
+        takes=(query, key, value, *((mask,) if mask is not None else ())),
+        gives=op.gives[: 3 if backward else 1],
+        told=told,
+        share=(ATTENTION_DROPPED if dropout else 1.0) * (ATTENTION_MASKED if mask is not None else 1.0),
+    )
+    if backward:
+        yield pointwise("convert_dq", op.gives[:1], op.gives[:1], ("add",))
+
+
+def _picked(op: AtenOp) -> Iterator[Launch]:
+    yield Launch(name=op.name, form="gather", takes=op.takes, gives=op.gives)
+
+
+def _embedding_backward(op: AtenOp) -> Iterator[Launch]:
+    """Zeros, then rows added in the order of their indices: sorted first where there are many (`EmbeddingBackwardKernel.cu`)."""
+    yield pointwise("fill", (), op.gives, ())
+    yield Launch(name=op.name, form="scatter", takes=op.takes[:2], gives=op.gives)
+
+
+def _scattered(op: AtenOp) -> Iterator[Launch]:
+    yield Launch(name=op.name, form="scatter", takes=op.takes, gives=op.gives)
+
+
+def _sorted(op: AtenOp) -> Iterator[Launch]:
+    yield Launch(name=op.name, form="sort", takes=op.takes[:1], gives=op.gives)
+
+
+LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "dot", "addmv"), product),
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    **dict.fromkeys(
+        (
+            f"_scaled_dot_product_{kind}_attention{end}"
+            for kind in ("cudnn", "flash", "efficient")
+            for end in ("", "_backward")
+        ),
+        attention,
+    ),
+    **dict.fromkeys(("embedding", "index", "gather", "index_select"), _picked),
+    "embedding_dense_backward": _embedding_backward,
+    **dict.fromkeys(("index_put", "scatter_add", "scatter", "index_add", "_unsafe_index_put"), _scattered),
+    **dict.fromkeys(("sort", "topk"), _sorted),
+}

@@ -1,0 +1,269 @@
+"""Eager kernels that sum: reductions, norms, softmaxes, losses (`ATen/native/cuda`); free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from meshcast.programs.pytorch.code_shapes import (
+    COLUMNS,
+    NORMALISED,
+    REGULAR_ROWS,
+    ROW,
+    SUM_COLUMNS,
+    SUM_ROWS,
+    TRANSFORMED,
+    TWICE_READ,
+    WARP_ROW,
+    by_channel,
+    indexed,
+)
+from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
+from meshcast.programs.pytorch.recorded import AtenOp, View
+
+_WARP = 1024  # elements of a row up to which a warp does it (`PersistentSoftmax.cuh`)
+
+
+def reduced_dims(op: AtenOp, view: View) -> tuple[int, ...]:
+    """Dimensions that a reduction sums over."""
+    told = op.told.get("dim")
+    rank = len(view.shape)
+    if told is None or told == ():
+        return tuple(range(rank))
+    dims = told if isinstance(told, tuple) else (told,)
+    return tuple(sorted({int(d) % rank for d in dims})) if rank else ()
+
+
+def _reduction(op: AtenOp) -> Iterator[Launch]:
+    view = op.takes[0]
+    yield summed(op.name, view, reduced_dims(op, view), op.gives, ("multiply",) if "norm" in op.name else ())
+
+
+def summed(name: str, view: View, dims: tuple[int, ...], gives: tuple[View, ...], ops: tuple[str, ...] = ()) -> Launch:
+    """A kernel of sums, along rows or down columns."""
+    order = view.dense_order
+    inner = order[-1] if order else len(view.shape) - 1
+    rows = inner in dims or not dims
+    return Launch(
+        name=name,
+        form="reduce",
+        takes=(view,),
+        gives=gives,
+        stages=(Arithmetic(ops=ops, shape=view.shape, reduced=dims),),
+        share=REGULAR_ROWS if rows else COLUMNS,
+        extra=(SUM_ROWS if rows else SUM_COLUMNS) if view.elements > 1 << 16 else 0.0,
+    )
+
+
+def _rows(
+    ops: tuple[str, ...], *, reductions: int = 1, softmax: bool = False, share: float = REGULAR_ROWS
+) -> Callable[[AtenOp], Iterator[Launch]]:
+    """A kernel that goes over rows more than once while they are on the chip: softmaxes, norms."""
+
+    def launches(op: AtenOp) -> Iterator[Launch]:
+        view = max(op.takes, key=lambda each: each.elements)
+        dim = op.told.get("dim", -1)
+        dims = (int(dim) % max(1, len(view.shape)),) if softmax and view.shape else normalised(op, view)
+        length = 1
+        for d in dims:
+            length *= view.shape[d]
+        rows = view.elements // max(1, length)
+        stages = [Arithmetic(ops=("multiply",), shape=view.shape, reduced=dims) for _ in range(reductions)]
+        warps = softmax and length <= _WARP
+        yield Launch(
+            name=op.name,
+            form="reduce",
+            takes=tuple(each for each in op.takes if each.shape),
+            gives=op.gives,
+            stages=(*stages, Arithmetic(ops=ops, shape=view.shape)),
+            share=1.0 if warps else share,
+            extra=rows * (WARP_ROW if warps else ROW if not softmax else 0.0),
+        )
+
+    return launches
+
+
+def normalised(op: AtenOp, view: View) -> tuple[int, ...]:
+    """Dimensions of a layer norm."""
+    shape = op.told.get("normalized_shape")
+    count = len(shape) if isinstance(shape, tuple) else 1
+    return tuple(range(max(0, len(view.shape) - count), len(view.shape)))
+
+
+def _layer_norm_backward(op: AtenOp) -> Iterator[Launch]:
+    """Two kernels: the input's gradient row by row, and those of weight and bias down the columns (`layer_norm_kernel.cu`)."""
+    view = max(op.takes, key=lambda each: each.elements)
+    dims = normalised(op, view)
+    outer = tuple(d for d in range(len(view.shape)) if d not in dims)
+    stages = (
+        Arithmetic(ops=("multiply",), shape=view.shape, reduced=dims),
+        Arithmetic(ops=("multiply", "add", "subtract", "multiply"), shape=view.shape),
+    )
+    rows = view.elements // max(1, view.shape[-1])
+    yield Launch(
+        name="layer_norm_grad_input",
+        form="reduce",
+        takes=op.takes,
+        gives=op.gives[:1],
+        stages=stages,
+        share=0.95,
+        extra=rows * ROW / 2,
+    )
+    if len(op.gives) > 1:
+        wide = tuple(each for each in op.takes if each.elements == view.elements)
+        made = summed("GammaBetaBackward", view, outer, op.gives[1:], ("subtract", "multiply", "multiply"))
+        yield Launch(
+            name=made.name,
+            form="reduce",
+            takes=wide,
+            gives=made.gives,
+            stages=made.stages,
+            share=COLUMNS / 1.5,
+            extra=SUM_COLUMNS / 2,
+        )
+
+
+def _group_norm(op: AtenOp) -> Iterator[Launch]:
+    view = op.takes[0]
+    yield summed("RowwiseMoments", view, tuple(range(1, len(view.shape))), op.gives[1:] or op.gives)
+    made = pointwise(op.name, op.takes, op.gives[:1], ("subtract", "multiply", "add"))
+    yield Launch(
+        name=op.name,
+        form="pointwise",
+        takes=made.takes,
+        gives=made.gives,
+        stages=made.stages,
+        share=indexed(made.takes, made.gives),
+    )
+
+
+def channels_last(view: View) -> bool:
+    """Whether images lie pixel by pixel."""
+    return view.dense_order is not None and len(view.shape) > 2 and view.dense_order[-1:] == (1,)
+
+
+def _batch_norm(op: AtenOp) -> Iterator[Launch]:
+    """`_batch_norm_impl_index`: cuDNN's kernels for fp32, else ATen's: statistics, running ones, then the transformation."""
+    view = op.takes[0]
+    last, half = channels_last(view), view.dtype != "float32"
+    dims = tuple(d for d in range(len(view.shape)) if d != 1)
+    if op.told.get("training", True) and "no_training" not in op.name:
+        statistics = op.gives[1:] or op.gives[:1]
+        yield Launch(
+            name="batch_norm_collect_statistics",
+            form="reduce",
+            takes=(view,),
+            gives=statistics,
+            stages=(Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),),
+            share=COLUMNS if last else by_channel(view),
+        )
+        if half:
+            yield pointwise("batch_norm_update_stats", statistics[:1], statistics[:1], ("multiply", "add"))
+    yield Launch(
+        name="batch_norm_transform_input",
+        form="pointwise",
+        takes=op.takes,
+        gives=op.gives[:1],
+        stages=(Arithmetic(ops=("subtract", "multiply", "multiply", "add")),),
+        share=1.0 if last else TRANSFORMED if half else NORMALISED,
+    )
+
+
+def _batch_norm_backward(op: AtenOp) -> Iterator[Launch]:
+    view = op.takes[0]
+    dims = tuple(d for d in range(len(view.shape)) if d != 1)
+    yield Launch(
+        name="batch_norm_backward",
+        form="reduce",
+        takes=op.takes,
+        gives=op.gives,
+        stages=(
+            Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),
+            Arithmetic(ops=("multiply", "subtract", "multiply"), shape=view.shape),
+        ),
+        share=COLUMNS / 2 if channels_last(view) else by_channel(view) * 1.2,
+    )
+
+
+def _loss(op: AtenOp) -> Iterator[Launch]:
+    view = op.takes[0]
+    rows = View(view.storage, view.shape[:1], (1,), view.dtype)
+    yield Launch(
+        name=op.name,
+        form="reduce",
+        takes=(rows,),
+        gives=op.gives[:1],
+        stages=(Arithmetic(shape=rows.shape, reduced=(0,)),),
+        extra=2e-9 * rows.elements,
+    )
+
+
+def _loss_backward(op: AtenOp) -> Iterator[Launch]:
+    """Zeros, and one number a row."""
+    yield pointwise("fill", (), op.gives, ())
+    rows = View(op.gives[0].storage, op.gives[0].shape[:1], (1,), op.gives[0].dtype)
+    yield pointwise(op.name, op.takes[:1], (rows,), ("multiply",))
+
+
+def _scan(op: AtenOp) -> Iterator[Launch]:
+    made = pointwise(op.name, op.takes[:1], op.gives, ("add", "add"))
+    yield Launch(
+        name=op.name,
+        form="pointwise",
+        takes=made.takes,
+        gives=made.gives,
+        stages=made.stages,
+        share=indexed(made.takes, made.gives),
+    )
+
+
+_SUMS = [
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "prod",
+    "any",
+    "all",
+    "var",
+    "var_mean",
+    "std",
+    "norm",
+    "linalg_vector_norm",
+    "logsumexp",
+    "count_nonzero",
+]
+_SOFTMAX = ("subtract", "exponential", "divide")
+ROWS: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
+    **dict.fromkeys(_SUMS, _reduction),
+    **dict.fromkeys(
+        ("_softmax", "_safe_softmax", "_log_softmax"), _rows(_SOFTMAX, reductions=2, softmax=True, share=TWICE_READ)
+    ),
+    **dict.fromkeys(
+        ("_softmax_backward_data", "_log_softmax_backward_data"),
+        _rows(("multiply", "subtract", "multiply"), softmax=True),
+    ),
+    "native_layer_norm": _rows(("subtract", "multiply", "multiply", "add"), reductions=2, share=1.0),
+    "_fused_rms_norm": _rows(("multiply", "multiply"), share=1.0),
+    **dict.fromkeys(("native_layer_norm_backward", "_fused_rms_norm_backward"), _layer_norm_backward),
+    "native_group_norm": _group_norm,
+    **dict.fromkeys(
+        (
+            "native_batch_norm",
+            "_native_batch_norm_legit",
+            "_native_batch_norm_legit_no_training",
+            "cudnn_batch_norm",
+            "_batch_norm_with_update",
+        ),
+        _batch_norm,
+    ),
+    **dict.fromkeys(
+        ("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward"), _batch_norm_backward
+    ),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _loss),
+    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _loss_backward),
+    **dict.fromkeys(("cumsum", "cumprod"), _scan),
+}

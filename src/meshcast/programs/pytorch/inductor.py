@@ -1,0 +1,255 @@
+"""The kernels that `torch.compile` makes of a recorded step: Inductor's fusion, AOTAutograd's choice of what is kept.
+
+- Loops are computed inside their readers, again in each of several, unless they read more than a few buffers or call costly
+  functions for several readers (`torch/_inductor/config.py`: `realize_reads_threshold`, `realize_opcount_threshold`).
+- What is left is fused where it runs over as many elements, with what it reads and with what reads the same, as long as no
+  kernel comes to depend on itself (`torch/_inductor/scheduler.py`); sums down columns take a second kernel over their parts.
+- Products and convolutions stay cuBLAS's and cuDNN's, images channels last around the latter; optimizers run eagerly.
+- What the backward pass reads of the forward pass is kept, or computed again from what is kept where that is fewer bytes
+  (`torch/_functorch/partitioners.py`: a minimum cut; sums, random numbers and library calls are not repeated).
+
+Free of torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from meshcast.programs.pytorch.allocator import WORKSPACE, rounded, told, worst
+from meshcast.programs.pytorch.eager import eager_launches
+from meshcast.programs.pytorch.fusing import KernelGroup, fused
+from meshcast.programs.pytorch.launched import Arithmetic, Launch
+from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
+from meshcast.programs.pytorch.recorded import Recording, View
+
+_READS = 4  # of a loop with several readers, more than which it gets memory of its own
+_CHAIN = 3  # large tensors that a result may be computed again from (`ban_recompute_long_fusible_chains`)
+_ALL_READS = 8  # of any loop
+ROWS_SHARE, COLUMNS_SHARE = 0.8, 0.75  # of the memory's rate, in Triton's sums
+SCATTERED_SHARE = 0.75  # of loops that read in another order than they write
+SHORT_ROW = 0.1e-9  # seconds a row of fewer than 256 elements
+DEPTHWISE_SHARE = 0.52  # of cuDNN's convolutions of single channels, channels last, windows up to 5 x 5
+_SPLIT = 1 << 16  # elements of a sum down columns, from which parts of it are summed first
+
+
+class Compiled:
+    """A step as Inductor runs it."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._pieces = Pieces(recording).all
+        self._returned = {view.storage for view in recording.returned}
+        self._kept: set[int] = set()  # pieces of the forward pass whose results it reads
+        self._known: dict[int, bool] = {}
+        self._reads: dict[tuple[int, bool], list[tuple[LoopPiece | None, View]]] = {}
+        self._choose_kept()
+        self._real = {piece.number for piece in self._pieces if self._is_real(piece)}
+        self.groups = fused([piece for piece in self._pieces if piece.number in self._real], self.reads)
+
+    def _choose_kept(self) -> None:
+        """Which results of the forward pass are kept for the backward pass: those that must be, and the smaller of the rest."""
+        crossing = {
+            maker.number: maker
+            for piece in self._pieces
+            if piece.phase == "backward"
+            for maker, _ in piece.reads
+            if maker is not None and maker.phase == "forward"
+        }
+        self._kept = {number for number, piece in crossing.items() if not _repeatable(piece)}
+        for number, piece in sorted(crossing.items()):
+            if number in self._kept:
+                continue
+            sources = _sources(piece, self._kept)
+            needed = [maker for maker in sources if maker.number not in self._kept]
+            wide = [maker for maker in sources if 4 * maker.bytes > piece.bytes]
+            if sum(maker.bytes for maker in needed) < piece.bytes and len(wide) <= _CHAIN:
+                self._kept.update(maker.number for maker in needed)
+            else:
+                self._kept.add(number)
+
+    def _is_real(self, piece: LoopPiece) -> bool:
+        """Whether a piece's results have memory of their own."""
+        found = self._known.get(piece.number)
+        if found is None:
+            found = self._known[piece.number] = self._must_be_real(piece)
+        return found
+
+    def _must_be_real(self, piece: LoopPiece) -> bool:
+        if piece.kind != "loop" or piece.fixed or piece.number in self._kept:
+            return True
+        if any(view.storage in self._returned for view in piece.gives):
+            return True
+        users = [user for user in piece.users if user.phase == piece.phase]
+        if not piece.users or any(user.kind == "library" for user in piece.users):
+            return True
+        count = len(self.reads(piece))
+        return count > _ALL_READS or (len(users) > 1 and (count > _READS or piece.heavy))
+
+    def reads(self, piece: LoopPiece, again: bool | None = None) -> list[tuple[LoopPiece | None, View]]:
+        """What a piece reads from memory, loops without memory seen through."""
+        backward = piece.phase == "backward" if again is None else again
+        key = piece.number, backward
+        found = self._reads.get(key)
+        if found is None:
+            leaves: dict[tuple[int, int], tuple[LoopPiece | None, View]] = {}
+            for maker, view in piece.reads:
+                for leaf in self._leaves(maker, view, backward):
+                    leaves.setdefault((leaf[0].number if leaf[0] else -1, leaf[1].storage), leaf)
+            found = self._reads[key] = list(leaves.values())
+        return found
+
+    def _leaves(self, maker: LoopPiece | None, view: View, backward: bool) -> list[tuple[LoopPiece | None, View]]:
+        if maker is None or maker.kind == "library":
+            return [(maker, view)]
+        across = backward and maker.phase == "forward"
+        through = (maker.number not in self._kept and _repeatable(maker)) if across else not self._is_real(maker)
+        return self.reads(maker, backward) if through else [(maker, view)]
+
+    def launches(self) -> list[Launch]:
+        """The kernels in order: forward and backward fused, then the optimizer as it is."""
+        made = [launch for group in self.groups for launch in self._launched(group)]
+        for number, op in enumerate(self._recording.ops):
+            if op.phase == "optimizer":
+                made += eager_launches(op, number)
+        return made
+
+    def _launched(self, group: KernelGroup) -> list[Launch]:
+        first = group.pieces[0]
+        if first.kind == "library":
+            assert first.op is not None
+            return [
+                _compiled_call(launch)
+                for launch in eager_launches(first.op, first.place)
+                if launch.name not in ("nchwToNhwc", "add_bias")
+            ]
+        inside = {piece.number for piece in group.pieces}
+        takes = [view for maker, view in group.reads if maker is None or maker.number not in inside]
+        gives = [view for piece in group.pieces for view in piece.gives if self._is_written(piece, inside)]
+        gives = gives or list(first.gives)
+        sums = [piece for piece in group.pieces if piece.kind != "loop"]
+        wide = max(group.pieces, key=lambda piece: piece.elements)
+        loops = [piece for piece in group.pieces if piece.kind == "loop"]
+        stages = [
+            Arithmetic(ops=piece.ops[:4], shape=wide.shape, reduced=piece.dims)
+            for piece in sums
+            if piece.shape == wide.shape
+        ][:3]
+        ops = tuple(op for piece in loops for op in piece.ops)[:16]
+        if loops or not stages:
+            stages.append(Arithmetic(ops=ops, shape=wide.shape))
+        columns = any(piece.kind == "columns" for piece in sums)
+        name = (
+            "triton_"
+            + ("red" if sums else "poi")
+            + "_fused_"
+            + "_".join(dict.fromkeys(piece.name for piece in group.pieces))[:60]
+        )
+        scattered = any(_scattered(view) for view in takes)
+        rows = max((piece.left for piece in sums if piece.kind == "rows"), default=0)
+        launch = Launch(
+            name=name, form="reduce" if sums else "pointwise", takes=tuple(takes), gives=tuple(gives), stages=tuple(stages),
+            share=(COLUMNS_SHARE if columns else ROWS_SHARE if sums else 1.0) * (SCATTERED_SHARE if scattered else 1.0),
+            extra=rows * SHORT_ROW if rows and wide.elements < 256 * rows else 0.0, op=first.place,
+        )  # fmt: skip
+        if columns and wide.elements > _SPLIT:
+            small = min(gives, key=lambda view: view.elements)
+            part = Launch(
+                name="triton_per_fused_sum",
+                form="pointwise",
+                takes=(small,),
+                gives=(small,),
+                stages=(Arithmetic(ops=("add",)),),
+                op=first.place,
+            )
+            return [launch, part]
+        return [launch]
+
+    def _is_written(self, piece: LoopPiece, inside: set[int]) -> bool:
+        """Whether a piece's results are read after the kernel that it is in."""
+        if piece.number in self._kept or any(view.storage in self._returned for view in piece.gives) or not piece.users:
+            return True
+        return any(not readers <= inside for readers in self._readers.get(piece.number, ()))
+
+    @cached_property
+    def _readers(self) -> dict[int, list[set[int]]]:
+        """By piece, the pieces of each kernel that reads its results."""
+        found: dict[int, list[set[int]]] = {}
+        for group in self.groups:
+            members = {each.number for each in group.pieces}
+            for maker, _ in group.reads:
+                if maker is not None:
+                    found.setdefault(maker.number, []).append(members)
+        return found
+
+    def peak(self) -> dict[str, int]:
+        """Bytes of arguments, and of everything else at the worst moment: buffers go when their last reader has run."""
+        recording = self._recording
+        arguments = sum(rounded(recording.sizes[storage]) for storage in recording.held)
+        launches = self.launches()
+        last: dict[int, int] = {}
+        sizes: dict[int, int] = {}
+        for i, launch in enumerate(launches):
+            for view in (*launch.takes, *launch.gives):
+                last[view.storage] = i
+                sizes[view.storage] = max(
+                    sizes.get(view.storage, 0), view.elements * (view.bytes // max(1, view.elements) or 1)
+                )
+        for view in recording.returned:
+            last[view.storage] = len(launches)
+        gone: dict[int, list[int]] = {}
+        for storage, at in last.items():
+            gone.setdefault(at + 1, []).append(storage)
+        real = {storage: recording.sizes.get(storage, size) for storage, size in sizes.items()}
+        events: list[tuple[list[int], list[int]]] = []
+        for i, launch in enumerate(launches):
+            made = [view.storage for view in launch.gives]
+            freed = list(gone.get(i, []))
+            if launch.form in (
+                "pointwise",
+                "reduce",
+            ):  # a result takes the place of what its kernel is the last to read
+                ending = [view.storage for view in launch.takes if last[view.storage] == i]
+                freed += [s for s in ending if any(real[s] == real[each] for each in made) and s not in made]
+            events.append((freed, made))
+        threads = 2 if any(op.phase == "backward" for op in recording.ops) else 1
+        return told(arguments, worst(events, real, ignored=recording.held) + threads * WORKSPACE)
+
+
+def _scattered(view: View) -> bool:
+    """Whether a tensor is read in another order than it lies in."""
+    return view.elements > 1 << 16 and not view.contiguous and 0 not in view.strides
+
+
+def _repeatable(piece: LoopPiece) -> bool:
+    return piece.kind == "loop" and not piece.fixed
+
+
+def _sources(piece: LoopPiece, kept: set[int]) -> list[LoopPiece]:
+    """The nearest results that a loop comes from and that are kept, or not repeated."""
+    found: dict[int, LoopPiece] = {}
+    seen: set[int] = set()
+    waiting = [piece]
+    while waiting:
+        each = waiting.pop()
+        for maker, _ in each.reads:
+            if maker is None or maker.number in seen:
+                continue
+            seen.add(maker.number)
+            if _repeatable(maker) and maker.number not in kept:
+                waiting.append(maker)
+            else:
+                found[maker.number] = maker
+    return list(found.values())
+
+
+def _compiled_call(launch: Launch) -> Launch:
+    """A library's call between fused kernels: operands lie as it wants them, images channels last."""
+    small = launch.form == "convolution" and max(launch.told["weight"][2:], default=1) <= 5
+    if launch.name.startswith("conv_depthwise") and small:
+        streamed = Launch(
+            name=f"extern_{launch.name}", form="pointwise", takes=launch.takes, gives=launch.gives,
+            stages=(Arithmetic(ops=("multiply", "add")),), share=DEPTHWISE_SHARE, op=launch.op,
+        )  # fmt: skip
+        return streamed
+    return replace(launch, name=f"extern_{launch.name}")

@@ -1,0 +1,273 @@
+"""ATen calls as the pieces that Inductor schedules: loops over elements, sums, and calls of libraries; free of torch.
+
+Inductor's decompositions (`torch/_inductor/decomposition.py`, `torch/_decomp`) leave a norm or a softmax as its sums and the
+loops around them, so that each can be fused with what stands before and behind. A loop that nothing but other loops reads has no
+memory of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from meshcast.programs.pytorch.arithmetic import MOVES, POINTWISE, plain_name
+from meshcast.programs.pytorch.eager_rows import normalised, reduced_dims
+from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
+
+# loop: every element of the result on its own; rows, columns: sums along, or down to, the innermost dimension.
+Kind = Literal["loop", "rows", "columns", "library"]
+
+_HEAVY = frozenset(
+    {"exponential", "tanh", "erf", "log", "power", "sine", "cosine", "log_plus_one", "exponential_minus_one"}
+)
+_RANDOM = frozenset(["native_dropout", "bernoulli", "rand", "randn", "uniform", "normal", "exponential", "random"])
+_LIBRARY = [
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "addbmm",
+    "mv",
+    "dot",
+    "addmv",
+    "convolution",
+    "convolution_backward",
+    "embedding_dense_backward",
+    "sort",
+    "topk",
+    "cumsum",
+    "cumprod",
+    "index_put",
+    "scatter_add",
+    "scatter",
+    "index_add",
+    "_unsafe_index_put",
+]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LoopPiece:
+    """One loop, sum or call."""
+
+    number: int
+    kind: Kind
+    name: str
+    phase: Phase
+    reads: list[tuple[LoopPiece | None, View]]  # who made what is read; None: it was there before
+    gives: tuple[View, ...]
+    shape: tuple[int, ...]  # that it runs over
+    dims: tuple[int, ...] = ()  # summed over
+    ops: tuple[str, ...] = ()
+    op: AtenOp | None = None  # of a library's call
+    place: int = -1  # of its call in the recording
+    fixed: bool = False  # not to be computed again: random numbers
+    users: list[LoopPiece] = field(default_factory=list)
+
+    @property
+    def elements(self) -> int:
+        """That it runs over."""
+        return math.prod(self.shape)
+
+    @property
+    def left(self) -> int:
+        """Of a sum: its results."""
+        return math.prod(n for d, n in enumerate(self.shape) if d not in self.dims)
+
+    @property
+    def bytes(self) -> int:
+        """Of what it gives."""
+        return sum(view.bytes for view in self.gives)
+
+    @property
+    def heavy(self) -> bool:
+        """Whether functions are called for every element."""
+        return bool(_HEAVY.intersection(self.ops))
+
+
+class Pieces:
+    """Takes a recording apart, call by call."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.all: list[LoopPiece] = []
+        self._sizes = recording.sizes
+        self._made: dict[int, LoopPiece] = {}  # storage -> who wrote it last
+        self._next = max(recording.sizes, default=0) + 1
+        for place, op in enumerate(recording.ops):
+            if op.shares or op.phase == "optimizer" or not any(view.elements for view in op.gives):
+                continue
+            self._take_apart(op, place)
+
+    def _add(
+        self,
+        kind: Kind,
+        op: AtenOp,
+        place: int,
+        takes: tuple[View, ...],
+        gives: tuple[View, ...],
+        *,
+        shape: tuple[int, ...],
+        ops: tuple[str, ...] = (),
+        dims: tuple[int, ...] = (),
+        name: str = "",
+        whole: bool = False,
+    ) -> LoopPiece:
+        reads = [(self._made.get(view.storage), view) for view in takes]
+        piece = LoopPiece(
+            number=len(self.all),
+            kind=kind,
+            name=name or op.name,
+            phase=op.phase,
+            reads=reads,
+            gives=gives,
+            shape=shape,
+            dims=dims,
+            ops=ops,
+            op=op if whole else None,
+            place=place,
+            fixed=plain_name(op.name) in _RANDOM and not (gives and takes),
+        )
+        for maker, _ in reads:
+            if maker is not None:
+                maker.users.append(piece)
+        for view in gives:
+            self._made[view.storage] = piece
+        self.all.append(piece)
+        return piece
+
+    def _in_part(self, view: View) -> bool:
+        """Whether a write leaves a part of its storage as it was."""
+        return view.bytes < self._sizes.get(view.storage, 0)
+
+    def _small(self, count: int) -> View:
+        """A tensor of fp32 that only pieces know of."""
+        self._next += 1
+        return View(self._next, (count,), (1,), "float32")
+
+    def _take_apart(self, op: AtenOp, place: int) -> None:
+        name = plain_name(op.name)
+        takes = tuple(view for view in op.takes if view.elements)
+        if name in ("fill", "zero") and takes and not self._in_part(op.gives[0]):
+            takes = ()
+        if name.startswith("_scaled_dot_product") or name in _LIBRARY:
+            bias = name == "convolution" and len(takes) > 2
+            self._add("library", op, place, takes[:2] if bias else takes, op.gives, shape=op.gives[0].shape, whole=True)
+            if bias:
+                self._add(
+                    "loop",
+                    op,
+                    place,
+                    (op.gives[0], takes[2]),
+                    op.gives,
+                    shape=op.gives[0].shape,
+                    ops=("add",),
+                    name="bias",
+                )
+            return
+        if name == "native_dropout":  # the mask is kept, what it is multiplied with is not
+            self._add(
+                "loop",
+                op,
+                place,
+                (),
+                op.gives[1:],
+                shape=op.gives[1].shape,
+                ops=("multiply", "xor", "compare"),
+                name="random",
+            )
+            self._add(
+                "loop",
+                op,
+                place,
+                (*takes, op.gives[1]),
+                op.gives[:1],
+                shape=op.gives[0].shape,
+                ops=("multiply", "multiply"),
+            )
+            return
+        for kind, views, gives, shape, ops, dims in self._parts(op, name, takes):
+            self._add(kind, op, place, views, gives, shape=shape, ops=ops, dims=dims)
+
+    def _parts(
+        self, op: AtenOp, name: str, takes: tuple[View, ...]
+    ) -> Iterator[tuple[Kind, tuple[View, ...], tuple[View, ...], tuple[int, ...], tuple[str, ...], tuple[int, ...]]]:
+        """(kind, reads, results, shape, ops, summed dimensions) of a call's parts."""
+        wide = max(takes, key=lambda view: view.elements) if takes else op.gives[0]
+        shape, rank = wide.shape, len(wide.shape)
+        image = tuple(d for d in range(rank) if d != 1)
+        if "batch_norm" in name and name.endswith("backward"):
+            sums = (self._small(shape[1]), self._small(shape[1]))
+            yield "columns", takes, (*op.gives[1:], *sums[:1]), shape, ("subtract", "multiply"), image
+            yield "loop", (*takes, sums[0]), op.gives[:1], shape, ("multiply", "subtract", "multiply"), ()
+        elif "batch_norm" in name:
+            train = bool(op.told.get("training", True)) and "no_training" not in name
+            statistics = self._small(2 * shape[1])
+            if train:
+                yield "columns", takes[:1], (statistics, *op.gives[1:]), shape, ("subtract", "multiply"), image
+            yield (
+                "loop",
+                (*takes, *((statistics,) if train else ())),
+                op.gives[:1],
+                shape,
+                ("subtract", "multiply", "multiply", "add"),
+                (),
+            )
+        elif name in ("native_layer_norm_backward", "_fused_rms_norm_backward"):
+            dims = normalised(op, wide)
+            outer = tuple(d for d in range(rank) if d not in dims)
+            row_sums = self._small(2 * math.prod(shape[d] for d in outer))
+            yield "rows", takes, (row_sums,), shape, ("multiply", "multiply"), dims
+            yield "loop", (*takes, row_sums), op.gives[:1], shape, ("multiply", "subtract", "multiply"), ()
+            if len(op.gives) > 1:
+                yield "columns", takes, op.gives[1:], shape, ("subtract", "multiply", "multiply"), outer
+        elif name in ("native_layer_norm", "_fused_rms_norm", "native_group_norm"):
+            dims = normalised(op, wide) if name != "native_group_norm" else tuple(range(1, rank))
+            small = op.gives[1:] or (self._small(math.prod(n for d, n in enumerate(shape) if d not in dims)),)
+            yield "rows", takes[:1], small, shape, ("subtract", "multiply"), dims
+            yield "loop", (*takes, *small), op.gives[:1], shape, ("subtract", "multiply", "multiply", "add"), ()
+        elif "softmax" in name:
+            dim = op.told.get("dim", -1)
+            dims = (int(dim) % rank,) if rank else ()
+            small_ = self._small(2 * max(1, wide.elements // max(1, math.prod(shape[d] for d in dims))))
+            yield "rows", takes, (small_,), shape, ("subtract", "exponential"), dims
+            yield "loop", (*takes, small_), op.gives[:1], shape, ("subtract", "exponential", "multiply"), ()
+        elif name.startswith("nll_loss"):
+            rows = View(takes[0].storage, takes[0].shape[:1], (1,), takes[0].dtype, takes[0].offset)
+            if name.endswith("backward"):
+                yield "loop", (rows,), op.gives[:1], op.gives[0].shape, ("compare", "select", "multiply"), ()
+            else:
+                yield "rows", (rows,), op.gives, rows.shape, (), (0,)
+        elif name in _SUMS:
+            dims = reduced_dims(op, takes[0])
+            order = takes[0].dense_order
+            inner = order[-1] if order else len(takes[0].shape) - 1
+            kind: Kind = "rows" if inner in dims or not dims else "columns"
+            yield kind, takes, op.gives, takes[0].shape, ("multiply",) if "norm" in name else (), dims
+        else:
+            ops = POINTWISE.get(name, MOVES.get(name, ("add",)))
+            yield "loop", takes, op.gives, op.gives[0].shape, ops, ()
+
+
+_SUMS = frozenset(
+    [
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "prod",
+        "any",
+        "all",
+        "var",
+        "var_mean",
+        "std",
+        "norm",
+        "linalg_vector_norm",
+        "logsumexp",
+        "count_nonzero",
+    ]
+)

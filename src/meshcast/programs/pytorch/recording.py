@@ -1,0 +1,251 @@
+"""A module, or a training step of it, run on tensors without values while every ATen call is written down.
+
+Tensors are fake ones of the CPU, which every build of torch has; what PyTorch does otherwise on CUDA before an operator is
+reached (autocast's lists, the choice of an attention, fused dropout) is put in place of the CPU's way (`cuda_choices`).
+
+Imports torch: only to be imported after `library.require_torch`.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from meshcast.base import UnsupportedError, UsageError
+from meshcast.programs.pytorch.cuda_choices import Casts, as_on_cuda
+from meshcast.programs.pytorch.options import TorchOptions
+from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
+
+_NOTHING = frozenset(
+    {"lift_fresh", "device", "empty", "empty_like", "empty_strided", "new_empty", "sym_size", "is_same_size"}
+)
+
+
+class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
+    """Writes down what is called."""
+
+    def __init__(self, casts: Casts) -> None:
+        super().__init__()
+        self._casts = casts
+        self.ops: list[AtenOp] = []
+        self.sizes: dict[int, int] = {}
+        self.phase: Phase = "forward"
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._freed: list[int] = []
+        self.on = False
+        self.modules = 0  # called since the last operator
+
+    def called(self, *_: Any) -> None:
+        """Notes that a module is called."""
+        self.modules += 1
+
+    def view(self, tensor: Any) -> View:
+        """A tensor as a view of its storage."""
+        storage = tensor.untyped_storage()
+        number = self._numbers.get(storage)
+        if number is None:
+            number = len(self.sizes)
+            self._numbers[storage] = number
+            self.sizes[number] = storage.nbytes()
+            weakref.finalize(storage, self._freed.append, number)
+        return View(
+            number,
+            tuple(map(int, tensor.shape)),
+            tuple(map(int, tensor.stride())),
+            str(tensor.dtype).removeprefix("torch."),
+            int(tensor.storage_offset()),
+        )
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
+            self.ops.append(AtenOp(name="item", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
+            return True  # a question about values, such as whether a mask masks nothing: taken as answered with yes
+        if not self.on or func.namespace != "aten":  # before the step; marks of the profiler, questions about devices
+            return func(*args, **kwargs)
+        frees, self._freed[:] = tuple(self._freed), []
+        before = len(self.sizes)
+        named = list(_named(func, args, kwargs))
+        takes = [(name, self.view(leaf)) for name, leaf in named if isinstance(leaf, torch.Tensor)]
+        result = func(*args, **kwargs)
+        given = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        gives = [self.view(leaf) for leaf in given]
+        written = [
+            self.view(leaf)
+            for argument, value in zip(func._schema.arguments, args, strict=False)
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for leaf in pytree.tree_leaves(value)
+            if isinstance(leaf, torch.Tensor)
+        ]
+        name = func.overloadpacket.__name__
+        new = any(each.storage >= before for each in gives)
+        self.ops.append(
+            AtenOp(
+                name=name,
+                phase=self.phase,
+                takes=tuple(view for _, view in takes),
+                gives=tuple(gives) if new or not written else tuple(written),
+                told={name: _plain(value) for name, value in named if not isinstance(value, torch.Tensor)},
+                shares=name in _NOTHING or not (new or written),
+                frees=frees,
+                place=tuple(name for name, _ in takes),
+                modules=self.modules,
+                cast=self._casts.regions[-1:] == [True],
+            )
+        )
+        self.modules = 0
+        return result
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, truths and lists of them as they are, everything else by its name."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_plain, value))
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value).removeprefix("torch.")
+
+
+def _named(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[str, Any]]:
+    """Arguments by name, tensors of lists one by one."""
+    names = [argument.name for argument in func._schema.arguments]
+    for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
+        if isinstance(value, (list, tuple)) and any(isinstance(each, torch.Tensor) for each in value):
+            yield from ((name, each) for each in value)
+        else:
+            yield name, value
+
+
+@contextmanager
+def _on_fakes(module: Any, fake: Callable[[Any], Any]) -> Iterator[None]:
+    """While a step is recorded, a module's tensors are fake ones; shared ones stay shared."""
+    made: dict[int, Any] = {}
+
+    def stand_in(tensor: Any) -> Any:
+        if id(tensor) not in made:
+            new = fake(tensor)
+            if isinstance(tensor, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
+            made[id(tensor)] = new
+        return made[id(tensor)]
+
+    kept = []
+    for each in module.modules():
+        for held in (each._parameters, each._buffers):
+            kept.append((held, dict(held)))
+            held.update({name: stand_in(value) for name, value in held.items() if value is not None})
+    try:
+        yield
+    finally:
+        for held, before in kept:
+            held.clear()
+            held.update(before)
+
+
+def record(
+    module: Any, args: tuple[Any, ...], options: TorchOptions, *, label: str, compiled: bool = False
+) -> Recording:
+    """What a module, or a training step of it, calls.
+
+    Args:
+        module: The module.
+        args: Its positional arguments.
+        options: How it is run.
+        label: What to call it.
+        compiled: Whether it is asked as `torch.compile` asks it.
+
+    Raises:
+        UnsupportedError: A value decides what runs.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
+
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(mode)
+        stack.enter_context(_on_fakes(module, fake))
+        casts = stack.enter_context(as_on_cuda(compiled=compiled))
+        given = pytree.tree_map(fake, (args, dict(options.kwargs), tuple(options.targets)))
+        notes = stack.enter_context(_CallNotes(casts))
+        held = {notes.view(tensor).storage: "parameter" for tensor in module.parameters()}
+        held.update({notes.view(tensor).storage: "buffer" for tensor in module.buffers()})
+        held.update({notes.view(leaf).storage: "input" for leaf in pytree.tree_leaves(given) if torch.is_tensor(leaf)})
+        optimizer = _optimizer(module, options, label) if options.train else None
+        if optimizer is not None:
+            _make_state(optimizer)
+            state = [leaf for each in optimizer.state.values() for leaf in pytree.tree_leaves(each)]
+            held.update({notes.view(leaf).storage: "state" for leaf in state if torch.is_tensor(leaf)})
+        for each in module.modules():
+            stack.callback(each.register_forward_pre_hook(notes.called).remove)
+        notes.on = True
+        try:
+            result = _step(module, given, options, optimizer, notes, compiled)
+        except torch._subclasses.fake_tensor.DataDependentOutputException as error:
+            raise UnsupportedError(f"a value decides what runs: {error}", where=label) from error
+        notes.on = False
+        returned = tuple(notes.view(leaf) for leaf in pytree.tree_leaves(result) if torch.is_tensor(leaf))
+        ops, sizes = tuple(notes.ops), dict(notes.sizes)
+    return Recording(ops=ops, sizes=sizes, held=held, returned=returned, label=label)
+
+
+def _step(module: Any, given: Any, options: TorchOptions, optimizer: Any, notes: _CallNotes, compiled: bool) -> Any:
+    args, kwargs, targets = given
+    dtype = getattr(torch, options.autocast) if isinstance(options.autocast, str) else options.autocast
+    region = torch.autocast("cuda", dtype=dtype, enabled=dtype is not None)
+    if optimizer is None:
+        with torch.no_grad(), region:
+            return module(*args, **kwargs)
+    with region:
+        out = module(*args, **kwargs)
+        loss = out if options.loss is None else options.loss(out, *targets)
+        loss = loss if isinstance(loss, torch.Tensor) else loss["loss"] if isinstance(loss, dict) else loss.loss
+    del out
+    notes.phase = "backward"
+    # AOTAutograd traces the backward pass inside the forward's region (`functorch.config.backward_pass_autocast`).
+    with torch.autocast("cuda", dtype=dtype, enabled=compiled and dtype is not None):
+        loss.backward()
+    notes.phase = "optimizer"
+    if options.clip_grad_norm is not None:
+        torch.nn.utils.clip_grad_norm_(module.parameters(), options.clip_grad_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss
+
+
+def _optimizer(module: Any, options: TorchOptions, label: str) -> Any:
+    """The optimizer on the module's tensors: AdamW fused, SGD with momentum over lists, or as the given one is set."""
+    trained = [each for each in module.parameters() if each.requires_grad]
+    if not trained:
+        raise UsageError("no parameter of the module is trained", where=label, fix="set requires_grad")
+    given = options.optimizer
+    if isinstance(given, str):
+        if given == "sgd":
+            return torch.optim.SGD(trained, lr=0.1, momentum=0.9, foreach=True)
+        return torch.optim.AdamW(trained, lr=1e-4, fused=True)
+    group = dict(given.param_groups[0])
+    group.pop("params")
+    if not group.get("fused"):
+        group["foreach"] = group.get("foreach") is not False  # the default on CUDA
+    kind = {"AdamW": torch.optim.AdamW, "Adam": torch.optim.Adam, "SGD": torch.optim.SGD}[type(given).__name__]
+    known = kind.__init__.__code__.co_varnames
+    return kind(trained, **{name: value for name, value in group.items() if name in known})
+
+
+def _make_state(optimizer: Any) -> None:
+    """One update, so that the step that is recorded finds the optimizer's state."""
+    for group in optimizer.param_groups:
+        for each in group["params"]:
+            each.grad = torch.empty_like(each)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,80 @@
+"""Steps that a framework issues op by op: its host prepares every launch, and the device works behind it.
+
+    t_i = max(h_i, d_(i-1)) + kernel_i,   h_i = max(h_(i-1), d_(i-Q)) + work_i
+
+with h the host's clock, d the end of a kernel, Q the launches that a stream holds before the host has to wait (1,024 on CUDA),
+and steps back to back until one takes as long as the last. Where values are read back (`wait`), the host stands still until
+the device is done.
+
+Costs are those of a virtual machine with one H200 (PyTorch 2.11), by the wall times of a host-bound inference (Swin) and a
+host-bound training step (Qwen3), autocast's by BERT's; of compiled calls by Qwen3, ResNet-50, MobileNet and Swin. Servers differ
+by a factor of three: `fast` stands for bare metal with a high clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from meshcast.base import Dimension, parse_quantity
+from meshcast.workload import HOST_WORK
+
+QUEUE = 1024  # launches that wait in a stream at most
+_FAST = 1 / 3
+_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCosts:
+    """Seconds of the host's time."""
+
+    view: float = 9e-6  # another view of a tensor: dispatcher and autograd, nothing is launched
+    call: float = 21e-6  # an operator: the same, its checks, its memory
+    module: float = 8e-6  # of Python: the call of a module
+    cast: float = 12e-6  # of autocast, for an operator of the forward pass
+    compiled: float = 25e-6  # a kernel of Inductor's from its Python wrapper, with the memory of its results
+    library: float = 42e-6  # a library's call from there, with the views that it wants
+    parameter: float = 10e-6  # of Python, for each parameter that an optimizer updates
+    kernel: float = 5e-6  # every launch
+
+    def scaled(self, factor: float) -> CallCosts:
+        """The costs on another host."""
+        return replace(self, **{each.name: getattr(self, each.name) * factor for each in fields(self)})
+
+
+def call_costs(host: str) -> CallCosts:
+    """The costs by what `--host` says: `fast`, a time for one operator's call, else those that were measured."""
+    costs = CallCosts()
+    if host == "fast":
+        return costs.scaled(_FAST)
+    if host[:1].isdigit():
+        return costs.scaled(parse_quantity(host, Dimension.TIME) / costs.call)
+    return costs
+
+
+def issued_step(kernels: Sequence[float], work: Sequence[Sequence[int]], costs: CallCosts) -> float:
+    """Seconds of a step among steps that are issued back to back.
+
+    Args:
+        kernels: Seconds of the device for each launch, with the pause before it.
+        work: Before each launch, how often the host does what (`HOST_WORK`).
+        costs: What that takes it.
+    """
+    waits = HOST_WORK.index("wait")
+    prices = [getattr(costs, name, 0.0) for name in HOST_WORK]
+    needed = [costs.kernel + sum(n * price for n, price in zip(each, prices, strict=False)) for each in work]
+    stops = [len(each) > waits and each[waits] > 0 for each in work]
+    host = device = before = 0.0
+    ends: deque[float] = deque(maxlen=QUEUE)
+    for _ in range(_STEPS):
+        before = device
+        for seconds, wanted, stop in zip(kernels, needed, stops, strict=True):
+            if stop:
+                host = max(host, device)
+            if len(ends) == QUEUE:
+                host = max(host, ends[0])
+            host += wanted
+            device = max(host, device) + seconds
+            ends.append(device)
+    return device - before

@@ -1,0 +1,132 @@
+"""Kernels of eager PyTorch, call by call, by hand; the allocator's peak; the host's part."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshcast.programs.pytorch.allocator import WORKSPACE, eager_peak
+from meshcast.programs.pytorch.code_shapes import UNROLLED, by_channel
+from meshcast.programs.pytorch.eager import eager_launches
+from meshcast.programs.pytorch.hosted import eager_host
+from meshcast.programs.pytorch.launched import Launch
+from meshcast.programs.pytorch.recorded import AtenOp, View
+from tests.programs.recordings import call, dense, recording
+
+
+def names(op: AtenOp) -> list[str]:
+    return [launch.name for launch in eager_launches(op)]
+
+
+def test_a_view_repeats_no_bytes() -> None:
+    repeated = View(0, (4, 8), (0, 1), "bfloat16")
+    assert (repeated.elements, repeated.bytes, repeated.dense_order) == (32, 16, None)
+    turned = View(0, (4, 8), (1, 4), "float32")
+    assert turned.dense_order == (1, 0)
+    assert not turned.contiguous
+
+
+def test_views_launch_nothing() -> None:
+    x = dense(0, 8, 8)
+    assert eager_launches(AtenOp(name="view", phase="forward", takes=(x,), gives=(x,), shares=True)) == []
+
+
+def test_elementwise_kernels_by_layout_and_dtype() -> None:
+    a, b, out = dense(0, 1024, 1024), dense(1, 1024, 1024), dense(2, 1024, 1024)
+    (plain,) = eager_launches(call("add", (a, b), (out,)))
+    assert (plain.form, plain.share, plain.turned) == ("pointwise", 1.0, False)
+    (cast,) = eager_launches(call("_to_copy", (dense(0, 1024, 1024, dtype="bfloat16"),), (out,)))
+    assert cast.share == UNROLLED
+    half = [dense(i, 1024, 1024, dtype="bfloat16") for i in range(2)]
+    turned = View(0, (1024, 1024), (1, 1024), "bfloat16")
+    (indexed,) = eager_launches(call("clone", (turned,), (half[1],)))
+    # Two bytes in and two out at 4.2 TB/s, against 450 G elements a second.
+    assert indexed.share == pytest.approx(4 / 4.2e12 * 450e9)
+    assert indexed.turned
+
+
+def test_norms_and_softmaxes_are_the_kernels_of_aten() -> None:
+    x, w, small = dense(0, 64, 256), dense(1, 256), dense(2, 64, 1)
+    backward = call(
+        "native_layer_norm_backward", (x, x, small, small, w, w), (dense(5, 64, 256), dense(6, 256), dense(7, 256)),
+        phase="backward", normalized_shape=(256,),
+    )  # fmt: skip
+    assert names(backward) == ["layer_norm_grad_input", "GammaBetaBackward"]
+    (softmax,) = eager_launches(call("_softmax", (x,), (dense(3, 64, 256),), dim=-1))
+    assert [stage.reduced for stage in softmax.stages] == [(1,), (1,), ()]
+
+
+def test_batch_norm_has_a_block_for_each_channel() -> None:
+    image = dense(0, 32, 64, 56, 56, dtype="bfloat16")
+    gives = (dense(1, 32, 64, 56, 56, dtype="bfloat16"), dense(2, 64), dense(3, 64))
+    made = eager_launches(call("native_batch_norm", (image, dense(4, 64), dense(5, 64)), gives, training=True))
+    assert [launch.name for launch in made] == [
+        "batch_norm_collect_statistics",
+        "batch_norm_update_stats",
+        "batch_norm_transform_input",
+    ]
+    assert made[0].share == by_channel(image) < by_channel(dense(0, 32, 256, 56, 56))
+
+
+@pytest.mark.parametrize(("dtype", "kernel", "copies"), [("bfloat16", 3, 3), ("bfloat16", 1, 0), ("float32", 3, 0)])
+def test_cudnn_turns_images_in_half_precision(dtype: str, kernel: int, copies: int) -> None:
+    image, weight = dense(0, 8, 16, 32, 32, dtype=dtype), dense(1, 16, 16, kernel, kernel, dtype=dtype)
+    out = dense(2, 8, 16, 32, 32, dtype=dtype)
+    op = call(
+        "convolution", (image, weight), (out,), stride=(1, 1), padding=(kernel // 2,) * 2, dilation=(1, 1), groups=1
+    )
+    assert names(op).count("nchwToNhwc") == copies
+    assert names(op).count("cudnn_convolution") == 1
+
+
+def test_a_product_with_a_bias_is_one_kernel() -> None:
+    x, w, b = dense(0, 128, 64), View(1, (64, 32), (1, 64), "float32"), dense(2, 32)
+    (launch,) = eager_launches(call("addmm", (b, x, w), (dense(3, 128, 32),)))
+    told = launch.told
+    assert (told["m"], told["n"], told["k"]) == (128, 32, 64)
+    assert told["left_k_minor"]
+    assert told["right_k_minor"]
+
+
+def test_fused_optimizers_take_320_chunks_a_launch() -> None:
+    sizes = [65536 * 400, 1000, 65536]  # 400 + 1 + 1 chunks: 320, then 82
+    lists = [[dense(10 * j + i, n) for i, n in enumerate(sizes)] for j in range(4)]
+    counts = tuple(dense(90 + i) for i in range(3))
+    takes = tuple(view for each in lists for view in each) + counts
+    places = tuple(name for name in ("self", "grads", "exp_avgs", "exp_avg_sqs", "state_steps") for _ in sizes)
+    first, second = eager_launches(call("_fused_adamw_", takes, tuple(lists[0]), places=places, phase="optimizer"))
+    assert [view.elements for view in first.gives] == [320 * 65536] * 3
+    assert [view.elements for view in second.gives] == [80 * 65536, 1000, 65536] * 3
+
+
+def test_many_small_tensors_are_110_a_launch() -> None:
+    steps = tuple(dense(i) for i in range(250))
+    op = call("_foreach_add_", steps, steps, places=("self",) * 250, phase="optimizer")
+    assert [len(launch.gives) for launch in eager_launches(op)] == [110, 110, 30]
+
+
+def test_the_allocators_peak_is_in_blocks_of_512_bytes() -> None:
+    x, a, b, c = (dense(i, 200) for i in range(4))  # 800 bytes: 1,024 each
+    step = recording(
+        call("relu", (x,), (a,)), call("relu", (a,), (b,)), call("relu", (b,), (c,), frees=(1,)),
+        held={0: "input"}, returned=(c,),
+    )  # fmt: skip
+    assert eager_peak(step) == {"arguments": 1024, "outputs": 0, "temporaries": 2048, "aliased": 0}
+    w = dense(9, 200, 200)
+    product = recording(
+        call("mm", (w, w), (dense(8, 200, 200),)), held={9: "parameter"}, returned=(dense(8, 200, 200),)
+    )
+    assert eager_peak(product)["temporaries"] == WORKSPACE + -(-160000 // 512) * 512
+
+
+def test_the_host_does_views_before_the_next_launch() -> None:
+    x, y = dense(0, 64), dense(1, 64)
+    ops = (
+        AtenOp(name="view", phase="forward", takes=(x,), gives=(x,), shares=True, modules=2),
+        AtenOp(name="relu", phase="forward", takes=(x,), gives=(y,), cast=True, modules=1),
+        AtenOp(name="item", phase="forward", takes=(), gives=(), shares=True, waits=True),
+        AtenOp(name="relu", phase="forward", takes=(y,), gives=(x,)),
+    )
+    step = recording(*ops, held={0: "input"}, returned=(x,))
+    launches: list[Launch] = [each for i, op in enumerate(ops) for each in eager_launches(op, i)]
+    # views, calls, modules, casts, compiled, library, parameters, waits
+    assert eager_host(step, launches) == [(1, 1, 3, 1, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0, 0, 1)]

@@ -1,0 +1,115 @@
+"""Recordings as StableHLO: what is written is read again as the same launches, memory and host work, and predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import meshcast
+from meshcast.jobs import predict
+from meshcast.lower import KernelKind, LoweredProgram
+from meshcast.options import Options
+from meshcast.programs.pytorch.allocator import eager_peak
+from meshcast.programs.pytorch.eager import eager_launches
+from meshcast.programs.pytorch.emission import stablehlo_of
+from meshcast.programs.pytorch.hosted import eager_host
+from meshcast.programs.pytorch.recorded import Recording, View
+from meshcast.workload import Convolution, Gemm
+from tests.programs.recordings import call, dense, recording
+
+
+def text(step: Recording) -> str:
+    launches = [launch for i, op in enumerate(step.ops) for launch in eager_launches(op, i)]
+    return stablehlo_of(step, launches, memory=eager_peak(step), host=eager_host(step, launches))
+
+
+def lowered(step: Recording) -> LoweredProgram:
+    return meshcast.load(text(step).encode()).workload().lower()
+
+
+BF16 = "bfloat16"
+
+
+def test_bytes_are_those_of_the_operands() -> None:
+    x, y, out = (dense(i, 1024, 1024, dtype=BF16) for i in range(3))
+    step = recording(call("add", (x, y), (out,)), held={0: "input", 1: "input"}, returned=(out,))
+    (kernel,) = (kernel for kernel, _ in lowered(step).schedule.walk())
+    assert (kernel.kind, kernel.read_bytes, kernel.written_bytes) == (KernelKind.LOOP_FUSION, 4 << 20, 2 << 20)
+
+
+def test_a_fill_reads_nothing_and_a_repeated_operand_is_read_once() -> None:
+    out = dense(0, 1024, 1024)
+    repeated, total = View(1, (1024, 1024), (0, 1), "float32"), dense(2, 1024, 1024)
+    fill = recording(
+        call("fill_", (out,), (out,)),
+        call("add", (out, repeated), (total,)),
+        held={0: "buffer", 1: "input"},
+        returned=(total,),
+    )
+    first, second = (kernel for kernel, _ in lowered(fill).schedule.walk())
+    assert (first.read_bytes, first.written_bytes) == (4, 4 << 20)  # the number alone
+    assert second.read_bytes == (4 << 20) + 4096
+
+
+def test_products_run_in_full_precision_and_convolutions_may_not() -> None:
+    x, w = dense(0, 128, 64), dense(1, 64, 32)
+    out = dense(2, 128, 32)
+    step = recording(call("mm", (x, w), (out,)), held={0: "input", 1: "parameter"}, returned=(out,))
+    (product,) = (kernel for kernel, _ in lowered(step).schedule.walk())
+    shape = product.geometry
+    assert isinstance(shape, Gemm)
+    assert (shape.m, shape.n, shape.k, shape.precision, shape.padded) == (128, 32, 64, "HIGHEST", False)
+
+
+@pytest.mark.parametrize("groups", [1, 16])
+def test_the_passes_of_a_convolution_do_the_same_work(groups: int) -> None:
+    image, weight, out = dense(0, 4, 16, 28, 28), dense(1, 32, 16 // groups, 3, 3), dense(2, 4, 32, 14, 14)
+    told: dict[str, Any] = {"stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "groups": groups}
+    step = recording(
+        call("convolution", (image, weight), (out,), **told),
+        call(
+            "convolution_backward", (out, image, weight), (dense(3, 4, 16, 28, 28), dense(4, 32, 16 // groups, 3, 3)),
+            phase="backward", output_mask=(True, True, False), **told,
+        ),
+        held={0: "input", 1: "parameter"}, returned=(dense(3, 4, 16, 28, 28), dense(4, 32, 16 // groups, 3, 3)),
+    )  # fmt: skip
+    forward, data, filters = (kernel.geometry for kernel, _ in lowered(step).schedule.walk())
+    counts = [shape.macs for shape in (forward, data, filters) if isinstance(shape, Convolution)]
+    assert len(set(counts)) == 1
+
+
+def test_memory_and_host_of_the_recording_are_the_programs() -> None:
+    x, a, b = (dense(i, 1 << 20) for i in range(3))
+    step = recording(call("relu", (x,), (a,)), call("relu", (a,), (b,)), held={0: "input"}, returned=(b,))
+    found = predict(meshcast.load(text(step).encode()), Options(on="h200", levers=False))
+    assert (found.memory.arguments, found.memory.temporaries) == (4 << 20, 8 << 20)
+    assert found.kernels == 2
+    fast = predict(meshcast.load(text(step).encode()), Options(on="h200", levers=False, host="fast"))
+    alone = predict(meshcast.load(text(step).encode()), Options(on="h200", levers=False, host="off"))
+    assert found.step_time_s is not None
+    assert fast.step_time_s is not None
+    assert alone.step_time_s is not None
+    assert found.step_time_s == pytest.approx(2 * 26e-6, rel=0.01)  # two calls of 21 and 5 us
+    assert found.step_time_s > fast.step_time_s > alone.step_time_s
+
+
+def test_rows_down_columns_and_attention_are_read() -> None:
+    query = dense(0, 2, 8, 256, 64, dtype=BF16)
+    out, small = dense(1, 2, 8, 256, 64, dtype=BF16), dense(2, 2, 8, 256, 1)
+    table, rows = dense(5, 1000, 64), dense(6, 512, dtype="int64")
+    step = recording(
+        call("_scaled_dot_product_cudnn_attention", (query,) * 3, (out, small), places=("query", "key", "value"), is_causal=True),
+        call("sum", (query,), (dense(3, 64, dtype=BF16),), dim=(0, 1, 2)),
+        call("embedding", (table, rows), (dense(7, 512, 64),)),
+        call("embedding_dense_backward", (dense(7, 512, 64), rows), (dense(8, 1000, 64),), phase="backward"),
+        held={0: "input", 5: "parameter", 6: "input"}, returned=(out, dense(3, 64, dtype=BF16), dense(8, 1000, 64)),
+    )  # fmt: skip
+    kinds = [kernel.kind for kernel, _ in lowered(step).schedule.walk()]
+    assert kinds == [
+        KernelKind.ATTENTION,
+        KernelKind.LOOP_FUSION,
+        KernelKind.GATHER,
+        KernelKind.LOOP_FUSION,
+        KernelKind.SCATTER,
+    ]

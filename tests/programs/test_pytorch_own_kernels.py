@@ -1,0 +1,128 @@
+"""PyTorch's own kernels, recorded: autocast as on CUDA, lifetimes, the choice of attention, and what is not recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import meshcast
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
+
+from meshcast.programs.pytorch.cuda_choices import choose_attention
+from meshcast.programs.pytorch.options import TorchOptions
+from meshcast.programs.pytorch.recorded import Recording
+from meshcast.programs.pytorch.recording import record
+
+
+def recorded(module: Any, *args: Any, compiled: bool = False, **options: Any) -> Recording:
+    return record(module, args, TorchOptions(**options), label="step", compiled=compiled)
+
+
+def net(*layers: Any) -> Any:
+    with torch.device("meta"):
+        return torch.nn.Sequential(*(layer() for layer in layers))
+
+
+def linear() -> Any:
+    return torch.nn.Linear(64, 64)
+
+
+X = torch.empty(32, 64, device="meta")
+
+
+def names(recording: Recording, phase: Any = "forward") -> list[str]:
+    return [op.name for op in recording.phase(phase) if not op.shares]
+
+
+def test_a_module_keeps_its_own_tensors() -> None:
+    module = net(linear)
+    before = module[0].weight
+    assert names(recorded(module, X)) == ["addmm"]
+    assert module[0].weight is before
+    assert before.device.type == "meta"
+
+
+def test_autocast_casts_as_on_cuda_and_weights_once() -> None:
+    class Twice(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = linear()
+            self.norm = torch.nn.LayerNorm(64)
+
+        def forward(self, x: Any) -> Any:
+            return self.norm(self.inner(self.inner(x))).softmax(-1)
+
+    with torch.device("meta"):
+        module = Twice()
+    step = recorded(module, X, train=True, loss=lambda out: out.sum(), autocast="bfloat16", optimizer="sgd")
+    # x, weight and bias are cast once each; layer norm in fp32 of a cast result; softmax and sum in fp32 as they come.
+    assert names(step) == ["_to_copy"] * 3 + ["addmm"] * 2 + ["_to_copy", "native_layer_norm", "_softmax", "sum"]
+    assert all(op.cast for op in step.phase("forward") if not op.shares)
+    assert not any(op.cast for op in step.phase("backward"))
+
+
+def test_storages_live_as_long_as_they_do_in_pytorch() -> None:
+    step = recorded(net(linear, torch.nn.GELU, linear), X)
+    first, activated = [op.gives[0].storage for op in step.ops if op.name in ("addmm", "gelu")][:2]
+    freed = {storage: i for i, op in enumerate(step.ops) for storage in op.frees}
+    gelu = next(i for i, op in enumerate(step.ops) if op.name == "gelu")
+    assert freed[first] > gelu
+    assert activated not in freed or freed[activated] > freed[first]
+
+
+def test_a_training_step_updates_every_parameter() -> None:
+    step = recorded(net(linear, linear), X, train=True, loss=lambda out: out.sum())
+    (update,) = [op for op in step.phase("optimizer") if op.name == "_fused_adamw_"]
+    assert sum(place == "self" for place in update.place) == 4
+    assert sum(role == "state" for role in step.held.values()) == 3 * 4  # two moments and a count
+    assert {op.phase for op in step.ops} == {"forward", "backward", "optimizer"}
+
+
+def test_dropout_is_one_fused_operator() -> None:
+    step = recorded(net(linear, torch.nn.Dropout).train(), X, train=True, loss=lambda out: out.sum())
+    assert "native_dropout" in names(step)
+    assert "native_dropout_backward" in names(step, "backward")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "head", "mask", "dropout", "chosen"),
+    [
+        ("bfloat16", 64, False, 0.0, "cudnn"), ("bfloat16", 64, True, 0.0, "cudnn"), ("bfloat16", 192, False, 0.0, "flash"),
+        ("bfloat16", 192, True, 0.0, "efficient"), ("float32", 64, False, 0.0, "efficient"), ("bfloat16", 64, True, 0.1, "math"),
+    ],
+)  # fmt: skip
+def test_the_choice_of_an_attention(dtype: str, head: int, mask: bool, dropout: float, chosen: str) -> None:
+    each = torch.empty(2, 4, 32, head, dtype=getattr(torch, dtype), device="meta")
+    given = torch.empty(2, 1, 32, 32, device="meta") if mask else None
+    assert choose_attention(each, each, each, given, dropout) == chosen
+
+
+def test_attention_inside_a_module_is_the_chosen_kernel() -> None:
+    with torch.device("meta"):
+        module = torch.nn.MultiheadAttention(64, 4, batch_first=True, dtype=torch.bfloat16)
+        x = torch.empty(2, 16, 64, dtype=torch.bfloat16)
+    assert "_scaled_dot_product_cudnn_attention" in names(
+        recorded(module.train(), x, x, x, kwargs={"need_weights": False})
+    )
+
+
+@pytest.mark.parametrize("stack", ["pytorch-eager", "pytorch-compile"])
+def test_a_stack_of_pytorch_runs_its_own_kernels(stack: str) -> None:
+    module = net(linear, torch.nn.GELU, lambda: torch.nn.LayerNorm(64), linear)
+    options = {"train": True, "loss": lambda out: out.float().mean(), "autocast": "bfloat16"}
+    found = meshcast.predict((module, (X,), options), on="h200", stack=stack, levers=False)
+    assert found.feasible
+    eager = meshcast.predict((module, (X,), options), on="h200", stack="pytorch-eager", levers=False)
+    assert found.kernels <= eager.kernels
+    assert found.memory.peak > 4 * 4 * 64 * 64 * 2
+
+
+def test_several_devices_are_told_apart() -> None:
+    module = net(linear)
+    found = meshcast.predict((module, (X,), {"mesh": {"dp": 2}}), on="dgx-h100", stack="pytorch-ddp", levers=False)
+    assert any("spread over several devices" in warning for warning in found.warnings)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_compiling import flags
+
 ROOT = Path(__file__).parents[1]
 # Allocations before the youngest objects are looked through, and how often older ones are; a program's graph is 10,000s.
 THRESHOLDS = (50_000, 20, 20)
@@ -21,6 +23,9 @@ THRESHOLDS = (50_000, 20, 20)
 
 # NumPy's BLAS threads sleep between products; `meshcast` says so too, but tests load NumPy first.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+
+# Before jaxlib is loaded, which reads them once. An unset XLA_FLAGS alone: who sets some wants those.
+os.environ.setdefault("XLA_FLAGS", flags())
 
 # xdist tells its workers that a line has 80 columns; the tests see tables as a file or a pipe gets them.
 os.environ.pop("COLUMNS", None)

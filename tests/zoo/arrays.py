@@ -6,17 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxlib.version
 import numpy as np
-
-# Compiling quickly matters more here than running quickly: one module of machine code, not one for each of many threads. Releases
-# that can still do without MLIR's emitters of fusions compile four times as fast without them.
-QUICK: dict[str, Any] = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_parallel_codegen_split_count": 1,
-    **({"xla_cpu_use_fusion_emitters": False} if jaxlib.version.__version__.startswith("0.10.") else {}),
-}
 
 
 def concrete(args: tuple[Any, ...], roles: list[str]) -> list[Any]:

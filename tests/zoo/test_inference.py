@@ -13,7 +13,8 @@ from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.zoo import build
 from meshcast.zoo.grouped_query import slopes
 from meshcast.zoo.layers import attention
-from tests.zoo.arrays import QUICK, concrete
+from tests.quick_compiling import QUICK
+from tests.zoo.arrays import concrete
 
 WIDE: dict[str, Any] = {"param_dtype": "float32"}
 # Experts with room for every token: what is dropped depends on who else is in the group.

@@ -16,7 +16,8 @@ from meshcast import predict
 from meshcast.base.errors import InfeasibleError, UsageError
 from meshcast.zoo import build, models, num_parameters, zoo
 from meshcast.zoo.layers import attention, causal_attention
-from tests.zoo.arrays import QUICK, concrete
+from tests.quick_compiling import QUICK
+from tests.zoo.arrays import concrete
 
 # Sums over the published weights: a checkpoint's index (decoders, T5, Mamba, BERT with its pooler), torchvision's tables
 # (ViT, ResNet to 152 layers), timm's (ResNet-200), diffusers' documentation (the U-Net). docs/models.md says which.

@@ -18,7 +18,8 @@ from meshcast.jobs.planned import Plan
 from meshcast.jobs.planned.settings import step_settings
 from meshcast.zoo import zoo
 from meshcast.zoo.context_attention import balanced_positions
-from tests.zoo.arrays import QUICK, concrete
+from tests.quick_compiling import QUICK
+from tests.zoo.arrays import concrete
 
 SETTINGS = {"batch": 8, "seq": 32, "param_dtype": "float32"}
 

@@ -12,7 +12,8 @@ import pytest
 
 from meshcast.jobs.planned.programs import PartKind, pass_programs
 from meshcast.zoo import decoder, gpt, models
-from tests.zoo.arrays import QUICK, concrete
+from tests.quick_compiling import QUICK
+from tests.zoo.arrays import concrete
 
 SEQ, ROWS = 16, 2
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -24,8 +24,18 @@ FAMILIES = (
     "indexed",
     "blocks",
     "vision",
+    "ordering",
+    "scans",
+    "fourier",
+    "functions",
+    "narrow",
+    "joins",
+    "picks",
+    "small_products",
+    "draws",
+    "filters",
 )
-_PRODUCTS = frozenset({"gemm", "attention", "blocks"})
+_PRODUCTS = frozenset({"gemm", "attention", "blocks", "small_products"})
 
 
 class Compiling(Enum):
@@ -64,7 +74,7 @@ def compiling(item: Probe) -> Compiling:
     settings = dict(item.settings)
     if item.family == "vision":
         return Compiling.LONG
-    if item.family == "convolution":
+    if item.family in ("convolution", "filters"):
         return Compiling.TUNED
     if item.family not in _PRODUCTS or item.library or settings.get("impl") == "cudnn":
         return Compiling.QUICK

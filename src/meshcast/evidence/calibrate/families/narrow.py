@@ -32,8 +32,8 @@ OPS: dict[str, Callable[..., Any]] = {
 
 
 def build(op: str, shape: str, axes: str, dtype: str) -> ProbeBody:
-    """A reduction of a shape such as `4096x3x7` over axes such as `1-2`."""
-    sizes, over = tuple(map(int, shape.split("x"))), tuple(map(int, axes.split("-")))
+    """A reduction of a shape such as `4096x3x7` over axes such as `d1-2`."""
+    sizes, over = tuple(map(int, shape.split("x"))), tuple(map(int, axes[1:].split("-")))
     return ProbeBody(function=lambda x: OPS[op](x, over), args=(Spec(sizes, jnp.dtype(dtype)),))
 
 
@@ -59,7 +59,7 @@ def probes() -> Iterator[Settings]:
         settings: Settings = {
             "op": names[made % len(names)],
             "shape": "x".join(map(str, shape)),
-            "axes": "-".join(map(str, axes)),
+            "axes": "d" + "-".join(map(str, axes)),
             "dtype": draw.pick(("float32", "float32", "bfloat16")),
         }
         made += 1

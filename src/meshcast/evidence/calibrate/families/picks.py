@@ -12,8 +12,8 @@ from meshcast.evidence.calibrate.probe import Indices, ProbeBody, ProbeChoices, 
 
 COUNT = 150
 MOST_BYTES = 1e9
-# Updates that one place may get. Those wait for each other, and by compare and swap (2-byte types, all but sums) for longer the more of
-# them there are: three million bf16 numbers written to two places take an H200 165 s.
+# Updates that one place may get. They wait for each other, and those by compare and swap (2-byte types, all but sums) for longer
+# the more there are: three million bf16 numbers written to two places take an H200 165 s.
 MOST_MET, MOST_SWAPPED = 2**17, 2**12
 ADDING = frozenset({"segment_sum", "scatter_add", "scatter_pairs", "histogram"})
 Spec = jax.ShapeDtypeStruct

@@ -215,12 +215,18 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortGeometry:
-    """`batch` independent sorts of `length` elements, `operands` moved together; `top` for top-k."""
+    """`batch` independent sorts of `length` elements, `operands` moved together; `top` for top-k.
+
+    `minor`: along the dimension whose neighbours lie side by side. `radix`: by a library's radix sort, or not; None where the
+    program leaves it to the compiler.
+    """
 
     length: int
     batch: int
     operands: int
     top: int | None = None
+    minor: bool = True
+    radix: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,62 +1,150 @@
-"""Sorts: bitonic, `n log2(n) (log2(n) + 1) / 2` compare-exchanges; long ones by radix, 8 bits a pass."""
+"""Sorts, as XLA:GPU makes them: bitonic in tiles of shared memory, by CUB's radix sorts, or the few largest by a kernel of its own.
+
+Which of them follows XLA's `sort_rewriter.cc` (tables for Hopper and Ampere, by the keys' bits, rows and their length) and
+`topk_specializer.cc`. Times are from the probes `ordering` on an H200 (`data/measured/h200-profile`).
+"""
 
 from __future__ import annotations
 
 import math
 
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
-from meshcast.estimate.gpu.memory import MemoryTraffic, traffic
+from meshcast.estimate.gpu.memory import traffic
 from meshcast.lower import Kernel
-from meshcast.workload import DTYPE_BITS, SortGeometry
+from meshcast.workload import DTYPE_BITS, SortGeometry, element_bytes
 
-RADIX_FROM = 61440  # XLA's sort_rewriter: longer sorts go to CUB
-RADIX_BITS = 8
+TILE = 4096  # elements that a block sorts in shared memory
+WARP, THREADS, BLOCKS = 32, 2048, 32  # lanes of a warp; threads and blocks that an SM holds
+SECTOR = 32  # bytes that are fetched for one that is used, where neighbours lie apart
+RADIX_BITS, SEGMENT_BITS = 8, 6  # of a pass of CUB's onesweep and of its segmented sort
+RADIX_TILE = 4608  # keys that CUB sorts in a single block
+TOP_FROM, TOP_MOST = 1024, 16  # XLA's own top-k: rows at least as long, and at most so many of each
+TOP_THREADS = 1024
+
+# XLA's measurements of where CUB is faster on Hopper, (rows more than, elements of a row more than) by bits of a key.
+_ROWS_BY_CUB: dict[int, tuple[tuple[int, int], ...]] = {
+    16: ((12, 1 << 16), (14, 1 << 15), (16, 1 << 14), (18, 1 << 13), (33, 1 << 12), (66, 1 << 11)),
+    32: ((26, 1 << 17), (31, 1 << 16), (38, 1 << 15), (44, 1 << 14), (52, 1 << 13)),
+    64: ((55, 1 << 17), (70, 1 << 16), (92, 1 << 15), (354, 1 << 14)),
+}
+_ROW_BY_CUB = {16: 1 << 9, 32: 22_000, 64: 1 << 17}  # elements of a single row
 
 
 def sort(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """Sorted rows, or the largest of each row."""
     shape = kernel.geometry
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     if not isinstance(shape, SortGeometry):
-        return _passes(1, moved, machine)
+        moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+        return _work(machine.launch + moved.seconds, 0.0, moved.seconds, moved.dram_bytes, machine)
+    bits = DTYPE_BITS.get(kernel.dtype, 32)
+    if shape.top is not None and shape.length >= TOP_FROM and shape.top <= TOP_MOST and bits >= 32:
+        return _largest(kernel, shape.top, shape, machine)
+    if sorted_by_radix(shape, bits):
+        return _radix(kernel, shape, bits, machine)
+    return _bitonic(kernel, shape, machine)
+
+
+def sorted_by_radix(shape: SortGeometry, bits: int) -> bool:
+    """Whether a sort goes to CUB: what the program says, or else XLA's rule for one or two operands along the minor dimension."""
+    if shape.radix is not None:
+        return shape.radix
+    if not shape.minor or shape.operands > 2 or shape.top is not None:
+        return False
+    if bits <= 8:
+        return shape.batch == 1 or (shape.length > 1300 and (shape.batch > 8 or shape.length < 26_000))
+    if shape.batch == 1:
+        return shape.length > _ROW_BY_CUB.get(bits, math.inf)
+    return any(shape.batch > rows and shape.length > length for rows, length in _ROWS_BY_CUB.get(bits, ()))
+
+
+def _bitonic(kernel: Kernel, shape: SortGeometry, machine: GpuMachine) -> GpuWork:
+    """`d (d + 1) / 2` steps of compare and exchange, `d = ceil(log2 n)`: those within a tile in one kernel.
+
+    Beyond a tile, each of the later `d` is as many single steps through memory as it exceeds the tile's, and one more kernel.
+    A kernel takes `launch + start + |issue, latency|_2 + mem`: blocks are started, the busiest SM issues `i` instructions an
+    element and step, and a step is a barrier that a lone block waits for.
+    """
     p = machine.parameters
-    elements = float(shape.length) * shape.batch
-    if shape.top is not None:
-        return _bound(elements * p.top_k_instructions, moved.seconds, moved.dram_bytes, machine)
-    if shape.length * shape.batch > RADIX_FROM and shape.length > RADIX_FROM:
-        passes = math.ceil(DTYPE_BITS.get(kernel.dtype, 32) / RADIX_BITS)
-        whole = traffic(2 * passes * kernel.read_bytes, passes * kernel.written_bytes, machine)
-        return _passes(2 * passes, whole, machine)
-    depth = max(1.0, math.ceil(math.log2(max(2, shape.length))))
-    stages = depth * (depth + 1) / 2
-    issued = elements * stages * p.sort_instructions * (1 + 0.5 * (shape.operands - 1))
-    return _bound(issued, 2 * moved.seconds, 2 * moved.dram_bytes, machine)
+    depth = max(1, math.ceil(math.log2(max(2, shape.length))))
+    inner = min(depth, TILE.bit_length() - 1)
+    operands = 2 if shape.top is not None and element_bytes(kernel.dtype) > 2 else shape.operands
+    tile = 1 << inner
+    blocks = shape.batch * math.ceil(shape.length / tile)
+    busiest = math.ceil(blocks / machine.sms)
+    threads = max(WARP, tile // 2)
+    waves = math.ceil(blocks / (machine.sms * min(BLOCKS, max(1, THREADS // threads))))
+    idle = max(1.0, WARP / (tile / 2))
+    instructions = min(tile, shape.length) * p.sort_instructions * (1 + 0.35 * (operands - 1)) * idle
+    apart = 1.0 if shape.minor else SECTOR / element_bytes(kernel.dtype)
+    moved = traffic(kernel.read_bytes * apart, kernel.read_bytes * apart, machine, recency=kernel.recency)
+    started = blocks / machine.block_rate
+
+    def tiled(steps: int) -> float:
+        issue = busiest * instructions * steps * machine.sms / machine.instruction_rate
+        latency = waves * steps * p.sort_step_cycles / machine.clock
+        return started + math.hypot(issue, latency)
+
+    beyond = range(1, depth - inner + 1)
+    singles, tails = sum(beyond), len(beyond)
+    cores = tiled(inner * (inner + 1) // 2) + tails * tiled(inner)
+    kernels = 1 + tails + singles
+    memory = kernels * moved.seconds
+    time = (kernels + 1) * machine.launch + cores + memory
+    return _work(time, cores, memory, kernels * moved.dram_bytes, machine)
 
 
-def _passes(launches: int, moved: MemoryTraffic, machine: GpuMachine) -> GpuWork:
-    terms = (
-        *moved.terms,
-        *machine.named(("kernels", "n", launches, ""), ("launch", "launch", machine.launch, "s")),
-    )
-    time = launches * machine.launch + moved.seconds
-    return GpuWork(
-        time=time, memory=moved.seconds, dram_bytes=moved.dram_bytes, formula="t = n launch + mem", terms=terms
-    )
+def _radix(kernel: Kernel, shape: SortGeometry, bits: int, machine: GpuMachine) -> GpuWork:
+    """CUB: a block's own sort of few keys, onesweep of one long row, or a block a row where there are several.
+
+    Onesweep (Adinets and Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022) counts all digits once
+    and then moves keys and values once a pass; a pass waits for its tiles' turns, however few they are.
+    """
+    p = machine.parameters
+    if shape.batch == 1 and shape.length <= RADIX_TILE:
+        cores = math.ceil(bits / RADIX_BITS) * p.radix_pass_cycles / 4 / machine.clock
+        return _work(machine.launch + cores, cores, 0.0, 0.0, machine)
+    # Floats are sorted by integers that are made of them, and go along as values.
+    doubled = 2 if shape.radix is None and shape.operands == 1 and kernel.dtype.startswith(("f", "bf")) else 1
+    moved = traffic(doubled * kernel.read_bytes, doubled * kernel.read_bytes, machine)
+    if shape.batch == 1:
+        passes = math.ceil(bits / RADIX_BITS)
+        counted = shape.length / (p.radix_counted * machine.sms * machine.clock)
+        cores = counted + passes * p.radix_pass_cycles / machine.clock
+        memory = passes * moved.seconds / p.radix_share
+        fixed = (2 * passes + 4) * machine.launch
+    else:
+        passes = math.ceil(bits / SEGMENT_BITS)
+        cores = passes * math.ceil(shape.batch / machine.sms) * shape.length / (p.segment_sorted * machine.clock)
+        memory = passes * max(0.0, moved.seconds / p.radix_share - cores / passes)
+        fixed = (passes + 1) * machine.launch
+    return _work(fixed + cores + memory, cores, memory, passes * moved.dram_bytes, machine)
 
 
-def _bound(issued: float, memory: float, dram: float, machine: GpuMachine) -> GpuWork:
-    compute = issued / machine.instruction_rate
-    time = 2 * machine.launch + compute + memory
+def _largest(kernel: Kernel, top: int, shape: SortGeometry, machine: GpuMachine) -> GpuWork:
+    """XLA's own kernel: a block a row; each thread keeps its `k` largest in registers, then all are merged.
+
+    `t = launch + ceil(rows / SMs) (n / threads (a + b k) + c k^2) / clock`, at least the bytes read.
+    """
+    p = machine.parameters
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+    steps = math.ceil(shape.length / TOP_THREADS)
+    cycles = steps * (p.top_k_step_cycles + p.top_k_insert_cycles * top) + p.top_k_merge_cycles * top**2
+    cores = math.ceil(shape.batch / machine.sms) * cycles / machine.clock
+    time = machine.launch + machine.overlapped(cores, moved.seconds)
+    return _work(time, cores, moved.seconds, moved.dram_bytes, machine)
+
+
+def _work(time: float, cores: float, memory: float, dram: float, machine: GpuMachine) -> GpuWork:
     return GpuWork(
         time=time,
-        compute=compute,
-        fixed=2 * machine.launch,
+        compute=cores,
+        fixed=max(0.0, time - cores - memory),
         memory=memory,
         dram_bytes=dram,
-        instructions=issued,
-        formula="t = 2 launch + issue + mem",
+        instructions=cores * machine.instruction_rate,
+        formula="t = launches + cores + mem",
         terms=machine.named(
-            *machine.issuing(issued, compute),
+            ("steps, passes and merges", "cores", cores, "s"),
             ("bytes of HBM", "B", dram, "B"),
             ("memory", "mem", memory, "s"),
             ("launch", "launch", machine.launch, "s"),

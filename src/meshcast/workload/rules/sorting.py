@@ -19,15 +19,22 @@ def _sort(reading: OpReading) -> Cost:
     return sort_along(reading, integer(reading.op, "dimension", -1))
 
 
-def sort_along(reading: OpReading, dimension: int = -1) -> Cost:
-    """A sort of all operands together, rows along `dimension`."""
+def sort_along(reading: OpReading, dimension: int = -1, *, radix: bool | None = None) -> Cost:
+    """A sort of all operands together, rows along `dimension`; `radix` where it is known how."""
     operand = reading.operands[0]
     length = operand.shape[dimension] if operand.shape else 1
+    geometry = SortGeometry(
+        length=length,
+        batch=operand.elements // max(1, length),
+        operands=len(reading.operands),
+        minor=dimension in (-1, len(operand.shape) - 1),
+        radix=radix,
+    )
     return streamed(
         reading,
         OpKind.SORT,
         vector_flops=operand.elements * _ceil_log2(operand.elements),
-        geometry=SortGeometry(length=length, batch=operand.elements // max(1, length), operands=len(reading.operands)),
+        geometry=geometry,
     )
 
 

@@ -51,7 +51,7 @@ def cublas_gemm(reading: OpReading) -> Cost:
 
 def radix_sort(reading: OpReading) -> Cost:
     """`__cub$DeviceRadixSort*`: rows along the innermost dimension."""
-    return sort_along(_trimmed(reading))
+    return sort_along(_trimmed(reading), radix=True)
 
 
 def cudnn_convolution(reading: OpReading) -> Cost:

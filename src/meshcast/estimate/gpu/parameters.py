@@ -56,7 +56,7 @@ class GpuParameters:
     top_k_step_cycles: float = _about("a step of top-k, in cycles", 930.0)
     top_k_insert_cycles: float = _about("and for each of the largest that a thread keeps", 121.0)
     top_k_merge_cycles: float = _about("merging what the threads of a block kept, by the square of how many, in cycles", 600.0)
-    scan_passes: float = _about("times that a prefix sum moves its data", 3.4)
+    scan_instructions: float = _about("instructions per element and step of a prefix sum's windows", 10.5)
     window_instructions: float = _about("instructions per element of a sliding window", 29.0)
     tensor_share: float = _about("share of the matrix engine's peak inside a tile's main loop", 0.9)
     tile_step_cycles: float = _about("cycles per K-step of a tile that no arithmetic hides", 20.0)

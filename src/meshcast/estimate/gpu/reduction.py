@@ -20,10 +20,11 @@ from meshcast.estimate.gpu.elementwise import blocks, instructions, output_eleme
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.picks import missed_bytes
-from meshcast.lower import Kernel
+from meshcast.lower import Kernel, short_name
 from meshcast.workload import Reduction
 
 TILE = 32
+SCANNED = 16  # elements of a window of XLA's prefix sums
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
 
@@ -36,8 +37,8 @@ def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     reduced = float(math.prod(shape.shape[d] for d in shape.dims))
     if "gather" in kernel.flags:
         return _pooled_gather(kernel, elements, machine)
-    if "scan" in kernel.flags:
-        return _scan(kernel, machine)
+    if _is_scan(kernel):
+        return _scan(kernel, shape, elements, machine)
     normalises = kernel.written_bytes * 8 >= elements and "aside" not in kernel.flags
     if shape.reduces_minor and normalises and elements / reduced > 1:
         return _normalisation(kernel, elements, elements / reduced, machine)
@@ -181,19 +182,42 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: GpuMachine) -> GpuW
     )
 
 
-def _scan(kernel: Kernel, machine: GpuMachine) -> GpuWork:
-    """A prefix sum: XLA sums blocks of 16, scans their totals and adds them back."""
-    passes = machine.parameters.scan_passes
-    moved = traffic(kernel.read_bytes * passes, kernel.written_bytes * passes, machine)
+def _is_scan(kernel: Kernel) -> bool:
+    """Whether it keeps a running result: a scan by name, or a window as long as its dimension, which a reduction describes."""
+    return "scan" in kernel.flags or any(short_name(name) == "reduce_window" for name in kernel.ops)
+
+
+def _scan(kernel: Kernel, shape: Reduction, elements: float, machine: GpuMachine) -> GpuWork:
+    """A prefix sum: XLA (`reduce_window_rewriter.cc`) sums windows of 16, scans their totals likewise, and adds them back.
+
+    `t = (levels + 1) launch + 17/16 e w i / I + mem`: every one of `e` elements goes over the `w` up to 16 of its window.
+    """
+    p = machine.parameters
+    length = math.prod(shape.shape[d] for d in shape.dims)
+    window = min(length, SCANNED)
+    levels = max(1, math.ceil(math.log(max(2, length), SCANNED)))
+    applied = max(0.0, kernel.vector_flops / elements - 1) * p.loop_instructions
+    applied += kernel.transcendentals / elements * p.loop_transcendental
+    issued = elements * window * (p.scan_instructions + applied) * (1 + 1 / SCANNED if levels > 1 else 1)
+    compute = issued / machine.instruction_rate
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+    memory = moved.seconds if levels > 1 else max(0.0, moved.seconds - compute)
+    fixed = machine.launch * (levels + 1 if levels > 1 else 1)
     return GpuWork(
-        time=machine.launch * 4 + moved.seconds,
-        fixed=machine.launch * 4,
-        memory=moved.seconds,
-        dram_bytes=moved.dram_bytes,
-        formula="t = 4 launch + mem",
+        time=fixed + compute + memory,
+        compute=compute,
+        fixed=fixed,
+        memory=memory,
+        dram_bytes=moved.dram_bytes * min(2, levels),
+        instructions=issued,
+        formula="t = (levels + 1) launch + issue + mem",
         terms=(
-            *machine.named(("passes over the data", "passes", passes, "")),
             *moved.terms,
-            *machine.named(("launch", "launch", machine.launch, "s")),
+            *machine.named(
+                ("levels of windows", "levels", levels, ""),
+                ("elements of a window", "w", window, ""),
+                *machine.issuing(issued, compute),
+                ("launch", "launch", machine.launch, "s"),
+            ),
         ),
     )

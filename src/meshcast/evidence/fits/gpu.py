@@ -59,7 +59,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("reduce",),
         ("reduction_cycles", "column_step_cycles"),
     ),
-    (("sort",), ("sort_instructions", "scan_passes")),
+    (("sort",), ("sort_instructions",)),
     (
         ("embedding",),
         (

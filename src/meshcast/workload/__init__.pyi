@@ -20,6 +20,7 @@ from meshcast.workload.graph import Reduction as Reduction
 from meshcast.workload.graph import Routine as Routine
 from meshcast.workload.graph import SortGeometry as SortGeometry
 from meshcast.workload.graph import Tensor as Tensor
+from meshcast.workload.graph import Transform as Transform
 from meshcast.workload.graph import Window as Window
 from meshcast.workload.graph import element_bytes as element_bytes
 from meshcast.workload.groups import group_of_ids as group_of_ids
@@ -40,6 +41,8 @@ from meshcast.workload.rule import OpReading as OpReading
 from meshcast.workload.rules.attention import BACKWARD_VECTOR_FLOPS as BACKWARD_VECTOR_FLOPS
 from meshcast.workload.rules.attention import FORWARD_VECTOR_FLOPS as FORWARD_VECTOR_FLOPS
 from meshcast.workload.rules.attention import attended as attended
+from meshcast.workload.rules.elementwise import ElementWork as ElementWork
+from meshcast.workload.rules.elementwise import element_work as element_work
 from meshcast.workload.rules.linalg import real_factor as real_factor
 from meshcast.workload.rules.solvers import SOLVER_COUNTS as SOLVER_COUNTS
 from meshcast.workload.workload import Totals as Totals

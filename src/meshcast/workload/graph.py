@@ -294,7 +294,30 @@ class Collective:
         return 2 * share if self.kind == "all_reduce" else share
 
 
-Geometry = Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Factorisation | Collective
+TransformKind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """`batch` Fourier transforms over `lengths`, the innermost dimension last; of reals: the lengths are those of the reals."""
+
+    kind: TransformKind
+    lengths: tuple[int, ...]
+    batch: int
+
+
+Geometry = (
+    Gemm
+    | Convolution
+    | Reduction
+    | Indexed
+    | Window
+    | SortGeometry
+    | Attention
+    | Factorisation
+    | Transform
+    | Collective
+)
 
 
 @made_quickly

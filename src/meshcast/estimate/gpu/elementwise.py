@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 
+from meshcast.estimate.gpu.functions import instructions_per_work
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
@@ -18,14 +19,7 @@ from meshcast.workload import element_bytes
 BLOCK = 128
 UNROLL = 4
 THREADS_PER_SM = 2048
-_BITWISE = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right_logical", "shift_right_arithmetic"})
-_NO_ARITHMETIC = frozenset(
-    {
-        "bitcast", "bitcast_convert", "broadcast", "broadcast_in_dim", "concatenate", "constant", "convert", "copy",
-        "dynamic_slice", "dynamic_update_slice", "gather", "get_tuple_element", "iota", "pad", "reshape", "reverse", "slice",
-        "transpose", "tuple",
-    }
-)  # fmt: skip
+_SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
 
 def output_elements(kernel: Kernel) -> float:
@@ -42,32 +36,17 @@ def blocks(elements: float, machine: GpuMachine) -> float:
     return elements / (BLOCK * unroll)
 
 
-@functools.lru_cache(maxsize=4096)
-def mixing_share(ops: tuple[str, ...]) -> float:
-    """The share of a kernel's arithmetic that mixes bits: bitwise ops, and an addition for every two of them.
-
-    That is the make-up of Threefry's rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): an
-    addition, a rotation written as two shifts and an `or`, and a `xor`. A rotation is one instruction (SHF), and nothing of
-    it loads, stores or works out an index.
-    """
-    names = [short_name(name) for name in ops]
-    arithmetic = sum(name not in _NO_ARITHMETIC for name in names)
-    bitwise = sum(name in _BITWISE for name in names)
-    return min(1.0, 1.5 * bitwise / arithmetic) if arithmetic else 0.0
-
-
 def instructions(kernel: Kernel, machine: GpuMachine) -> float:
     """Thread instructions of a fusion's arithmetic, in f32 lanes: f64 counts for the lanes the GPU lacks."""
     p, vector = machine.parameters, machine.device.vector_flops
-    mixing = mixing_share(kernel.ops)
-    per_op = p.loop_instructions * (1 - mixing) + p.loop_mixing * mixing
+    per_flop, per_function = instructions_per_work(kernel.ops, p.loop_instructions, p.loop_transcendental)
     slower = vector["f32"] / vector.get("f64", vector["f32"] / 64) if catalogue_key(kernel.dtype) == "f64" else 1.0
-    return slower * (per_op * kernel.vector_flops + p.loop_transcendental * kernel.transcendentals)
+    return slower * (per_flop * kernel.vector_flops + per_function * kernel.transcendentals)
 
 
 def loop(
     elements: float, read: float, written: float, issued: float, machine: GpuMachine, *, bounded: bool = True,
-    recency: Recency | None = None,
+    recency: Recency | None = None, chained: float | None = None,
 ) -> GpuWork:  # fmt: skip
     """A loop over `elements` results.
 
@@ -79,14 +58,20 @@ def loop(
         machine: The GPU.
         bounded: Whether a block per 512 results has to be started; not for copies.
         recency: What was moved since the last use of those bytes.
+        chained: Cycles that one thread needs for an element, each instruction waiting for the last; by default those of its
+            instructions.
     """
+    p = machine.parameters
+    waited = p.chain_cycles * issued / max(1.0, elements) if chained is None else chained
+    chain = waited / machine.clock
     moved = traffic(read, written, machine, recency=recency)
     started = blocks(elements, machine) / machine.block_rate if bounded else 0.0
     compute = issued / machine.instruction_rate
-    time = machine.launch + machine.overlapped(moved.seconds, started, compute)
+    time = machine.launch + machine.overlapped(moved.seconds, started, compute, chain)
     terms = moved.terms
     if machine.explaining:
         terms += machine.named(
+            ("an element's instructions one after the other", "chain", chain, "s"),
             ("thread blocks", "n", blocks(elements, machine) if bounded else 0.0, ""),
             ("blocks started per second", "R", machine.block_rate, "1/s"),
             ("starting blocks", "start = n/R", started, "s"),
@@ -96,23 +81,37 @@ def loop(
         )
     return GpuWork(
         time=time,
-        compute=max(compute, started),
+        compute=max(compute, started, chain),
         computing=compute,
         fixed=machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
-        formula="t = launch + |mem, start, issue|_p",
+        formula="t = launch + |mem, start, issue, chain|_p",
         terms=terms,
     )
 
 
 def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
-    """An elementwise fusion, or any movement of data in one pass."""
+    """An elementwise fusion, or any movement of data in one pass.
+
+    Sums in it (reductions, windows, products of few elements) are loops of one thread, a load and its address a step.
+    """
+    p = machine.parameters
     copied = "copy" in kernel.flags  # which the block rate does not bound
-    issued = 0.0 if copied else instructions(kernel, machine)
     elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
-    return loop(elements, read, written, issued, machine, bounded=not copied, recency=kernel.recency)
+    issued, chained = 0.0 if copied else instructions(kernel, machine), None
+    if sums_in_turn(kernel.ops):
+        steps = kernel.vector_flops
+        issued += steps * p.step_instructions
+        chained = p.step_cycles * steps / max(1.0, elements)
+    return loop(elements, read, written, issued, machine, bounded=not copied, recency=kernel.recency, chained=chained)
+
+
+@functools.lru_cache(maxsize=4096)
+def sums_in_turn(ops: tuple[str, ...]) -> bool:
+    """Whether a thread goes over several elements for one of its own."""
+    return any(short_name(name) in _SUMMED for name in ops)
 
 
 def transpose(elements: float, width: float, machine: GpuMachine, recency: Recency | None = None) -> GpuWork:

@@ -9,9 +9,10 @@ from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import instructions, loop, output_elements
 from meshcast.estimate.gpu.elementwise import transpose as tiled
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.transforms import transform
 from meshcast.estimate.rates import matrix_rate
 from meshcast.lower import Kernel
-from meshcast.workload import Window, element_bytes
+from meshcast.workload import Transform, Window, element_bytes
 
 
 def declared(kernel: Kernel, machine: GpuMachine) -> GpuWork:
@@ -32,6 +33,8 @@ def declared(kernel: Kernel, machine: GpuMachine) -> GpuWork:
 def other(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """Windows, random numbers, FFTs, factorisations."""
     shape = kernel.geometry
+    if isinstance(shape, Transform):
+        return transform(kernel, shape, machine)
     elements = output_elements(kernel)
     issued = instructions(kernel, machine)
     if isinstance(shape, Window):

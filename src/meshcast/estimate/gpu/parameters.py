@@ -26,8 +26,12 @@ class GpuParameters:
     cache_written: float = _about("room that a written byte takes there, in read bytes", 1.5)
     overlap: float = _about("p of the p-norm that joins times that overlap; large: the longest alone counts", 4.0)
     loop_instructions: float = _about("instructions per arithmetic op of a loop fusion", 1.5)
-    loop_mixing: float = _about("instructions per op of chains that mix bits, rotations being one", 1.0)
     loop_transcendental: float = _about("instructions per transcendental function of a loop fusion", 12.0)
+    chain_cycles: float = _about("an instruction that waits for the one before it, in cycles", 2.5)
+    step_instructions: float = _about(
+        "instructions of one step of a sum in a thread's loop: a load and its address", 10.5
+    )
+    step_cycles: float = _about("such a step's latency, in cycles", 62.0)
     row_instructions: float = _about(
         "instructions per op of a fused row normalisation; 7 to 14 by the tile XLA picks", 10.0
     )
@@ -55,8 +59,13 @@ class GpuParameters:
     segment_sorted: float = _about("keys of rows that a radix sort's pass moves per SM and cycle, a row a block", 0.55)
     top_k_step_cycles: float = _about("a step of top-k, in cycles", 930.0)
     top_k_insert_cycles: float = _about("and for each of the largest that a thread keeps", 121.0)
-    top_k_merge_cycles: float = _about("merging what the threads of a block kept, by the square of how many, in cycles", 600.0)
-    scan_instructions: float = _about("instructions per element and step of a prefix sum's windows", 10.5)
+    top_k_merge_cycles: float = _about(
+        "merging what the threads of a block kept, by the square of how many, in cycles", 600.0
+    )
+    transform_cycles: float = _about("a block's Fourier transform, besides a cycle for each of its numbers", 900.0)
+    transform_mixed_cycles: float = _about("the same of lengths that are no power of two, in all", 2600.0)
+    transform_mixed: float = _about("share of the bandwidth that their transforms reach", 0.65)
+    transform_strided: float = _about("share of the bandwidth where a transform's numbers do not lie side by side", 0.5)
     window_instructions: float = _about("instructions per element of a sliding window", 29.0)
     tensor_share: float = _about("share of the matrix engine's peak inside a tile's main loop", 0.9)
     tile_step_cycles: float = _about("cycles per K-step of a tile that no arithmetic hides", 20.0)

@@ -198,7 +198,7 @@ def _scan(kernel: Kernel, shape: Reduction, elements: float, machine: GpuMachine
     levels = max(1, math.ceil(math.log(max(2, length), SCANNED)))
     applied = max(0.0, kernel.vector_flops / elements - 1) * p.loop_instructions
     applied += kernel.transcendentals / elements * p.loop_transcendental
-    issued = elements * window * (p.scan_instructions + applied) * (1 + 1 / SCANNED if levels > 1 else 1)
+    issued = elements * window * (p.step_instructions + applied) * (1 + 1 / SCANNED if levels > 1 else 1)
     compute = issued / machine.instruction_rate
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     memory = moved.seconds if levels > 1 else max(0.0, moved.seconds - compute)

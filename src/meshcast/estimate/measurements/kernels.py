@@ -19,12 +19,13 @@ from meshcast.workload import (
     Reduction,
     SortGeometry,
     Tensor,
+    Transform,
     Window,
 )
 
 # By the name they have in a file.
 GEOMETRIES: dict[
-    str, type[Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Factorisation]
+    str, type[Gemm | Convolution | Reduction | Indexed | Window | SortGeometry | Attention | Factorisation | Transform]
 ] = {
     "gemm": Gemm,
     "convolution": Convolution,
@@ -34,6 +35,7 @@ GEOMETRIES: dict[
     "sort": SortGeometry,
     "attention": Attention,
     "factorisation": Factorisation,
+    "transform": Transform,
 }
 MOST_RESULTS = 1 << 16  # of one kernel
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}

@@ -91,6 +91,11 @@ _PREDICATES = frozenset(
 )
 
 
+def element_work(name: str) -> ElementWork | None:
+    """Work per element of the op `name` on real numbers; None for what is not elementwise."""
+    return WEIGHTS.get(name)
+
+
 def weight_of(name: str, dtype: str) -> ElementWork:
     """Work per element of elementwise op `name` done at `dtype`."""
     if is_complex(dtype):

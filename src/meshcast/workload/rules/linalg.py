@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from meshcast.workload.graph import Cost, Factorisation, OpKind, Routine, Tensor
+from meshcast.workload.graph import Cost, Factorisation, OpKind, Routine, Tensor, Transform, TransformKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integers
 from meshcast.workload.rules.costs import is_complex, streamed
@@ -55,8 +55,21 @@ def _fft(reading: OpReading) -> Cost:
     add up (XLA multiplies them).
     """
     operand = reading.operands[0]
-    stages = sum(max(0, length.bit_length() - 1) for length in integers(reading.op, "fft_length"))
-    return streamed(reading, OpKind.FFT, vector_flops=8 * stages * operand.elements)
+    lengths = tuple(integers(reading.op, "fft_length"))
+    stages = sum(max(0, length.bit_length() - 1) for length in lengths)
+    kind = transform_kind(reading)
+    real = reading.results[0] if kind == "IRFFT" else operand
+    geometry = Transform(kind=kind, lengths=lengths, batch=real.elements // max(1, math.prod(lengths)))
+    return streamed(reading, OpKind.FFT, vector_flops=8 * stages * operand.elements, geometry=geometry)
+
+
+def transform_kind(reading: OpReading) -> TransformKind:
+    """Which transform it is: by its types, and by its attribute where both sides are complex."""
+    if not is_complex(reading.operands[0].dtype):
+        return "RFFT"
+    if not is_complex(reading.results[0].dtype):
+        return "IRFFT"
+    return "IFFT" if "IFFT" in str(reading.op.attributes["fft_type"]) else "FFT"
 
 
 def real_factor(dtype: str) -> int:

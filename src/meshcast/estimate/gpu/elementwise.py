@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 
-from meshcast.estimate.gpu.functions import instructions_per_work
+from meshcast.estimate.gpu.functions import index_instructions, instructions_per_work
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
 from meshcast.lower import Kernel, Recency, short_name
-from meshcast.workload import element_bytes
+from meshcast.workload import element_bytes, element_work
 
 BLOCK = 128
 UNROLL = 4
+TURNED = 10  # bytes fetched for an element whose neighbours lie apart: a sector of 32, which caches keep for some of the others
 THREADS_PER_SM = 2048
 _SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
@@ -30,9 +31,11 @@ def output_elements(kernel: Kernel) -> float:
 def blocks(elements: float, machine: GpuMachine) -> float:
     """Thread blocks of a loop over `elements`: a thread takes up to four once every thread of the GPU has one.
 
-    `blocks = elements / (128 u)`, `u = min(4, max(1, elements / threads))`: growing with elements and shrinking with SMs.
+    `blocks = elements / (128 u)`, `u = min(4, max(1, elements / threads))`: growing with elements and shrinking with SMs. Numbers
+    that four does not divide are taken by twos or one by one (XLA's `ComputeLoopFusionConfig`).
     """
-    unroll = min(float(UNROLL), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
+    even = next(factor for factor in (UNROLL, 2, 1) if not elements % factor)
+    unroll = min(float(even), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
     return elements / (BLOCK * unroll)
 
 
@@ -101,17 +104,23 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     copied = "copy" in kernel.flags  # which the block rate does not bound
     elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
     issued, chained = 0.0 if copied else instructions(kernel, machine), None
-    if sums_in_turn(kernel.ops):
-        steps = kernel.vector_flops
+    if not copied:
+        issued += elements * index_instructions(kernel.ops)
+    if "turned" in kernel.flags:  # neighbours of the result are none of the operand
+        read = max(read, elements * TURNED)
+    if share := summed_share(kernel.ops):
+        steps = kernel.vector_flops * share
         issued += steps * p.step_instructions
         chained = p.step_cycles * steps / max(1.0, elements)
     return loop(elements, read, written, issued, machine, bounded=not copied, recency=kernel.recency, chained=chained)
 
 
 @functools.lru_cache(maxsize=4096)
-def sums_in_turn(ops: tuple[str, ...]) -> bool:
-    """Whether a thread goes over several elements for one of its own."""
-    return any(short_name(name) in _SUMMED for name in ops)
+def summed_share(ops: tuple[str, ...]) -> float:
+    """The share of a fusion's arithmetic that adds up what a thread goes over for one element of its own; 0 where none does."""
+    summed = sum(short_name(name) in _SUMMED for name in ops)
+    counted = sum(work.flops for name in ops if (work := element_work(name)) is not None)
+    return summed / (summed + counted) if summed else 0.0
 
 
 def transpose(elements: float, width: float, machine: GpuMachine, recency: Recency | None = None) -> GpuWork:

@@ -21,6 +21,16 @@ FUNCTION_INSTRUCTIONS: Mapping[str, float] = {
     "rsqrt": 5, "sine": 31, "sinh": 60, "sqrt": 5, "tan": 31, "tanh": 29,
 }  # fmt: skip
 
+# Instructions by which an element finds its place in an op's operands: a piece of several, a border, another index. A fusion of
+# sixteen concatenations takes some 190 an element (probes `joins`).
+INDEX_INSTRUCTIONS: Mapping[str, float] = {"concatenate": 12, "pad": 8, "gather": 8}
+
+
+@functools.lru_cache(maxsize=4096)
+def index_instructions(ops: tuple[str, ...]) -> float:
+    """Instructions an element that find places instead of computing numbers."""
+    return sum(INDEX_INSTRUCTIONS.get(short_name(name), 0.0) for name in ops)
+
 
 @functools.lru_cache(maxsize=4096)
 def instructions_per_work(ops: tuple[str, ...], plain: float, unknown: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Sorts, as XLA:GPU makes them: bitonic in tiles of shared memory, by CUB's radix sorts, or the few largest by a kernel of its own.
+"""Sorts, as XLA:GPU makes them: bitonic in tiles of shared memory, CUB's radix sorts, a kernel for the few largest.
 
 Which of them follows XLA's `sort_rewriter.cc` (tables for Hopper and Ampere, by the keys' bits, rows and their length) and
 `topk_specializer.cc`. Times are from the probes `ordering` on an H200 (`data/measured/h200-profile`).

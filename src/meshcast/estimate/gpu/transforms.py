@@ -2,8 +2,9 @@
 
 `t = sum over passes (launch + latency + bytes / bandwidth)`. A dimension of up to `BLOCK` numbers is transformed by one block in
 shared memory; a longer one takes two factors, each a pass. Dimensions other than the innermost are read in short pieces, at
-half the bandwidth and twice the latency; lengths that are no power of two take longer. Lengths with a prime factor above `PRIME` go through two transforms of a power of two beyond twice the
-length (Bluestein). XLA scales inverse transforms by cuBLAS, another pass, and copies what a transform back to reals would spoil.
+half the bandwidth and twice the latency; lengths that are no power of two take longer. Lengths with a prime factor above
+`PRIME` go through two transforms of a power of two beyond twice the length (Bluestein). XLA scales inverse transforms by
+cuBLAS, another pass, and copies what a transform back to reals would spoil.
 """
 
 from __future__ import annotations

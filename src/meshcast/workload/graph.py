@@ -194,6 +194,7 @@ class Indexed:
     """A gather or scatter: `count` slices of `slice_shape` each, picked by indices from `table`.
 
     Indices are spread evenly, or by a Zipf law of exponent `skew`: the slice of rank r is picked as often as `r^-skew`.
+    `extremum`: a scatter keeps the larger or the smaller, so that most updates of one place change nothing.
     """
 
     table: Tensor
@@ -202,6 +203,7 @@ class Indexed:
     unique: bool = False
     is_sorted: bool = False
     skew: float = 0.0
+    extremum: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ class GpuParameters:
     atomics_per_sm_cycle: float = _about("4-byte atomic updates per SM and cycle", 3.1)
     compare_swap_cost: float = _about("an atomic on 2-byte types (compare and swap), in 4-byte atomics", 4.0)
     hot_line_cycles: float = _about("a line's turn in its L2 slice for one warp's atomic updates, in cycles", 5.0)
+    line_visit_cycles: float = _about("an update's visit to a line that it shares with others, in cycles", 7.5)
     hot_overlap: float = _about("p of the p-norm that joins the hottest row's updates and all others", 2.5)
     slice_deviations: float = _about("standard deviations by which the busiest L2 slice exceeds the mean", 1.5)
     picked_cache: float = _about("share of L2 that holds rows picked at random", 0.4)

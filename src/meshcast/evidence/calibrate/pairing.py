@@ -8,6 +8,7 @@ which says whether it is a layer or one of its gradients.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from meshcast.workload import Gemm
 
 Timed = tuple[Kernel, float]  # a kernel and its seconds
 _CALLS = (KernelKind.CONVOLUTION, KernelKind.ATTENTION, KernelKind.GEMM)
+_FILLS = re.compile(r"(loop|wrapped)_broadcast|Memset")  # launches that write a constant
 SAME_WORK = 0.1  # relative difference up to which two calls are taken for one: work at the padding counts differently
 LIKELY = 0.5  # the same where there is no other
 
@@ -33,9 +35,11 @@ def paired_kernels(
         hlo: What XLA compiled it to, if that was kept.
         busy_us: Time in which any kernel ran.
     """
-    working = [(kernel, count) for kernel, count in modelled if kernel.read_bytes]  # without memsets
+    working = [(kernel, count) for kernel, count in modelled if kernel.read_bytes]  # without what fills its result
     if sum(count for _, count in working) == 1:
-        return [(working[0][0], busy_us * 1e-6)]
+        filling = sum(launch["us"] for launch in launches if _FILLS.match(launch["kernel"]))
+        left = busy_us - filling if len(working) < len(modelled) and filling < busy_us else busy_us
+        return [(working[0][0], left * 1e-6)]
     if hlo is None:
         return []
     measured: defaultdict[str, float] = defaultdict(float)

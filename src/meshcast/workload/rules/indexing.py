@@ -111,8 +111,15 @@ def _scatter(reading: OpReading) -> Cost:
             unique=flag(reading.op, "unique_indices"),
             is_sorted=flag(reading.op, "indices_are_sorted"),
             skew=reading.skew,
+            extremum=_keeps_extremum(reading),
         ),
     )
+
+
+def _keeps_extremum(reading: OpReading) -> bool:
+    """Whether the body of a scatter is a maximum or a minimum."""
+    first = next(iter(reading.op.regions[0].blocks[0]))
+    return first.operation.name in ("stablehlo.maximum", "stablehlo.minimum")
 
 
 def _update_slice(reading: OpReading, update: Tensor) -> tuple[int, ...]:

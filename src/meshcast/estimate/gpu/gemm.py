@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import loop, transpose
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.tiles import TiledProduct, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, KernelKind, is_summed
 from meshcast.workload import ALIGNMENT, Gemm, Reduction, element_bytes
+
+REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library or Triton for a product
+TINY, TINY_STEP, TINY_BLOCKS = (
+    64,
+    32,
+    16,
+)  # sides of products that a block takes whole; elements of a step along K; blocks of an SM
 
 
 def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
@@ -22,6 +31,8 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _unknown(kernel, rate, machine)
     if is_summed(shape):
         return _multiply_and_reduce(kernel, shape, machine)
+    if shape.groups == 1 and is_elemental(shape):
+        return _elemental(kernel, shape, machine)
     element = element_bytes(shape.lhs_dtype)
     # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
     loaded = min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element
@@ -39,6 +50,8 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if shape.groups > 1:
         product = replace(product, batch=shape.batch * shape.groups)
     work = product_time(product, machine)
+    if is_tiny(shape):
+        work = min(work, _tiny(kernel, shape, machine), key=lambda each: each.time)
     if element <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
         work = _byte_product(product, shape, machine)
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
@@ -70,11 +83,60 @@ def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> Gp
     return min(direct, transposed, key=lambda work: work.time)
 
 
+def is_elemental(shape: Gemm) -> bool:
+    """Whether XLA makes a loop of a product: nothing to sum, or so few elements that no library is called for it.
+
+    `xla_gpu_gemm_rewrite_size_threshold`: both matrices of a batch together have fewer than 100.
+    """
+    return shape.k == 1 or (shape.m + shape.n) * shape.k < REWRITTEN_FROM
+
+
+def _elemental(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
+    """A product as a loop over its results, a step for each element that is summed."""
+    p = machine.parameters
+    elements = float(shape.batch) * shape.m * shape.n
+    steps = shape.k if shape.k > 1 else 0
+    issued = elements * (steps * p.step_instructions + p.loop_instructions)
+    chained = p.step_cycles * steps
+    return loop(
+        elements, kernel.read_bytes, kernel.written_bytes, issued, machine, recency=kernel.recency, chained=chained
+    )
+
+
+def is_tiny(shape: Gemm) -> bool:
+    """Whether it is a batch of products that each fit a small tile, which XLA's own (Triton) kernels then take one by one."""
+    return shape.batch > 1 and max(shape.m, shape.n) <= TINY and shape.precision == "DEFAULT"
+
+
+def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
+    """A block a product: blocks are started, and wait for their operands and steps along K wave by wave, beside the bytes."""
+    p = machine.parameters
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+    started = shape.batch / machine.block_rate
+    waves = math.ceil(shape.batch / (machine.sms * TINY_BLOCKS))
+    cycles = waves * (p.load_cycles + math.ceil(shape.k / TINY_STEP) * p.tile_step_cycles)
+    cores = started + cycles / machine.clock
+    time = machine.launch + machine.overlapped(cores, moved.seconds)
+    return GpuWork(
+        time=time,
+        compute=cores,
+        fixed=machine.launch,
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        formula="t = launch + |start + waves, mem|_p",
+        terms=(
+            *moved.terms,
+            *machine.named(
+                ("blocks started and their waves", "cores", cores, "s"), ("launch", "launch", machine.launch, "s")
+            ),
+        ),
+    )
+
+
 def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
-    """A small vector-matrix product: all products are written, then summed along K."""
+    """A small vector-matrix product: products and their sums along K in one reduction."""
     n = max(shape.m, shape.n)
     elements = shape.batch * n * shape.k
-    product_bytes = int(elements * 4)
     minor = shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor
     geometry = (
         Reduction(shape=(shape.batch * n, shape.k), dims=(1,))
@@ -85,13 +147,13 @@ def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> Gp
         name="reduce",
         kind=KernelKind.REDUCTION,
         dtype="f32",
-        vector_flops=elements,
-        read_bytes=product_bytes,
+        vector_flops=2 * elements,
+        read_bytes=kernel.read_bytes,
         written_bytes=kernel.written_bytes,
         geometry=geometry,
+        recency=kernel.recency,
     )
-    first = loop(elements, kernel.read_bytes, product_bytes, elements, machine)
-    return first.then(reduction(summed, machine))
+    return reduction(summed, machine)
 
 
 def _unknown(kernel: Kernel, rate: Rate, machine: GpuMachine) -> GpuWork:

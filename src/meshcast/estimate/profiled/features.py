@@ -19,6 +19,7 @@ from meshcast.workload import (
     Indexed,
     Reduction,
     SortGeometry,
+    Transform,
     Window,
     element_bytes,
 )
@@ -170,7 +171,30 @@ def _sort_family(kernel: Kernel) -> str:
 def _sort(kernel: Kernel, device: Device) -> Where:
     s = kernel.geometry
     assert isinstance(s, SortGeometry)
-    return (log2(s.length), log2(s.batch), 2.0 * s.operands, log2(s.top or 1) / 2, cold_share(kernel, device))
+    return (
+        log2(s.length),
+        log2(s.batch),
+        2.0 * s.operands,
+        log2(s.top or 1) / 2,
+        4.0 * (not s.minor),
+        2.0 * bool(s.radix),
+        log2(element_bytes(kernel.dtype)),
+        cold_share(kernel, device),
+    )
+
+
+def _transform(kernel: Kernel, device: Device) -> Where:
+    t = kernel.geometry
+    assert isinstance(t, Transform)
+    return (
+        log2(t.batch),
+        log2(math.prod(t.lengths)),
+        2.0 * len(t.lengths),
+        3.0 * bool(t.lengths[-1] & (t.lengths[-1] - 1)),
+        2.0 * (t.kind in ("IFFT", "IRFFT")),
+        2.0 * (t.kind in ("RFFT", "IRFFT")),
+        cold_share(kernel, device),
+    )
 
 
 def _window(kernel: Kernel, device: Device) -> Where:
@@ -233,7 +257,9 @@ def _reduction(kernel: Kernel, device: Device) -> Where:
     return (*_streamed(kernel, device), log2(reduced), log2(total / max(1, reduced)), log2(inner))
 
 
-_COMPUTING = frozenset({KernelKind.GEMM, KernelKind.CONVOLUTION, KernelKind.ATTENTION})
+_COMPUTING = frozenset(
+    {KernelKind.GEMM, KernelKind.CONVOLUTION, KernelKind.ATTENTION, KernelKind.SORT, KernelKind.OTHER}
+)
 _BY_SHAPE = frozenset(
     {
         KernelKind.GEMM,
@@ -253,4 +279,5 @@ _BY_GEOMETRY: dict[type, tuple[Callable[[Kernel], str], Callable[[Kernel, Device
     Indexed: (lambda kernel: kernel.kind.value, _indexed),
     SortGeometry: (_sort_family, _sort),
     Window: (lambda kernel: "window", _window),
+    Transform: (lambda kernel: "transform", _transform),
 }

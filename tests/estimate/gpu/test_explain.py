@@ -8,7 +8,7 @@ from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.roofline import Roofline
 from meshcast.lower import Kernel, KernelKind
-from meshcast.workload.graph import Reduction, SortGeometry
+from meshcast.workload.graph import Reduction, SortGeometry, Transform
 from tests.estimate.conformance import gemm, pass_over
 from tests.estimate.formulas import by_formula, definitions
 from tests.estimate.gpu.test_models import EVERY_KIND, H200, kernel
@@ -19,6 +19,14 @@ SAMPLES = (
     gemm(64, 64, 2**16),  # parts of K, added up
     kernel(KernelKind.REDUCTION, 2**22, 4096, Reduction(shape=(1024, 1024), dims=(1,)), dtype="f32"),
     kernel(KernelKind.SORT, 2**26, 2**26, SortGeometry(length=2**24, batch=1, operands=1), dtype="f32"),
+    kernel(KernelKind.SORT, 2**18, 2**18, SortGeometry(length=2**14, batch=4, operands=1), dtype="f32"),
+    kernel(KernelKind.SORT, 2**24, 2**24, SortGeometry(length=2**16, batch=64, operands=1), dtype="f32"),
+    kernel(KernelKind.SORT, 2**24, 2**10, SortGeometry(length=2**16, batch=64, operands=1, top=8), dtype="f32"),
+    kernel(KernelKind.OTHER, 2**24, 2**24, Transform(kind="IFFT", lengths=(1024, 1024), batch=2), dtype="complex<f32>"),
+    kernel(KernelKind.OTHER, 2**24, 2**24, Transform(kind="RFFT", lengths=(4099,), batch=64), dtype="f32"),
+    gemm(8, 8, 8, batch=4096),
+    gemm(4, 4, 1, batch=4096),
+    gemm(1, 64, 64),
     kernel(KernelKind.CUSTOM, 2**20, 2**20, None, matrix_flops=1e12),
     *(solver_call(routine, 512, batch=batch) for routine in ("lu", "svd", "triangular") for batch in (1, 4, 1024)),
     solver_call("eigh", 16),

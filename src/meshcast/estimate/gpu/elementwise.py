@@ -102,7 +102,8 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """
     p = machine.parameters
     copied = "copy" in kernel.flags  # which the block rate does not bound
-    elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
+    elements, written = output_elements(kernel), kernel.written_bytes
+    read: float = kernel.read_bytes
     issued, chained = 0.0 if copied else instructions(kernel, machine), None
     if not copied:
         issued += elements * index_instructions(kernel.ops)

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from meshcast.lower import short_name
 from meshcast.workload import element_work
 
-# By op; what stands for several ops of XLA's (CHLO's) in all.
+# By op; what stands for several ops of XLA's (CHLO's) in all. Bits are mixed by less than an instruction an op: a rotation, which
+# programs write as two shifts and an `or`, is one (SHF; six programs that draw random numbers by Threefry).
 FUNCTION_INSTRUCTIONS: Mapping[str, float] = {
     "acos": 82, "acosh": 90, "asin": 82, "asinh": 90, "atan": 45, "atan2": 57, "atanh": 70, "bessel_i1e": 110, "cbrt": 22,
     "cosh": 40, "cosine": 31, "digamma": 370, "divide": 10, "erf": 31, "erf_inv": 77, "erfc": 90, "exponential": 10.5,
     "exponential_minus_one": 36, "lgamma": 270, "log": 30, "log_plus_one": 36, "logistic": 20, "power": 92, "remainder": 20,
     "rsqrt": 5, "sine": 31, "sinh": 60, "sqrt": 5, "tan": 31, "tanh": 29,
+    "or": 0.9, "shift_left": 0.9, "shift_right_logical": 0.9, "xor": 0.9,
 }  # fmt: skip
 
 # Instructions by which an element finds its place in an op's operands: a piece of several, a border, another index. A fusion of

@@ -123,11 +123,13 @@ def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
         fixed=machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
-        formula="t = launch + |start + waves, mem|_p",
+        formula="t = launch + |cores, mem|_p",
         terms=(
             *moved.terms,
             *machine.named(
-                ("blocks started and their waves", "cores", cores, "s"), ("launch", "launch", machine.launch, "s")
+                ("blocks started and their waves", "cores", cores, "s"),
+                ("launch", "launch", machine.launch, "s"),
+                ("norm of what overlaps", "p", p.overlap, ""),
             ),
         ),
     )

@@ -25,8 +25,8 @@ class GpuParameters:
     cache_none: float = _about("footprint above which nothing does", 0.85)
     cache_written: float = _about("room that a written byte takes there, in read bytes", 1.5)
     overlap: float = _about("p of the p-norm that joins times that overlap; large: the longest alone counts", 4.0)
-    loop_instructions: float = _about("instructions per arithmetic op of a loop fusion", 1.5)
-    loop_transcendental: float = _about("instructions per transcendental function of a loop fusion", 12.0)
+    loop_instructions: float = _about("instructions per arithmetic op of a loop fusion", 1.25)
+    loop_transcendental: float = _about("instructions of a function that the table of functions lacks", 25.0)
     chain_cycles: float = _about("an instruction that waits for the one before it, in cycles", 2.5)
     step_instructions: float = _about(
         "instructions of one step of a sum in a thread's loop: a load and its address", 10.5

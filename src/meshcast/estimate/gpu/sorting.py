@@ -35,7 +35,7 @@ def sort(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     shape = kernel.geometry
     if not isinstance(shape, SortGeometry):
         moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-        return _work(machine.launch + moved.seconds, 0.0, moved.seconds, moved.dram_bytes, machine)
+        return _work(1, 0.0, moved.seconds, moved.dram_bytes, machine)
     bits = DTYPE_BITS.get(kernel.dtype, 32)
     if shape.top is not None and shape.length >= TOP_FROM and shape.top <= TOP_MOST and bits >= 32:
         return _largest(kernel, shape.top, shape, machine)
@@ -88,9 +88,7 @@ def _bitonic(kernel: Kernel, shape: SortGeometry, machine: GpuMachine) -> GpuWor
     singles, tails = sum(beyond), len(beyond)
     cores = tiled(inner * (inner + 1) // 2) + tails * tiled(inner)
     kernels = 1 + tails + singles
-    memory = kernels * moved.seconds
-    time = (kernels + 1) * machine.launch + cores + memory
-    return _work(time, cores, memory, kernels * moved.dram_bytes, machine)
+    return _work(kernels + 1, cores, kernels * moved.seconds, kernels * moved.dram_bytes, machine)
 
 
 def _radix(kernel: Kernel, shape: SortGeometry, bits: int, machine: GpuMachine) -> GpuWork:
@@ -102,7 +100,7 @@ def _radix(kernel: Kernel, shape: SortGeometry, bits: int, machine: GpuMachine) 
     p = machine.parameters
     if shape.batch == 1 and shape.length <= RADIX_TILE:
         cores = math.ceil(bits / RADIX_BITS) * p.radix_pass_cycles / 4 / machine.clock
-        return _work(machine.launch + cores, cores, 0.0, 0.0, machine)
+        return _work(1, cores, 0.0, 0.0, machine)
     # Floats are sorted by integers that are made of them, and go along as values.
     doubled = 2 if shape.radix is None and shape.operands == 1 and kernel.dtype.startswith(("f", "bf")) else 1
     moved = traffic(doubled * kernel.read_bytes, doubled * kernel.read_bytes, machine)
@@ -111,13 +109,13 @@ def _radix(kernel: Kernel, shape: SortGeometry, bits: int, machine: GpuMachine) 
         counted = shape.length / (p.radix_counted * machine.sms * machine.clock)
         cores = counted + passes * p.radix_pass_cycles / machine.clock
         memory = passes * moved.seconds / p.radix_share
-        fixed = (2 * passes + 4) * machine.launch
+        launches = 2 * passes + 4
     else:
         passes = math.ceil(bits / SEGMENT_BITS)
         cores = passes * math.ceil(shape.batch / machine.sms) * shape.length / (p.segment_sorted * machine.clock)
         memory = passes * max(0.0, moved.seconds / p.radix_share - cores / passes)
-        fixed = (passes + 1) * machine.launch
-    return _work(fixed + cores + memory, cores, memory, passes * moved.dram_bytes, machine)
+        launches = passes + 1
+    return _work(launches, cores, memory, passes * moved.dram_bytes, machine)
 
 
 def _largest(kernel: Kernel, top: int, shape: SortGeometry, machine: GpuMachine) -> GpuWork:
@@ -130,20 +128,23 @@ def _largest(kernel: Kernel, top: int, shape: SortGeometry, machine: GpuMachine)
     steps = math.ceil(shape.length / TOP_THREADS)
     cycles = steps * (p.top_k_step_cycles + p.top_k_insert_cycles * top) + p.top_k_merge_cycles * top**2
     cores = math.ceil(shape.batch / machine.sms) * cycles / machine.clock
-    time = machine.launch + machine.overlapped(cores, moved.seconds)
-    return _work(time, cores, moved.seconds, moved.dram_bytes, machine)
+    beyond = machine.overlapped(cores, moved.seconds) - cores
+    return _work(1, cores, beyond, moved.dram_bytes, machine)
 
 
-def _work(time: float, cores: float, memory: float, dram: float, machine: GpuMachine) -> GpuWork:
+def _work(launches: int, cores: float, memory: float, dram: float, machine: GpuMachine) -> GpuWork:
+    """Kernels one after the other: what their cores take, and the memory's time beyond it."""
+    fixed = launches * machine.launch
     return GpuWork(
-        time=time,
+        time=fixed + cores + memory,
         compute=cores,
-        fixed=max(0.0, time - cores - memory),
+        fixed=fixed,
         memory=memory,
         dram_bytes=dram,
         instructions=cores * machine.instruction_rate,
-        formula="t = launches + cores + mem",
+        formula="t = n launch + cores + mem",
         terms=machine.named(
+            ("kernels", "n", launches, ""),
             ("steps, passes and merges", "cores", cores, "s"),
             ("bytes of HBM", "B", dram, "B"),
             ("memory", "mem", memory, "s"),

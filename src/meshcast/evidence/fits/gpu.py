@@ -51,7 +51,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("elementwise", "movement"),
         (
             "launch_share", "blocks_per_sm_cycle", "hbm_read", "hbm_write_loss", "cache_share", "cache_full",
-            "cache_none", "cache_written", "overlap", "loop_instructions", "loop_transcendental",
+            "cache_none", "cache_written", "overlap",
         ),
     ),
     (("transpose",), ("transpose_loss",)),

@@ -56,8 +56,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "round": lambda x: jnp.round(x * 100),
     "clip": lambda x: jnp.clip(x, -0.02, 0.02),
     "select": lambda x: jnp.where(x > 0, x, x * 0.01),
-    "integer_divide": lambda x: (jnp.abs(x * 1e6).astype(jnp.int32) // 37).astype(x.dtype),
-    "integer_mod": lambda x: (jnp.abs(x * 1e6).astype(jnp.int32) % 1013).astype(x.dtype),
+    "integer_divide": lambda x: (jnp.abs(x * 3e4).astype(jnp.int32) // 37).astype(x.dtype),
+    "integer_mod": lambda x: (jnp.abs(x * 3e4).astype(jnp.int32) % 1013).astype(x.dtype),
 }
 
 

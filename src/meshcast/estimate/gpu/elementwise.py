@@ -39,10 +39,13 @@ def blocks(elements: float, machine: GpuMachine) -> float:
     return elements / (BLOCK * unroll)
 
 
-def instructions(kernel: Kernel, machine: GpuMachine) -> float:
-    """Thread instructions of a fusion's arithmetic, in f32 lanes: f64 counts for the lanes the GPU lacks."""
+def instructions(kernel: Kernel, machine: GpuMachine, plain: float | None = None) -> float:
+    """Thread instructions of a fusion's arithmetic, in f32 lanes: f64 counts for the lanes the GPU lacks.
+
+    `plain` are those of a FLOP that is no function: a loop fusion's, by default.
+    """
     p, vector = machine.parameters, machine.device.vector_flops
-    per_flop, per_function = instructions_per_work(kernel.ops, p.loop_instructions, p.loop_transcendental)
+    per_flop, per_function = instructions_per_work(kernel.ops, plain or p.loop_instructions, p.loop_transcendental)
     slower = vector["f32"] / vector.get("f64", vector["f32"] / 64) if catalogue_key(kernel.dtype) == "f64" else 1.0
     return slower * (per_flop * kernel.vector_flops + per_function * kernel.transcendentals)
 

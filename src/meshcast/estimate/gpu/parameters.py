@@ -36,6 +36,9 @@ class GpuParameters:
         "instructions per op of a fused row normalisation; 7 to 14 by the tile XLA picks", 10.0
     )
     row_start: float = _about("rows' fixed cost in a fused normalisation, as elements", 100.0)
+    reduction_instructions: float = _about(
+        "instructions per op of a reduction: loads, exchanges and bounds along with it", 3.3
+    )
     reduction_cycles: float = _about("cycles from a reduction's last load to its result", 700.0)
     column_step_cycles: float = _about("one step of a column reduction's loop: a load's latency, in cycles", 150.0)
     column_rest_cycles: float = _about(

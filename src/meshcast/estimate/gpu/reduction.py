@@ -53,7 +53,7 @@ def _start(machine: GpuMachine) -> float:
 
 def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    issued = instructions(kernel, machine)
+    issued = instructions(kernel, machine, machine.parameters.reduction_instructions)
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
     return GpuWork(

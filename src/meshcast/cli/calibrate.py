@@ -48,7 +48,7 @@ def calibrate_command(
     ] = None,
     json: flags.Json = False,
 ) -> None:
-    """Measures some 2,500 small programs on the device that JAX finds, for the profiled fidelity.
+    """Measures some 3,900 small programs on the device that JAX finds, for the profiled fidelity.
 
     Ctrl-C leaves what is done in the file; the same command goes on from there.
     """

@@ -11,7 +11,8 @@ from meshcast.lower import Kernel, KernelKind
 from meshcast.lower.splits import partial_bytes, split_parts
 from meshcast.simulate.memory import peak_memory
 from meshcast.simulate.scratch import is_library_call, scratch_bytes
-from meshcast.workload.graph import Attention, Gemm, SortGeometry
+from meshcast.workload.graph import Attention, Gemm
+from meshcast.workload.shapes import SortGeometry
 from tests.simulate.schedules import program, schedule
 
 H200, A100, TPU = (load_device(name) for name in ("h200", "a100-sxm-80gb", "tpu-v5e"))

@@ -8,7 +8,7 @@ from meshcast import predict
 from meshcast.base.errors import UnsupportedError
 from meshcast.programs import from_bytes
 from meshcast.workload import Workload, read_workload
-from meshcast.workload.graph import SortGeometry
+from meshcast.workload.shapes import SortGeometry
 
 PAIR = "tuple<tensor<8x16xf32>, tensor<8x16xi32>>"
 TOP_K = """

@@ -18,10 +18,7 @@ from meshcast.workload.graph import Op as Op
 from meshcast.workload.graph import OpKind as OpKind
 from meshcast.workload.graph import Reduction as Reduction
 from meshcast.workload.graph import Routine as Routine
-from meshcast.workload.graph import SortGeometry as SortGeometry
 from meshcast.workload.graph import Tensor as Tensor
-from meshcast.workload.graph import Transform as Transform
-from meshcast.workload.graph import Window as Window
 from meshcast.workload.graph import element_bytes as element_bytes
 from meshcast.workload.groups import group_of_ids as group_of_ids
 from meshcast.workload.made_launches import HOST_WORK as HOST_WORK
@@ -45,5 +42,8 @@ from meshcast.workload.rules.elementwise import ElementWork as ElementWork
 from meshcast.workload.rules.elementwise import element_work as element_work
 from meshcast.workload.rules.linalg import real_factor as real_factor
 from meshcast.workload.rules.solvers import SOLVER_COUNTS as SOLVER_COUNTS
+from meshcast.workload.shapes import SortGeometry as SortGeometry
+from meshcast.workload.shapes import Transform as Transform
+from meshcast.workload.shapes import Window as Window
 from meshcast.workload.workload import Totals as Totals
 from meshcast.workload.workload import Workload as Workload

@@ -16,6 +16,7 @@ from typing import Literal
 
 from meshcast.base import Group, made_quickly
 from meshcast.workload.made_launches import CompiledLaunch
+from meshcast.workload.shapes import SortGeometry, Transform, Window
 from meshcast.zoo import ALIKE_SCOPE
 
 AttentionLibrary = Literal["cudnn", "flash-2", "flash-1"]
@@ -207,31 +208,6 @@ class Indexed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """A sliding-window reduction."""
-
-    shape: tuple[int, ...]
-    window: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortGeometry:
-    """`batch` independent sorts of `length` elements, `operands` moved together; `top` for top-k.
-
-    `minor`: along the dimension whose neighbours lie side by side. `radix`: by a library's radix sort, or not; None where the
-    program leaves it to the compiler.
-    """
-
-    length: int
-    batch: int
-    operands: int
-    top: int | None = None
-    minor: bool = True
-    radix: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """A fused attention call: queries `[batch, heads, q_len, head_dim]` against `kv_len` keys."""
 
@@ -294,18 +270,6 @@ class Collective:
             return float(self.payload_bytes)
         share = (n - 1) / n * self.payload_bytes
         return 2 * share if self.kind == "all_reduce" else share
-
-
-TransformKind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transform:
-    """`batch` Fourier transforms over `lengths`, the innermost dimension last; of reals: the lengths are those of the reals."""
-
-    kind: TransformKind
-    lengths: tuple[int, ...]
-    batch: int
 
 
 Geometry = (

@@ -8,7 +8,8 @@ from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.roofline import Roofline
 from meshcast.lower import Kernel, KernelKind
-from meshcast.workload.graph import Reduction, SortGeometry, Transform
+from meshcast.workload.graph import Reduction
+from meshcast.workload.shapes import SortGeometry, Transform
 from tests.estimate.conformance import gemm, pass_over
 from tests.estimate.formulas import by_formula, definitions
 from tests.estimate.gpu.test_models import EVERY_KIND, H200, kernel

@@ -9,7 +9,8 @@ import pytest
 from meshcast.estimate.gpu.functions import index_instructions, instructions_per_work
 from meshcast.estimate.gpu.sorting import sorted_by_radix
 from meshcast.lower import Kernel, KernelKind
-from meshcast.workload.graph import Indexed, SortGeometry, Tensor, Transform
+from meshcast.workload.graph import Indexed, Tensor
+from meshcast.workload.shapes import SortGeometry, Transform
 from tests.estimate.conformance import gemm, pass_over
 from tests.estimate.gpu.test_models import H200, kernel, seconds
 

@@ -15,7 +15,8 @@ from meshcast.estimate.power import settled_clock
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device, load_device
 from meshcast.lower import Kernel, KernelKind
-from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor, Window
+from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, Tensor
+from meshcast.workload.shapes import SortGeometry, Window
 from tests.estimate.conformance import check_conformance, gemm, pass_over
 
 H200 = load_device("h200")

@@ -11,18 +11,8 @@ from meshcast.lower import Kernel, KernelKind, lower
 from meshcast.partition import partition
 from meshcast.programs import CaptureOptions, load
 from meshcast.workload import ReadOptions, read_workload
-from meshcast.workload.graph import (
-    Attention,
-    Collective,
-    Convolution,
-    Factorisation,
-    Gemm,
-    Indexed,
-    Reduction,
-    SortGeometry,
-    Tensor,
-    Window,
-)
+from meshcast.workload.graph import Attention, Collective, Convolution, Factorisation, Gemm, Indexed, Reduction, Tensor
+from meshcast.workload.shapes import SortGeometry, Transform, Window
 
 SHAPED = [
     Gemm(
@@ -38,6 +28,8 @@ SHAPED = [
     Indexed(table=Tensor((100, 16), "f32"), slice_shape=(1, 16), count=7, unique=True),
     Window(shape=(1, 8, 8, 3), window=(1, 3, 3, 1), strides=(1, 2, 2, 1)),
     SortGeometry(length=100, batch=3, operands=2, top=8),
+    SortGeometry(length=100, batch=3, operands=2, minor=False, radix=True),
+    Transform(kind="RFFT", lengths=(8, 16), batch=3),
     Attention(batch=1, heads=8, kv_heads=2, q_len=64, kv_len=64, head_dim=32, dtype="bf16", causal=True, backward=False),
     Factorisation(routine="qr", batch=8, rows=64, columns=32),
 ]  # fmt: skip

@@ -17,7 +17,8 @@ from meshcast.estimate.tpu.parameters import TpuParameters, shipped_tpu_calibrat
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.recency import NEVER
-from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, SortGeometry, Tensor
+from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, Tensor
+from meshcast.workload.shapes import SortGeometry
 from tests.estimate.conformance import SAMPLES, check_conformance, gemm, pass_over
 from tests.estimate.formulas import by_formula
 from tests.estimate.test_solvers import call as solver_call

@@ -15,9 +15,10 @@ from meshcast.lower import is_filter_gradient
 from meshcast.programs import capture
 from meshcast.workload import custom_calls, read_workload
 from meshcast.workload.custom_calls import register_custom_call
-from meshcast.workload.graph import Attention, Convolution, Cost, Gemm, OpKind, SortGeometry, Tensor
+from meshcast.workload.graph import Attention, Convolution, Cost, Gemm, OpKind, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules.vendor import without_workspace
+from meshcast.workload.shapes import SortGeometry
 
 CostOf = Callable[..., Cost]
 Call = Callable[..., Cost]

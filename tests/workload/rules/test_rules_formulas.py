@@ -6,19 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from meshcast.workload.graph import (
-    Convolution,
-    Cost,
-    Gemm,
-    Indexed,
-    OpKind,
-    Reduction,
-    SortGeometry,
-    Tensor,
-    Window,
-)
+from meshcast.workload.graph import Convolution, Cost, Gemm, Indexed, OpKind, Reduction, Tensor
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import RULES
+from meshcast.workload.shapes import SortGeometry, Window
 
 CostOf = Callable[..., Cost]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from meshcast.workload.graph import Cost, Factorisation, OpKind, Routine, Tensor, Transform, TransformKind
+from meshcast.workload.graph import Cost, Factorisation, OpKind, Routine, Tensor
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integers
 from meshcast.workload.rules.costs import is_complex, streamed
+from meshcast.workload.shapes import Transform, TransformKind
 
 
 def cholesky(reading: OpReading) -> Cost:

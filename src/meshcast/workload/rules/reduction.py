@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.workload.graph import Cost, OpKind, Reduction, Window
+from meshcast.workload.graph import Cost, OpKind, Reduction
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integer, integers, text
 from meshcast.workload.rules.costs import streamed
 from meshcast.workload.rules.regions import block_elements, region_work
+from meshcast.workload.shapes import Window
 
 
 def _reduce(reading: OpReading) -> Cost:

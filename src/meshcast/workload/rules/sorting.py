@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meshcast.workload.graph import Cost, OpKind, SortGeometry
+from meshcast.workload.graph import Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integer
 from meshcast.workload.rules.costs import streamed
+from meshcast.workload.shapes import SortGeometry
 
 
 def _sort(reading: OpReading) -> Cost:

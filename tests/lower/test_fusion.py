@@ -82,14 +82,14 @@ def test_a_cheap_conversion_is_repeated_in_every_reader() -> None:
 
 
 def test_an_expensive_sum_is_written_out_once_for_many_readers() -> None:
-    """Of n operands, read by three sums that do not line up: 3 n > n + 1 + 3 MiB is false for 1 and true for 3."""
+    """Of n operands, read by three sums that do not line up: 3 n > n + 1 + 3 MiB and a launch's worth, for 8 and not for 1."""
 
     def step(*operands: jax.Array) -> list[jax.Array]:
         s = sum(operands[1:], operands[0])
         return [jnp.sum(s, 0), jnp.sum(s.reshape(1024, 256), 0), jnp.sum(s.reshape(256, 1024), 0)]
 
     assert max(k.written_bytes for k in kernels(lower_function(step, X))) < MiB
-    assert max(k.written_bytes for k in kernels(lower_function(step, X, X, X))) >= MiB
+    assert max(k.written_bytes for k in kernels(lower_function(step, *[X] * 8))) >= MiB
 
 
 def test_dead_code_is_dropped() -> None:
@@ -269,7 +269,7 @@ def test_random_graphs_lower_to_ordered_kernels_that_do_all_the_work(graph: list
     assert all(op.cost.kind is not OpKind.LOOP for op, _ in lowered.workload.walk())
 
 
-def test_levels_of_an_associative_scan_are_kernels_of_their_own() -> None:
+def test_levels_of_an_associative_scan_are_several_kernels() -> None:
     """Each level is asked for at twice as many places as the one above it: in one kernel the first would run 64 times."""
 
     def scan(x: jax.Array) -> jax.Array:
@@ -277,5 +277,5 @@ def test_levels_of_an_associative_scan_are_kernels_of_their_own() -> None:
 
     made = kernels(lower_function(scan, spec(128, 4096)))
     work = sum(kernel.vector_flops for kernel in made)
-    assert len(made) >= 7
+    assert 3 <= len(made) <= 5
     assert work < 8 * 128 * 4096  # 2 of them are needed

@@ -38,7 +38,7 @@ def test_what_joins_is_outside_no_more() -> None:
     assert fusion.outside(1, is_odd, joining) == 0
     assert fusion.is_plain
     fusion.add(joining, (1, 2))
-    assert fusion.is_slow
+    assert not fusion.is_unary
     assert not fusion.is_plain
     assert fusion.outside(1, is_odd, made((0,), 1), (0,)) == 0
 

@@ -79,9 +79,19 @@ def test_a_column_statistic_with_a_root_is_a_small_kernel() -> None:
     def norm(x: jax.Array) -> jax.Array:
         return x * lax.rsqrt(jnp.mean(x * x, 0) + 1e-5)
 
-    made = kernels(lower_function(norm, spec(16384, 64)))
+    made = kernels(lower_function(norm, spec(262144, 64)))
     assert [k.kind for k in made] == [KernelKind.REDUCTION] * 2 + [KernelKind.LOOP_FUSION] * 2
     assert [k.transcendentals for k in made] == [0, 0, 64, 0]
+
+
+def test_a_root_that_hides_behind_memory_is_computed_again() -> None:
+    """Of a million f32 roots 1.2 us, behind 1.7 us of memory: less than the launch of a kernel."""
+
+    def norm(x: jax.Array) -> jax.Array:
+        return x * lax.rsqrt(jnp.mean(x * x, 0) + 1e-5)
+
+    made = kernels(lower_function(norm, spec(16384, 64)))
+    assert [k.kind for k in made] == [KernelKind.REDUCTION] * 2 + [KernelKind.LOOP_FUSION]
 
 
 def test_a_row_fusion_takes_no_dynamic_slice() -> None:

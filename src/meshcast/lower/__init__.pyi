@@ -5,7 +5,7 @@ from meshcast.lower.compiled import why_not_compiled as why_not_compiled
 from meshcast.lower.convolutions import is_filter_gradient as is_filter_gradient
 from meshcast.lower.convolutions import is_filter_gradient_call as is_filter_gradient_call
 from meshcast.lower.deferred import with_deferred_sums as with_deferred_sums
-from meshcast.lower.fusion import Fusion as Fusion
+from meshcast.lower.fusion_rules import Fusion as Fusion
 from meshcast.lower.kernel import SCALAR_BYTES as SCALAR_BYTES
 from meshcast.lower.kernel import BranchStep as BranchStep
 from meshcast.lower.kernel import CompiledMemory as CompiledMemory

@@ -13,7 +13,8 @@ from meshcast.lower.dead_code import live_ops, without_unread
 from meshcast.lower.dot_merging import merge_products
 from meshcast.lower.draft import BlockDraft
 from meshcast.lower.equal_ops import without_equal_ops
-from meshcast.lower.fusion import Rules, plan_fusion
+from meshcast.lower.fusion import plan_fusion
+from meshcast.lower.fusion_rules import Rules
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.liveness import stepped_slices
@@ -252,12 +253,14 @@ def drop_allocations(draft: BlockDraft) -> None:
     draft.steps = without_allocations(draft.steps, frozenset(draft.outputs))
 
 
-def merge_siblings_as(*, into_products: bool, passing_on: bool) -> Callable[[BlockDraft], None]:
+def merge_siblings_as(*, into_products: bool, passing_on: bool, strict: bool) -> Callable[[BlockDraft], None]:
     """The pass that merges siblings, see `merge_siblings`."""
 
     def run(draft: BlockDraft) -> None:
         tensors = draft.values.tensors
-        draft.steps = merge_siblings(draft.steps, tensors, into_products=into_products, passing_on=passing_on)
+        draft.steps = merge_siblings(
+            draft.steps, tensors, into_products=into_products, passing_on=passing_on, strict=strict
+        )
 
     return run
 

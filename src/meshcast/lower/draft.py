@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from meshcast.lower.aliases import Aliases
 from meshcast.lower.alike import FusedKernels
-from meshcast.lower.fusion import Fusion, Fusions
+from meshcast.lower.fusion import Fusions
+from meshcast.lower.fusion_rules import Fusion
 from meshcast.lower.kernel import Schedule, Step
 from meshcast.lower.liveness import FreeValues
 from meshcast.lower.narrow_weights import Stored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshcast.lower.fusion import IN_PLACE
+from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
 from meshcast.lower.rewriting import turns
 from meshcast.workload import Attention, Indexed, Op, OpKind, Tensor

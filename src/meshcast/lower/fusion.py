@@ -1,22 +1,15 @@
 """Fusion as an XLA-like compiler does it, in one backward sweep over a block.
 
 Every op that can fuse is given the set of fusions that consume it. One consumer: it joins that fusion. Several: it is
-computed again in each of them where that moves fewer bytes than writing it out once and reading it back, i.e. where
-`n * in < in + out + n * out`; otherwise it becomes a fusion of its own. `in` is what it takes to have the operands:
-their own bytes, or what they can be computed from on the fly where that is less (a bf16 tensor behind its f32
-conversion). A fusion has one root, and it reads only what comes before that root in program order, so none can depend
-on itself.
+computed again in each of them, or becomes a fusion of its own. On GPUs XLA's cost model decides (`fusion_times`), elsewhere
+bytes do: `n * in < in + out + n * out`, where `in` is what it takes to have the operands: their own bytes, or what they can be
+computed from on the fly where that is less (a bf16 tensor behind its f32 conversion). A fusion has one root, and it reads only
+what comes before that root in program order, so none can depend on itself.
 
-A reduction joins the fusion of its readers as a row only: what it reduces is the innermost dimensions, short enough to
-stay on chip, and its readers spread the result back over the same elements (softmax, layer norm: XLA's Triton
-normalisation fusions), or do cheap arithmetic on the reduced ones. Such a fusion takes no dynamic slices, gathers and
-concatenations in, as Triton cannot index by them: those are copied first. Any other reduction is its kernel's root.
-
-A function that is slow to compute (rsqrt, exp) is not repeated for many readers: where its result is spread over many
-times as many elements outside a row fusion, it is a small kernel of its own (XLA's priority_fusion and its rule against
-fusions that are too expensive).
-
-A matrix product takes plain arithmetic on its result in (`lower.products`).
+A reduction joins the fusion of its readers where it closes a diamond with them (`diamonds`: softmax, layer norm; XLA's Triton
+normalisation fusions) and its rows are short enough to stay on chip, or where they are functions of its result alone. A row
+fusion takes no dynamic slices, gathers and concatenations in, as Triton cannot index by them: those are copied first. Any
+other reduction is its kernel's root. A matrix product takes plain arithmetic on its result in (`lower.products`).
 
 A framework that runs op by op (`EAGER`) has one kernel for each of its ops, which take one or two tensors: what is made
 of a single tensor (GELU, softmax, a norm) is one kernel, and what would read a third tensor of full size is another.
@@ -29,60 +22,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
 
-from meshcast.lower.growing import Growing, Predicate
+from meshcast.lower.constants import known_values
+from meshcast.lower.diamonds import diamonds
+from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
+from meshcast.lower.fusion_times import RepeatingFusion, Work, cycles_of, takes_in
+from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
 from meshcast.workload import Op, OpKind, Reduction, Tensor
 
-# May be computed inside the kernel that consumes them.
-FUSIBLE_PRODUCERS = frozenset(
-    {
-        OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.SLICE, OpKind.MOVE, OpKind.TRANSPOSE,
-        OpKind.GATHER, OpKind.RNG, OpKind.VIEW,
-    }
-)  # fmt: skip
-# Write into the buffer of their first operand: whatever produces that must have written it to memory.
-IN_PLACE = frozenset({OpKind.UPDATE, OpKind.SCATTER})
-# May compute their producers on the way in.
-FUSIBLE_CONSUMERS = FUSIBLE_PRODUCERS | IN_PLACE | {OpKind.REDUCE}
 # Elements of a row that one block keeps in registers: XLA:GPU on an H200 fuses softmax over 8,192 and not over 50,257.
 MAX_ROW = 16384
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
 MAX_REPEATED = 16
-# What Triton's row fusions cannot index by.
-_NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
-_PRODUCTS = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
+# Take every element of an operand once at the most.
+_PARTS = frozenset({OpKind.MOVE, OpKind.UPDATE, OpKind.SCATTER})
 _NOBODY: frozenset[int] = frozenset()
 _FULL, _LARGE, _COMPLICATED = range(3)  # what is asked about values that a fusion reads from outside
 
-# Who fuses: a compiler whatever it may, or nobody beyond the ops of a framework.
-Fusion = Literal["compiler", "eager"]
 Fusions = dict[int, list[int]]  # root -> members in program order, the root last
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What sets a backend's fusion apart."""
-
-    consumers: frozenset[OpKind]  # may compute their producers on the way in
-    joining: frozenset[OpKind]  # beside the plain producers, may be computed inside the kernel that reads them
-    plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
-    repeats_functions: bool  # whether a slow function is always computed again in each of several readers
-    tensors: int = 0  # of full size that a kernel may read; 0: any number
-
-
-GPU = Rules(
-    consumers=FUSIBLE_CONSUMERS,
-    joining=frozenset({OpKind.REDUCE, OpKind.GEMM}),
-    plain_epilogues=True,
-    repeats_functions=True,
-)
-EAGER = replace(GPU, joining=frozenset({OpKind.REDUCE}), tensors=2)
-TPU = Rules(consumers=FUSIBLE_CONSUMERS | _PRODUCTS, joining=_PRODUCTS, plain_epilogues=False, repeats_functions=False)
 
 
 def plan_fusion(
@@ -140,12 +100,15 @@ class _Sweep:
             tuple[int, int], int
         ] = {}  # (root, member) -> at how many places it is computed for each result
         self._products: set[int] = set()  # roots that hold a matrix product
+        self._known = known_values(ops, operands, tensors)
+        self._diamonds = diamonds(ops, operands, live_out, self._known.splats, tensors) if rules.timed else {}
+        self._closed = frozenset(self._diamonds.values())
         self._rows = self._row_statistics() if OpKind.REDUCE in rules.joining else {}
         readers, pinned = self._readers, self._pinned
         for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
             if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
                 self._sources[op.results[0]] = min(op.cost.written_bytes, self._input_bytes(read, op))
-            if kind in _PRODUCTS:
+            if kind in PRODUCTS:
                 self._products.add(index)
             if kind not in rules.consumers:
                 pinned.update(read)
@@ -158,6 +121,7 @@ class _Sweep:
                 else:
                     readers[value] = [index]
 
+        self._work = self._work_of_values() if rules.timed else {}
         has_products = OpKind.GEMM in kinds
         self._complicated = self._complicated_values() if has_products and rules.plain_epilogues else set()
 
@@ -203,7 +167,11 @@ class _Sweep:
         """What has joined a root so far."""
         found = self._growing.get(root)
         if found is None:
-            found = self._growing[root] = Growing(self._ops[root], self._operands[root])
+            op, operands = self._ops[root], self._operands[root]
+            found = self._growing[root] = Growing(op, operands)
+            if self._rules.timed:
+                found.cycles = cycles_of(op, by_constant=False) * self._space(root)
+                found.moved = dict(zip(operands, op.cost.operand_bytes, strict=False))
         return found
 
     def _least_elements(self, value: int) -> int:
@@ -216,17 +184,20 @@ class _Sweep:
     ) -> bool:
         """Whether an op is computed inside its readers; `asked` is given what was worked out of `_asked` for that."""
         op, kind = self._ops[index], self._kinds[index]
+        if index in self._closed and not (len(owners) == 1 and self._goes_by_rows(next(iter(owners)), op)):
+            return False
         if kind is OpKind.REDUCE:
-            return len(owners) == 1 and self._takes_reduction(next(iter(owners)), op)
-        if kind in _PRODUCTS:
+            return len(owners) == 1 and self._takes_reduction(next(iter(owners)), index)
+        if kind in PRODUCTS:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
-        if kind is OpKind.GENERATE:
+        if kind is OpKind.GENERATE or (kind is OpKind.ELEMENTWISE and op.results[0] in self._known.constants):
             return True
         if kind is OpKind.TRANSPOSE and self._is_reduced(users) and turns(op, self._tensors):
             return False  # a reduction wants its rows in order
-        unindexable = kind in _NOT_IN_ROWS or (kind is OpKind.SLICE and op.name.endswith("dynamic_slice"))
-        if unindexable and not self._reductions.keys().isdisjoint(owners):
+        if not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
             return False
+        if self._rules.timed:
+            return self._is_faster(index, users, owners, asked)
         if op.cost.transcendentals and not self._may_repeat(op, owners):
             return False
         if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
@@ -266,6 +237,55 @@ class _Sweep:
             return found
         return self._roots[user] if user == root else frozenset((user,))
 
+    def _is_faster(
+        self, index: int, users: Sequence[int], owners: frozenset[int], asked: dict[int, tuple[frozenset[int], int]]
+    ) -> bool:
+        """Whether an op inside all of its readers' fusions takes less time than as a kernel (`fusion_times`).
+
+        `asked` is given what was worked out of `_asked`.
+        """
+        op, operands = self._ops[index], self._operands[index]
+        elements = self._tensors[op.results[0]].elements
+        sources = self._sources
+        reads = [(v, min(size, sources.get(v, size))) for v, size in zip(operands, op.cost.operand_bytes, strict=False)]
+        readers: list[RepeatingFusion] = []
+        for root in sorted(owners):
+            space = self._space(root)
+            places, copies = asked[root] = self._asked(users, root)
+            by_rows = root in self._reductions or self._rows.get(op.results[0]) == space
+            evaluated = elements if by_rows else sum([self._asked_elements(root, place, elements) for place in places])
+            fusion, written = self._fusion(root), self._ops[root].cost.written_bytes
+            readers.append(
+                RepeatingFusion(fusion=fusion, written=written, space=space, evaluated=evaluated, copies=copies)
+            )
+        return takes_in(op, reads, elements, self._work[op.results[0]], readers)
+
+    def _work_of_values(self) -> dict[int, Work]:
+        """What it takes to have each value, with the ops of as many elements that lead to it alone."""
+        found: dict[int, Work] = {}
+        for op, kind, operands in zip(self._ops, self._kinds, self._operands, strict=True):
+            if kind not in FUSIBLE_PRODUCERS or len(op.results) != 1:
+                continue
+            own = cycles_of(op, by_constant=len(operands) == 2 and operands[1] in self._known.constants)
+            chain, read = own, 0.0
+            for value, size in dict(zip(operands, op.cost.operand_bytes, strict=False)).items():
+                before = found.get(value) if self._leads_only_to(value, op) else None
+                chain += before.chain if before else 0.0
+                read += before.read if before else min(size, self._sources.get(value, size))
+            found[op.results[0]] = Work(own, chain, read)
+        return found
+
+    def _leads_only_to(self, value: int, op: Op) -> bool:
+        """Whether one op alone reads a value, which has as many elements as its result and is no constant."""
+        alone = value not in self._pinned and len(set(self._readers.get(value, ()))) == 1
+        same = self._tensors[value].elements == self._tensors[op.results[0]].elements
+        return alone and same and value not in self._known.constants
+
+    def _asked_elements(self, root: int, place: int, elements: int) -> int:
+        """How many of an op's `elements` a place asks for: as many as it gives, of a part of it no more than that has."""
+        given = self._space(root) * self._repeats.get((root, place), 1)
+        return min(given, elements) if self._kinds[place] in _PARTS else given
+
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""
         elements = self._tensors[op.results[0]].elements
@@ -296,7 +316,8 @@ class _Sweep:
         for index, (op, kind) in enumerate(zip(self._ops, self._kinds, strict=True)):
             if kind is OpKind.REDUCE:
                 reduction = self._reduction(op)
-                if reduction and reduction[2] and reduction[0] <= MAX_ROW * reduction[1]:
+                closed = not self._rules.timed or index in self._diamonds
+                if closed and reduction and reduction[2] and reduction[0] <= MAX_ROW * reduction[1]:
                     found[op.results[0]] = reduction[0]
             elif found and kind is OpKind.ELEMENTWISE and not found.keys().isdisjoint(self._operands[index]):
                 elements = self._tensors[op.results[0]].elements
@@ -350,22 +371,30 @@ class _Sweep:
             read += min(moved, sources.get(value, moved))
         return read
 
-    def _takes_reduction(self, root: int, op: Op) -> bool:
+    def _takes_reduction(self, root: int, index: int) -> bool:
         """Whether the fusion of `root` can hold this reduction beside those it has: all must reduce alike."""
+        op = self._ops[index]
         reduction = self._reduction(op)
-        if reduction is None or not self._ops[root].results:
+        if reduction is None or not self._ops[root].results or root in self._products:
             return False
         held = self._reductions.get(root) or self._reduction(self._ops[root])
         if held is not None and held != reduction:
             return False
         before, after, innermost = reduction
-        if not innermost or before > MAX_ROW * after or root in self._products:
-            return False
         space = self._space(root)
-        if space == before or (space == after and not self._fusion(root).is_slow):
+        if space == after:
+            taken = self._fusion(root).is_unary
+        else:
+            closed = not self._rules.timed or index in self._diamonds
+            taken = space == before and closed and innermost and before <= MAX_ROW * after
+        if taken:
             self._reductions[root] = reduction
-            return True
-        return False
+        return taken
+
+    def _goes_by_rows(self, root: int, op: Op) -> bool:
+        """Whether a fusion can go on in the kernel of a diamond that ends with this op."""
+        elements = self._tensors[op.results[0]].elements
+        return self._kinds[root] not in IN_PLACE and self._space(root) == elements and self._fusion(root).is_indexable
 
     def _reduction(self, op: Op) -> tuple[int, int, bool] | None:
         """(elements before, elements after, whether the innermost dimensions go)."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from meshcast.lower.products import is_plain
-from meshcast.workload import Op
+from meshcast.workload import Op, OpKind
 
 Predicate = Callable[[int], bool]
+# What Triton's row fusions cannot index by.
+_NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
 
 
 class Growing:
@@ -17,14 +19,28 @@ class Growing:
     from outside until they do.
     """
 
-    __slots__ = ("_is_plain", "_is_slow", "_joined", "_judged", "_outside")
+    __slots__ = (
+        "_is_indexable",
+        "_is_plain",
+        "_is_unary",
+        "_joined",
+        "_judged",
+        "_outside",
+        "copies",
+        "cycles",
+        "moved",
+    )
 
     def __init__(self, root: Op, operands: Sequence[int]) -> None:
         """Begins with the root."""
+        self.copies = 1  # of ops in its code: one for every place that asks for them
+        self.cycles = 0.0  # of arithmetic, over all its elements
+        self.moved: dict[int, float] = {}  # bytes of every value that it reads from outside
         self._joined = [(root, operands)]
-        self._judged = 0  # how many of those that joined the next two are true of
+        self._judged = 0  # how many of those that joined the next three are true of
         self._is_plain = True
-        self._is_slow = False
+        self._is_unary = True
+        self._is_indexable = True
         # By what is asked for: how many of those that joined are seen to, and what they take from outside.
         self._outside: dict[int, tuple[int, set[int]]] = {}
 
@@ -39,17 +55,32 @@ class Growing:
         return self._is_plain
 
     @property
-    def is_slow(self) -> bool:
-        """Whether one of its ops computes a slow function."""
+    def is_unary(self) -> bool:
+        """Whether each of its ops is a function of one operand."""
         self._judge()
-        return self._is_slow
+        return self._is_unary
+
+    @property
+    def is_indexable(self) -> bool:
+        """Whether Triton can index by all of its ops."""
+        self._judge()
+        return self._is_indexable
 
     def _judge(self) -> None:
         """Looks at the ops that have joined since: of most fusions nobody asks."""
-        for op, _ in self._joined[self._judged :]:
+        for op, operands in self._joined[self._judged :]:
             self._is_plain = self._is_plain and is_plain(op)
-            self._is_slow = self._is_slow or bool(op.cost.transcendentals)
+            self._is_unary = self._is_unary and op.cost.kind is OpKind.ELEMENTWISE and len(operands) == 1
+            self._is_indexable = self._is_indexable and is_indexable(op)
         self._judged = len(self._joined)
+
+    def grow(self, op: Op, cycles: float, copies: int, reads: Mapping[int, float]) -> None:
+        """Counts an op's arithmetic, the places that ask for it, and what is read in its stead."""
+        self.cycles += cycles
+        self.copies += copies
+        for value in op.results:
+            self.moved.pop(value, None)
+        self.moved.update(reads)
 
     def outside(self, which: int, predicate: Predicate, op: Op, operands: Sequence[int] = ()) -> int:
         """How many values would come from outside if this op had joined, of those that the predicate is true for.
@@ -69,3 +100,8 @@ class Growing:
         if not operands:
             return len(outside) - fewer
         return len(outside) - fewer + sum([value not in outside and predicate(value) for value in set(operands)])
+
+
+def is_indexable(op: Op) -> bool:
+    """Whether Triton's row fusions can index by an op; where not, what it gives is copied first."""
+    return op.cost.kind not in _NOT_IN_ROWS and not (op.cost.kind is OpKind.SLICE and op.name.endswith("dynamic_slice"))

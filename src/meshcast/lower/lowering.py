@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from meshcast.base import UsageError, expect
 from meshcast.lower.draft import BlockDraft, ProgramDraft
-from meshcast.lower.fusion import Fusion
+from meshcast.lower.fusion_rules import Fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.pass_tables import TABLES
 from meshcast.lower.passes import PassTable, run_passes

@@ -11,7 +11,7 @@ from meshcast.lower import block_passes as block
 from meshcast.lower import program_passes as whole
 from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
 from meshcast.lower.draft import BlockDraft, ProgramDraft
-from meshcast.lower.fusion import EAGER, GPU, IN_PLACE, TPU, Fusion
+from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
 from meshcast.workload import OpKind
 
@@ -172,7 +172,7 @@ XLA_GPU = PassTable(
         _Block(
             "siblings",
             "multi-output fusion; on kernels, as it joins what fusion left",
-            block.merge_siblings_as(into_products=False, passing_on=True),
+            block.merge_siblings_as(into_products=False, passing_on=True, strict=True),
         ),
         _ORDERED,
     ),
@@ -181,6 +181,12 @@ XLA_GPU = PassTable(
             "returned copies",
             "arguments and constants that are returned are copied; at the program's end alone",
             whole.copy_returned,
+        ),
+        _Program(
+            "loop copies",
+            "what loops change and may not overwrite, and what they hand on; on the final order, which says who is read last",
+            whole.copy_loop_state,
+            whole.has_loops,
         ),
         _ORDERS,
         _Program("libraries", _LIBRARIES, whole.choose_libraries(padded=True)),
@@ -208,7 +214,7 @@ EAGER_GPU = PassTable(
         _Block(
             "siblings",
             "ops with several results; on kernels",
-            block.merge_siblings_as(into_products=False, passing_on=False),
+            block.merge_siblings_as(into_products=False, passing_on=False, strict=False),
         ),
         _ORDERED,
     ),
@@ -255,7 +261,7 @@ XLA_TPU = PassTable(
         _Block(
             "siblings",
             "multi-output fusion, into products as well",
-            block.merge_siblings_as(into_products=True, passing_on=True),
+            block.merge_siblings_as(into_products=True, passing_on=True, strict=False),
         ),
         _ORDERED,
     ),

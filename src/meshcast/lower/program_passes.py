@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meshcast.lower.draft import ProgramDraft
+from meshcast.lower.kernel import Kernel
 from meshcast.lower.layerwise import with_layerwise_weights
+from meshcast.lower.loop_copies import with_loop_copies
 from meshcast.lower.narrow_operands import with_both_orders
 from meshcast.lower.other_libraries import with_libraries
 from meshcast.lower.recency import with_recency
@@ -17,6 +19,18 @@ from meshcast.lower.separate_layers import with_separate_layers
 def copy_returned(draft: ProgramDraft) -> None:
     """`with_returned_copies`."""
     draft.schedule = with_returned_copies(draft.schedule, draft.workload.arguments, draft.values)
+
+
+def copy_loop_state(draft: ProgramDraft) -> None:
+    """`with_loop_copies`."""
+    inputs = zip(draft.schedule.inputs, draft.workload.arguments, strict=False)
+    donated = frozenset([value for value, argument in inputs if argument.donated])
+    draft.schedule = with_loop_copies(draft.schedule, draft.values, donated)
+
+
+def has_loops(draft: ProgramDraft) -> bool:
+    """Whether something of a program is a loop or a branch."""
+    return any(not isinstance(step, Kernel) for step in draft.schedule.steps)
 
 
 def copy_narrow_operands(draft: ProgramDraft) -> None:

@@ -16,7 +16,7 @@ from itertools import groupby
 
 from meshcast.base import InputError
 from meshcast.lower.fused_kernel import Member, fused_kernel
-from meshcast.lower.fusion import IN_PLACE
+from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import (
     BranchStep,
     CompiledMemory,

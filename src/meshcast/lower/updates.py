@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from meshcast.lower.fusion import IN_PLACE
+from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.small_kernels import copy_kernel

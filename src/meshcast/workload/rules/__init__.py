@@ -54,7 +54,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 # worked out once.
 COSTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        **dict.fromkeys((*elementwise.RULES, "stablehlo.constant", "stablehlo.reshape", "stablehlo.iota"), ()),
+        **dict.fromkeys((*elementwise.BY_TYPES, "stablehlo.constant", "stablehlo.reshape", "stablehlo.iota"), ()),
         "stablehlo.broadcast_in_dim": ("broadcast_dimensions",),
         "stablehlo.dot_general": ("dot_dimension_numbers", "precision_config", "algorithm", "meshcast.layouts"),
         "stablehlo.dynamic_slice": (),

@@ -1,0 +1,47 @@
+"""What sets the fusion of one backend apart from another's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from meshcast.workload import OpKind
+
+# May be computed inside the kernel that consumes them.
+FUSIBLE_PRODUCERS = frozenset(
+    {
+        OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.SLICE, OpKind.MOVE, OpKind.TRANSPOSE,
+        OpKind.GATHER, OpKind.RNG, OpKind.VIEW,
+    }
+)  # fmt: skip
+# Write into the buffer of their first operand: whatever produces that must have written it to memory.
+IN_PLACE = frozenset({OpKind.UPDATE, OpKind.SCATTER})
+# May compute their producers on the way in.
+FUSIBLE_CONSUMERS = FUSIBLE_PRODUCERS | IN_PLACE | {OpKind.REDUCE}
+PRODUCTS = frozenset({OpKind.GEMM, OpKind.CONVOLUTION})
+
+# Who fuses: a compiler whatever it may, or nobody beyond the ops of a framework.
+Fusion = Literal["compiler", "eager"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What sets a backend's fusion apart."""
+
+    consumers: frozenset[OpKind]  # may compute their producers on the way in
+    joining: frozenset[OpKind]  # beside the plain producers, may be computed inside the kernel that reads them
+    plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
+    repeats_functions: bool  # whether a slow function is always computed again in each of several readers
+    tensors: int = 0  # of full size that a kernel may read; 0: any number
+    timed: bool = False  # whether XLA:GPU's cost model says what is computed again
+
+
+GPU = Rules(
+    consumers=FUSIBLE_CONSUMERS,
+    joining=frozenset({OpKind.REDUCE, OpKind.GEMM}),
+    plain_epilogues=True,
+    repeats_functions=True,
+    timed=True,
+)
+EAGER = replace(GPU, joining=frozenset({OpKind.REDUCE}), tensors=2, timed=False)
+TPU = Rules(consumers=FUSIBLE_CONSUMERS | PRODUCTS, joining=PRODUCTS, plain_epilogues=False, repeats_functions=False)

@@ -1,0 +1,72 @@
+"""Copies of what loops carry: at their begin, where it is not theirs to overwrite, and at the end of turns that hand it on."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshcast.lower import Kernel
+from tests.lower.programs import loops, lower_text
+
+T = "tensor<1024xf32>"
+COPIED = 1024 * 4
+
+
+def program(body: str, donated: bool = False, after: str = "%w#1, %w#2", start: str = "") -> str:
+    marks = " {tf.aliasing_output = 0 : i32}" if donated else ""
+    return f"""func.func public @main(%a: {T}{marks}, %b: {T}) -> ({T}, {T}) {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      {start}
+      %w:3 = stablehlo.while(%i = %zero, %x = {"%s" if start else "%a"}, %y = %b) : tensor<i32>, {T}, {T}
+        cond {{
+          %n = stablehlo.constant dense<3> : tensor<i32>
+          %c = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %c : tensor<i1>
+        }} do {{
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %j = stablehlo.add %i, %one : tensor<i32>
+          {body}
+        }}
+      return {after} : {T}, {T}
+    }}"""
+
+
+GROWS = f"%u = stablehlo.add %x, %y : {T}\n stablehlo.return %j, %u, %y : tensor<i32>, {T}, {T}"
+SWAPS = f"%u = stablehlo.add %x, %y : {T}\n stablehlo.return %j, %y, %x : tensor<i32>, {T}, {T}"
+STARTED = f"%s = stablehlo.tanh %a : {T}"
+
+
+def copies(text: str) -> tuple[int, int]:
+    """Of whole arrays: around the loop, and in a turn."""
+    lowered = lower_text(text)
+    (loop,) = loops(lowered)
+    around, inside = (
+        [s for s in steps if isinstance(s, Kernel) and "copy" in s.flags and s.written_bytes == COPIED]
+        for steps in (lowered.schedule.steps, loop.body.steps)
+    )
+    return len(around), len(inside)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (program(GROWS), (1, 0)),  # %b is handed on unchanged
+        (program(GROWS, donated=True), (0, 0)),
+        (program(GROWS, start=STARTED), (0, 0)),
+        (program(GROWS, start=STARTED, after="%w#1, %s"), (1, 0)),  # read behind the loop
+        (program(SWAPS), (2, 2)),
+    ],
+)
+def test_loops_copy_what_they_may_not_overwrite(text: str, expected: tuple[int, int]) -> None:
+    assert copies(text) == expected
+
+
+def test_a_value_read_by_what_depends_on_its_successor_is_copied() -> None:
+    """The new state is needed for a product that reads the old one too: both live, so that one is copied at the turn's end."""
+    square = "tensor<32x32xf32>"
+    body = f"""%u = stablehlo.tanh %x : {T}
+          %p = stablehlo.reshape %u : ({T}) -> {square}
+          %q = stablehlo.reshape %x : ({T}) -> {square}
+          %r = stablehlo.dot_general %p, %q, contracting_dims = [1] x [0] : ({square}, {square}) -> {square}
+          %v = stablehlo.reshape %r : ({square}) -> {T}
+          stablehlo.return %j, %u, %v : tensor<i32>, {T}, {T}"""
+    assert copies(program(body))[1] == 1

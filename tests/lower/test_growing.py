@@ -60,7 +60,8 @@ def test_fusing_looks_at_each_op_a_few_times(
     workload = read_workload(from_bytes(program(600).encode(), name="program", where="test"))
     lower(workload, fusion=fusion)
     assert asked <= 2 * len(workload.body.ops)
-    assert asked or fusion == "eager"  # which has no epilogues, and asks no fusion whether it is one
+    # An eager framework has no epilogues; a sum of more values than a kernel can read is none.
+    assert asked or fusion == "eager" or program is shared
 
 
 def test_beyond_what_memories_hold_no_divisor_is_looked_for() -> None:

@@ -60,10 +60,10 @@ def speed_of_light(lowered: LoweredProgram, device: Device) -> float:
 
 @pytest.mark.parametrize("make", [unrolled, scanned])
 def test_n_layers_cost_n_times(make: Any) -> None:
-    one, four, nine = (timeline(make(n)).duration for n in (1, 4, 9))
-    counter = 1e-9  # a loop also counts its iterations
-    assert four == pytest.approx(4 * one, abs=4 * counter)
-    assert nine == pytest.approx(9 * one, abs=9 * counter)
+    two, four, nine = (timeline(make(n)).duration for n in (2, 4, 9))
+    layer = (four - two) / 2  # a loop begins with copies of what it writes over, and counts its iterations
+    assert two == pytest.approx(2 * layer, rel=0.2)
+    assert nine == pytest.approx(four + 5 * layer, abs=5e-9)
 
 
 @settings(deadline=None, max_examples=25)

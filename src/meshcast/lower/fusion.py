@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from meshcast.lower.constants import known_values
 from meshcast.lower.diamonds import diamonds
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
-from meshcast.lower.fusion_times import RepeatingFusion, Work, cycles_of, takes_in
+from meshcast.lower.fusion_times import RepeatingFusion, cycles_of, takes_in, work_of_values
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
@@ -121,7 +121,9 @@ class _Sweep:
                 else:
                     readers[value] = [index]
 
-        self._work = self._work_of_values() if rules.timed else {}
+        members = zip(ops, operands, strict=True)
+        works = work_of_values(members, tensors, self._known.constants, self._sources, self._is_read_alone)
+        self._work = works if rules.timed else {}
         has_products = OpKind.GEMM in kinds
         self._complicated = self._complicated_values() if has_products and rules.plain_epilogues else set()
 
@@ -260,26 +262,9 @@ class _Sweep:
             )
         return takes_in(op, reads, elements, self._work[op.results[0]], readers)
 
-    def _work_of_values(self) -> dict[int, Work]:
-        """What it takes to have each value, with the ops of as many elements that lead to it alone."""
-        found: dict[int, Work] = {}
-        for op, kind, operands in zip(self._ops, self._kinds, self._operands, strict=True):
-            if kind not in FUSIBLE_PRODUCERS or len(op.results) != 1:
-                continue
-            own = cycles_of(op, by_constant=len(operands) == 2 and operands[1] in self._known.constants)
-            chain, read = own, 0.0
-            for value, size in dict(zip(operands, op.cost.operand_bytes, strict=False)).items():
-                before = found.get(value) if self._leads_only_to(value, op) else None
-                chain += before.chain if before else 0.0
-                read += before.read if before else min(size, self._sources.get(value, size))
-            found[op.results[0]] = Work(own, chain, read)
-        return found
-
-    def _leads_only_to(self, value: int, op: Op) -> bool:
-        """Whether one op alone reads a value, which has as many elements as its result and is no constant."""
-        alone = value not in self._pinned and len(set(self._readers.get(value, ()))) == 1
-        same = self._tensors[value].elements == self._tensors[op.results[0]].elements
-        return alone and same and value not in self._known.constants
+    def _is_read_alone(self, value: int) -> bool:
+        """Whether one op that may compute it reads a value, and nobody else."""
+        return value not in self._pinned and len(set(self._readers.get(value, ()))) == 1
 
     def _asked_elements(self, root: int, place: int, elements: int) -> int:
         """How many of an op's `elements` a place asks for: as many as it gives, of a part of it no more than that has."""

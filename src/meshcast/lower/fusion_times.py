@@ -12,11 +12,12 @@ device alone, and what is decided goes by ratios of times that hardly differ bet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS
 from meshcast.lower.growing import Growing
-from meshcast.workload import Op, OpKind
+from meshcast.workload import Op, OpKind, Tensor
 
 # Operands and results of one kernel, and copies of ops in its code (MaxOperandsAndOutputsPerFusion, kMaxIRSize).
 MAX_VALUES = 96
@@ -62,6 +63,38 @@ class Work:
     own: float
     chain: float
     read: float
+
+
+def work_of_values(
+    members: Iterable[tuple[Op, Sequence[int]]],
+    tensors: Sequence[Tensor],
+    constants: Set[int],
+    sources: Mapping[int, int],
+    is_read_alone: Callable[[int], bool],
+) -> dict[int, Work]:
+    """What it takes to have each value, with the ops of as many elements that lead to it alone.
+
+    Args:
+        members: A block's ops in order, with their operands.
+        tensors: Types of all values.
+        constants: Values that are known before a run.
+        sources: Bytes that a value can be had for, where that is less than its own.
+        is_read_alone: Whether a single op reads a value.
+    """
+    found: dict[int, Work] = {}
+    for op, operands in members:
+        if op.cost.kind not in FUSIBLE_PRODUCERS or len(op.results) != 1:
+            continue
+        own = cycles_of(op, by_constant=len(operands) == 2 and operands[1] in constants)
+        elements = tensors[op.results[0]].elements
+        chain, read = own, 0.0
+        for value, size in dict(zip(operands, op.cost.operand_bytes, strict=False)).items():
+            leads = value in found and value not in constants and tensors[value].elements == elements
+            before = found[value] if leads and is_read_alone(value) else None
+            chain += before.chain if before else 0.0
+            read += before.read if before else min(size, sources.get(value, size))
+        found[op.results[0]] = Work(own, chain, read)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

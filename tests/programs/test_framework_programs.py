@@ -113,3 +113,20 @@ def test_rows_down_columns_and_attention_are_read() -> None:
         KernelKind.LOOP_FUSION,
         KernelKind.SCATTER,
     ]
+
+
+def test_elements_are_picked_from_a_repeated_row() -> None:
+    """A row that is repeated for every sample holds fewer elements than it shows."""
+    row, at = View(0, (8, 512), (0, 1), "int64"), dense(1, 8, 512, dtype="int64")
+    picked = dense(2, 8, 512, dtype="int64")
+    step = recording(call("gather", (row, at), (picked,), dim=1), held={0: "buffer", 1: "input"}, returned=(picked,))
+    step = Recording(ops=step.ops, sizes={**step.sizes, 0: 512 * 8}, held=step.held, returned=step.returned)
+    (kernel,) = (kernel for kernel, _ in lowered(step).schedule.walk())
+    assert kernel.kind is KernelKind.GATHER
+
+
+def test_operands_without_elements_are_left_out() -> None:
+    x, out = dense(0, 64), dense(2, 64)
+    step = recording(call("cat", (dense(1, 0), x), (out,)), held={0: "input", 1: "input"}, returned=(out,))
+    (kernel,) = (kernel for kernel, _ in lowered(step).schedule.walk())
+    assert kernel.read_bytes == 256

@@ -92,3 +92,11 @@ def test_buffers_take_each_others_place() -> None:
         returned=(dense(7, 1024, 1024),),
     )  # fmt: skip
     assert Compiled(step).peak()["temporaries"] == 2 * (4 << 20) + (32 << 20)
+
+
+def test_products_of_odd_rows_are_padded() -> None:
+    x, w, out = dense(0, 512, 512), dense(1, 512, 1001), dense(2, 512, 1001)
+    (launch,) = Compiled(
+        recording(call("mm", (x, w), (out,)), held={0: "input", 1: "parameter"}, returned=(out,))
+    ).launches()
+    assert [launch.told[name] for name in ("m", "n", "k")] == [512, 1008, 512]

@@ -122,6 +122,20 @@ def test_a_stack_of_pytorch_runs_its_own_kernels(stack: str) -> None:
     assert found.memory.peak > 4 * 4 * 64 * 64 * 2
 
 
+def test_values_that_decide() -> None:
+    """A mask that is asked about masks nothing; a layer that is dropped by chance is not."""
+
+    class Asks(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            if (x > 0).all():
+                x = x + 1
+            return x if torch.rand([]) < 0.1 else x * 2
+
+    step = recorded(Asks(), X)
+    assert [name for name in names(step) if name in ("add", "mul")] == ["add", "mul"]
+    assert sum(op.waits for op in step.ops) == 2
+
+
 def test_several_devices_are_told_apart() -> None:
     module = net(linear)
     found = meshcast.predict((module, (X,), {"mesh": {"dp": 2}}), on="dgx-h100", stack="pytorch-ddp", levers=False)

@@ -70,7 +70,7 @@ class _ProgramText:
 
     def launch(self, launch: Launch) -> None:
         """Adds a call of the launch's function."""
-        takes = _each_once(launch.takes)
+        takes = _each_once([view for view in launch.takes if view.elements])
         gives = _each_once(launch.gives)
         # What is written in part keeps the rest: it is an operand too.
         kept = [each for each in gives if self._in_part(each) and each.storage not in {v.storage for v in takes}]

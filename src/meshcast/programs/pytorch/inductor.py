@@ -30,6 +30,7 @@ ROWS_SHARE, COLUMNS_SHARE = 0.8, 0.75  # of the memory's rate, in Triton's sums
 SCATTERED_SHARE = 0.75  # of loops that read in another order than they write
 SHORT_ROW = 0.1e-9  # seconds a row of fewer than 256 elements
 DEPTHWISE_SHARE = 0.52  # of cuDNN's convolutions of single channels, channels last, windows up to 5 x 5
+_PADDED = 256  # sizes of products from which rows are padded to multiples of 8 (`torch/_inductor/fx_passes/pad_mm.py`)
 _SPLIT = 1 << 16  # elements of a sum down columns, from which parts of it are summed first
 
 
@@ -245,6 +246,9 @@ def _sources(piece: LoopPiece, kept: set[int]) -> list[LoopPiece]:
 
 def _compiled_call(launch: Launch) -> Launch:
     """A library's call between fused kernels: operands lie as it wants them, images channels last."""
+    if launch.form == "product" and min(launch.told["m"], launch.told["n"], launch.told["k"]) >= _PADDED:
+        padded = {name: -(-launch.told[name] // 8) * 8 for name in ("m", "n", "k")}
+        return replace(launch, name=f"extern_{launch.name}", told={**launch.told, **padded})
     small = launch.form == "convolution" and max(launch.told["weight"][2:], default=1) <= 5
     if launch.name.startswith("conv_depthwise") and small:
         streamed = Launch(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshcast.programs.pytorch.arithmetic import plain_name
 from meshcast.programs.pytorch.bodies import Body, Made, type_of
 from meshcast.programs.pytorch.launched import Launch
 
@@ -16,9 +17,9 @@ def product(body: Body, launch: Launch) -> Made:
     batch, m, n, k = (int(told[name]) for name in ("batch", "m", "n", "k"))
     left_shape = (batch, m, k) if told["left_k_minor"] else (batch, k, m)
     right_shape = (batch, n, k) if told["right_k_minor"] else (batch, k, n)
-    left, _, dtype = body.shaped(0, left_shape)
-    right, _, other = body.shaped(1 if len(body.takes) > 1 else 0, right_shape)
-    right = body.convert(right, right_shape, other, dtype)
+    dtype = launch.takes[0].dtype
+    left, _ = _as(body, 0, left_shape, dtype)
+    right, _ = _as(body, min(1, len(body.takes) - 1), right_shape, dtype)
     out = launch.gives[0].dtype
     precise = ", precision = [HIGHEST, HIGHEST]" if dtype == "float32" else ""
     lc, rc = (2 if told["left_k_minor"] else 1), (2 if told["right_k_minor"] else 1)
@@ -146,9 +147,10 @@ def attention(body: Body, launch: Launch) -> Made:
 def gather(body: Body, launch: Launch) -> Made:
     """Rows of a table by indices."""
     result = launch.gives[0]
-    table, dtype, _ = body.takes[0]
-    width = result.shape[-1] if result.shape and table.shape and result.shape[-1] == table.shape[-1] else 1
-    rows = max(1, table.elements // max(1, width))
+    table, dtype, held = body.takes[0]
+    whole_rows = plain_name(launch.name) != "gather" and result.shape and table.shape  # which picks elements
+    width = result.shape[-1] if whole_rows and result.shape[-1] == table.shape[-1] <= held else 1
+    rows = max(1, min(table.elements, held) // max(1, width))
     count = max(1, result.elements // max(1, width))
     value, _, dtype = body.shaped(0, (rows, width))
     at = (

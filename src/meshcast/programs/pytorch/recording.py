@@ -28,6 +28,8 @@ _NOTHING = frozenset(
     {"lift_fresh", "device", "empty", "empty_like", "empty_strided", "new_empty", "sym_size", "is_same_size"}
 )
 
+_DRAWS = frozenset({"rand", "randn", "randint", "uniform_", "bernoulli_"})
+
 
 class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
     """Writes down what is called."""
@@ -40,6 +42,7 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
         self.phase: Phase = "forward"
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._freed: list[int] = []
+        self._drawn: set[int] = set()  # single random numbers, and what was made of them alone
         self.on = False
         self.modules = 0  # called since the last operator
 
@@ -64,11 +67,20 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
             int(tensor.storage_offset()),
         )
 
+    def _answer(self, tensor: Any) -> Any:
+        """What the host reads of a tensor without values: of random numbers the middle, of truths yes; else None."""
+        view = self.view(tensor)
+        self.ops.append(AtenOp(name="item", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
+        if view.storage in self._drawn:  # such as whether a layer is dropped
+            return tensor.dtype != torch.bool and 0.5
+        return True if tensor.dtype == torch.bool else None  # such as whether a mask masks nothing
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
-            self.ops.append(AtenOp(name="item", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
-            return True  # a question about values, such as whether a mask masks nothing: taken as answered with yes
+        if func is torch.ops.aten._local_scalar_dense.default:
+            value = self._answer(args[0])
+            if value is not None:
+                return value
         if not self.on or func.namespace != "aten":  # before the step; marks of the profiler, questions about devices
             return func(*args, **kwargs)
         frees, self._freed[:] = tuple(self._freed), []
@@ -86,6 +98,8 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
             if isinstance(leaf, torch.Tensor)
         ]
         name = func.overloadpacket.__name__
+        if gives and gives[0].elements == 1 and (name in _DRAWS or any(v.storage in self._drawn for _, v in takes)):
+            self._drawn.update(view.storage for view in gives)
         new = any(each.storage >= before for each in gives)
         self.ops.append(
             AtenOp(

@@ -11,7 +11,16 @@ from typer.testing import CliRunner
 
 from meshcast.cli.validate import app
 from meshcast.estimate.measurements.programs import read_measured_programs
-from meshcast.evidence.validate.lowering import LoweringSummary, validate_lowering
+from meshcast.evidence.validate.lowering import (
+    WAYS,
+    LoweringRow,
+    LoweringSummary,
+    LoweringWay,
+    is_apart,
+    lowering_grids,
+    validate_lowering,
+)
+from meshcast.evidence.validate.programs import Pair
 from meshcast.hardware import load_device
 
 PROGRAM = """
@@ -140,3 +149,32 @@ def test_the_command_prints_a_table_and_json(folder: Path) -> None:
     lines = CliRunner().invoke(app, ["lowering", str(folder), "--json"]).output.splitlines()
     assert json.loads(lines[0])["kernels"] == {"measured": 2.0, "predicted": 2}
     assert json.loads(lines[-1])["kind"] == "lowering"
+
+
+def test_libraries_set_apart_are_told_by_their_names_hash() -> None:
+    rows = tuple(
+        LoweringRow(
+            id=name,
+            group="misc",
+            library=name,
+            ways={
+                way: LoweringWay(kernels=Pair(predicted=10, measured=8), memory=Pair(predicted=3, measured=3))
+                for way in WAYS
+            },
+        )
+        for name in ("optax", "jraph")
+    )
+    summary = LoweringSummary(rows=rows)
+    assert [is_apart(name) for name in summary.by_library()] == [False, True]
+    told = summary.to_json()["libraries"]
+    assert told["optax"]["apart"]
+    assert told["jraph"]["kernels"] == pytest.approx(0.25)
+    assert told["jraph"]["memory"] == 0.0
+    (grid,) = [grid for grid in lowering_grids(summary) if "library" in grid.header]
+    assert [row[0] for row in grid.rows] == ["jraph", "optax", "all open", "all set apart"]
+
+
+def test_a_captured_folder_without_measurements_is_read(tmp_path: Path) -> None:
+    (tmp_path / "index.jsonl").write_text('{"id": "one", "group": "misc", "library": "jraph"}\n')
+    (program,) = read_measured_programs(tmp_path)
+    assert (program.library, program.kernel_count, program.launches) == ("jraph", None, ())

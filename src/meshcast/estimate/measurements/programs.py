@@ -42,6 +42,8 @@ class MeasuredProgram:
     skew: float | None = None  # of the Zipf law by which gather and scatter indices were spread, where the row says so
     launches: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # per run: hlo_op, kernel, count, us
     optimized: Path | None = None  # XLA's optimized HLO of it, where that was kept
+    library: str = ""  # whose program it is, where the row says so
+    kernel_count: float | None = None  # launches of a run, where they were counted apart from `launches`
 
     @property
     def indices(self) -> str | None:
@@ -131,7 +133,7 @@ def measurement_objects(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
 def _measurements(folder: Path) -> Path:
     if not folder.is_dir():
         raise InputError("no such folder", where=str(folder), fix="give a folder with measurements.jsonl and programs/")
-    for name in ("measurements.jsonl.gz", "measurements.jsonl"):
+    for name in ("measurements.jsonl.gz", "measurements.jsonl", "index.jsonl"):  # the last: captured, not measured
         if (folder / name).is_file():
             return folder / name
     raise InputError(
@@ -176,6 +178,8 @@ def _row(data: dict[str, Any], folder: Path, where: str) -> MeasuredProgram:
         energy=_energy(energy, where) if energy is not None else None,
         skew=_skew(data, identifier, where),
         launches=_launches(data, where),
+        library=str(data.get("library") or ""),
+        kernel_count=_positive(data, "kernel_count", where),
         optimized=optimized if (optimized := folder / "programs" / f"{identifier}.opt.hlo.gz").is_file() else None,
     )
 

@@ -18,7 +18,6 @@ from meshcast.workload import element_bytes, element_work
 
 BLOCK = 128
 UNROLL = 4
-TURNED = 10  # bytes fetched for an element whose neighbours lie apart: a sector of 32, which caches keep for some of the others
 THREADS_PER_SM = 2048
 _SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
@@ -105,13 +104,10 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """
     p = machine.parameters
     copied = "copy" in kernel.flags  # which the block rate does not bound
-    elements, written = output_elements(kernel), kernel.written_bytes
-    read: float = kernel.read_bytes
+    elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
     issued, chained = 0.0 if copied else instructions(kernel, machine), None
     if not copied:
         issued += elements * index_instructions(kernel.ops)
-    if "turned" in kernel.flags:  # neighbours of the result are none of the operand
-        read = max(read, elements * TURNED)
     if share := summed_share(kernel.ops):
         steps = kernel.vector_flops * share
         issued += steps * p.step_instructions

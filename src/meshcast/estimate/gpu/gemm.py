@@ -136,26 +136,27 @@ def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
 
 
 def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
-    """A small vector-matrix product: products and their sums along K in one reduction."""
+    """A small vector-matrix product: a reduction of rows that multiplies on the way; of columns, products and then their sums."""
     n = max(shape.m, shape.n)
     elements = shape.batch * n * shape.k
-    minor = shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor
-    geometry = (
-        Reduction(shape=(shape.batch * n, shape.k), dims=(1,))
-        if minor
-        else Reduction(shape=(shape.batch, shape.k, n), dims=(1,))
-    )
+    rows = shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor
+    product_bytes = int(elements * 4)
     summed = Kernel(
         name="reduce",
         kind=KernelKind.REDUCTION,
         dtype="f32",
-        vector_flops=2 * elements,
-        read_bytes=kernel.read_bytes,
+        vector_flops=2 * elements if rows else elements,
+        read_bytes=kernel.read_bytes if rows else product_bytes,
         written_bytes=kernel.written_bytes,
-        geometry=geometry,
-        recency=kernel.recency,
+        geometry=Reduction(shape=(shape.batch * n, shape.k), dims=(1,))
+        if rows
+        else Reduction(shape=(shape.batch, shape.k, n), dims=(1,)),
+        recency=kernel.recency if rows else None,
     )
-    return reduction(summed, machine)
+    if rows:
+        return reduction(summed, machine)
+    first = loop(elements, kernel.read_bytes, product_bytes, elements, machine)
+    return first.then(reduction(summed, machine))
 
 
 def _unknown(kernel: Kernel, rate: Rate, machine: GpuMachine) -> GpuWork:

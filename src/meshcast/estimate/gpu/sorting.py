@@ -19,7 +19,7 @@ SECTOR = 32  # bytes that are fetched for one that is used, where neighbours lie
 RADIX_BITS, SEGMENT_BITS = 8, 6  # of a pass of CUB's onesweep and of its segmented sort
 RADIX_TILE = 4608  # keys that CUB sorts in a single block
 TOP_FROM, TOP_MOST = 1024, 16  # XLA's own top-k: rows at least as long, and at most so many of each
-TOP_THREADS = 1024
+TOP_THREADS, TOP_ROWS = 1024, 6  # of a row; rows of an SM whose merges overlap
 
 # XLA's measurements of where CUB is faster on Hopper, (rows more than, elements of a row more than) by bits of a key.
 _ROWS_BY_CUB: dict[int, tuple[tuple[int, int], ...]] = {
@@ -121,13 +121,15 @@ def _radix(kernel: Kernel, shape: SortGeometry, bits: int, machine: GpuMachine) 
 def _largest(kernel: Kernel, top: int, shape: SortGeometry, machine: GpuMachine) -> GpuWork:
     """XLA's own kernel: a block a row; each thread keeps its `k` largest in registers, then all are merged.
 
-    `t = launch + ceil(rows / SMs) (n / threads (a + b k) + c k^2) / clock`, at least the bytes read.
+    `t = launch + (ceil(rows / SMs) n / threads (a + b k) + ceil(rows / (6 SMs)) c k^2) / clock`, at least the bytes read: steps
+    keep an SM busy, merges wait, for which an SM has some six rows at a time (those of 8,192 rows of 1,024 numbers).
     """
     p = machine.parameters
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     steps = math.ceil(shape.length / TOP_THREADS)
-    cycles = steps * (p.top_k_step_cycles + p.top_k_insert_cycles * top) + p.top_k_merge_cycles * top**2
-    cores = math.ceil(shape.batch / machine.sms) * cycles / machine.clock
+    stepping = steps * (p.top_k_step_cycles + p.top_k_insert_cycles * top)
+    merging = math.ceil(shape.batch / (TOP_ROWS * machine.sms)) * p.top_k_merge_cycles * top**2
+    cores = (math.ceil(shape.batch / machine.sms) * stepping + merging) / machine.clock
     beyond = machine.overlapped(cores, moved.seconds) - cores
     return _work(1, cores, beyond, moved.dram_bytes, machine)
 

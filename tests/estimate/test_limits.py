@@ -27,7 +27,7 @@ MOVING: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "slice": (lambda x: x[:, ::2], ((SIDE, 4 * SIDE),)),
     "pad": (lambda x: jnp.pad(x, 1), ((SIDE, 4 * SIDE),)),
     "concatenate": (lambda x, y: jnp.concatenate([x, y]), ((SIDE, 4 * SIDE), (SIDE, 4 * SIDE))),
-    "gather": (lambda x: x[jnp.arange(0, 1 << 19, 2) * 7 % (1 << 20)], ((1 << 20, 128),)),
+    "gather": (lambda x: x[jnp.arange(0, 1 << 20, 2) * 7 % (1 << 20)], ((1 << 20, 128),)),
 }
 DEVICES = [
     ("h200", "profiled"), ("h200", "analytical"), ("h200", "roofline"), ("mi300x", "analytical"),

@@ -94,7 +94,7 @@ VERBS = {
     "trace": "Writes how TARGET will run as a trace that other tools read.",
     "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",
     "systolic": "Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells.",
-    "calibrate": "Measures some 2,500 small programs on the device that JAX finds, for the profiled fidelity.",
+    "calibrate": "Measures some 3,900 small programs on the device that JAX finds, for the profiled fidelity.",
     "devices": "Lists devices and clusters; with NAME, every number of one with its source.",
     "models": "Lists the reference models that can be targets, or the settings of one.",
     "stacks": "Lists the software stacks that --stack takes; with NAME, every choice of one with its source.",

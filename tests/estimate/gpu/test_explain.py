@@ -27,7 +27,7 @@ SAMPLES = (
     kernel(KernelKind.OTHER, 2**24, 2**24, Transform(kind="RFFT", lengths=(4099,), batch=64), dtype="f32"),
     gemm(8, 8, 8, batch=4096),
     gemm(4, 4, 1, batch=4096),
-    gemm(1, 64, 64),
+    gemm(64, 1, 64),
     kernel(KernelKind.CUSTOM, 2**20, 2**20, None, matrix_flops=1e12),
     *(solver_call(routine, 512, batch=batch) for routine in ("lu", "svd", "triangular") for batch in (1, 4, 1024)),
     solver_call("eigh", 16),

@@ -51,7 +51,7 @@ def instructions(kernel: Kernel, machine: GpuMachine, plain: float | None = None
 
 def loop(
     elements: float, read: float, written: float, issued: float, machine: GpuMachine, *, bounded: bool = True,
-    recency: Recency | None = None, chained: float | None = None,
+    recency: Recency | None = None, chained: float | None = None, finding: float = 0.0,
 ) -> GpuWork:  # fmt: skip
     """A loop over `elements` results.
 
@@ -65,13 +65,15 @@ def loop(
         recency: What was moved since the last use of those bytes.
         chained: Cycles that one thread needs for an element, each instruction waiting for the last; by default those of its
             instructions.
+        finding: Thread instructions that find places and compute no number.
     """
     p = machine.parameters
-    waited = p.chain_cycles * issued / max(1.0, elements) if chained is None else chained
+    waited = p.chain_cycles * (issued + finding) / max(1.0, elements) if chained is None else chained
     chain = waited / machine.clock
     moved = traffic(read, written, machine, recency=recency)
     started = blocks(elements, machine) / machine.block_rate if bounded else 0.0
-    compute = issued / machine.instruction_rate
+    found = finding / machine.instruction_rate
+    compute = issued / machine.instruction_rate + found
     time = machine.launch + machine.overlapped(moved.seconds, started, compute, chain)
     terms = moved.terms
     if machine.explaining:
@@ -80,18 +82,18 @@ def loop(
             ("thread blocks", "n", blocks(elements, machine) if bounded else 0.0, ""),
             ("blocks started per second", "R", machine.block_rate, "1/s"),
             ("starting blocks", "start = n/R", started, "s"),
-            *machine.issuing(issued, compute),
+            *machine.issuing(issued + finding, compute),
             ("launch", "launch", machine.launch, "s"),
             ("norm of what overlaps", "p", machine.parameters.overlap, ""),
         )
     return GpuWork(
         time=time,
         compute=max(compute, started, chain),
-        computing=compute,
+        computing=compute - found,
         fixed=machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
-        instructions=issued,
+        instructions=issued + finding,
         formula="t = launch + |mem, start, issue, chain|_p",
         terms=terms,
     )
@@ -106,13 +108,22 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     copied = "copy" in kernel.flags  # which the block rate does not bound
     elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
     issued, chained = 0.0 if copied else instructions(kernel, machine), None
-    if not copied:
-        issued += elements * index_instructions(kernel.ops)
+    finding = 0.0 if copied else elements * index_instructions(kernel.ops)
     if share := summed_share(kernel.ops):
         steps = kernel.vector_flops * share
         issued += steps * p.step_instructions
         chained = p.step_cycles * steps / max(1.0, elements)
-    return loop(elements, read, written, issued, machine, bounded=not copied, recency=kernel.recency, chained=chained)
+    return loop(
+        elements,
+        read,
+        written,
+        issued,
+        machine,
+        bounded=not copied,
+        recency=kernel.recency,
+        chained=chained,
+        finding=finding,
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -23,9 +23,9 @@ FUNCTION_INSTRUCTIONS: Mapping[str, float] = {
     "or": 0.9, "shift_left": 0.9, "shift_right_logical": 0.9, "xor": 0.9,
 }  # fmt: skip
 
-# Instructions by which an element finds its place in an op's operands: a piece of several, a border, another index. A fusion of
+# Instructions by which an element finds its place in an op's operands: a piece of several, a border. A fusion of
 # sixteen concatenations takes some 190 an element (probes `joins`).
-INDEX_INSTRUCTIONS: Mapping[str, float] = {"concatenate": 12, "pad": 8, "gather": 8}
+INDEX_INSTRUCTIONS: Mapping[str, float] = {"concatenate": 12, "pad": 8}
 
 
 @functools.lru_cache(maxsize=4096)

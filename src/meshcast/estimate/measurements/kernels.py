@@ -40,7 +40,8 @@ GEOMETRIES: dict[
 MOST_RESULTS = 1 << 16  # of one kernel
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
-LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed", "redundant_flops"})
+# Kernels of a framework's own code are refused: probes are XLA's.
+LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed", "redundant_flops", "code"})
 _SHAPED = frozenset(
     {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "recency"}
 )  # written in a form of their own
@@ -52,8 +53,10 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
     """A kernel without what has its default; of `writes` the number is kept, of `updates` whether there are any.
 
     Raises:
-        UnsupportedError: It is a collective, whose cost is the network's.
+        UnsupportedError: It is a collective, whose cost is the network's, or a framework's own kernel.
     """
+    if kernel.code is not None:
+        raise UnsupportedError(f"{kernel.name} is a framework's own kernel, which has no form in a file")
     found: dict[str, Any] = {"kind": kernel.kind.value}
     for name in _PLAIN:
         value = getattr(kernel, name)

@@ -16,11 +16,9 @@ from meshcast.lower import Kernel, KernelKind, is_summed
 from meshcast.workload import ALIGNMENT, Gemm, Reduction, element_bytes
 
 REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library or Triton for a product
-TINY, TINY_STEP, TINY_BLOCKS = (
-    64,
-    32,
-    16,
-)  # sides of products that a block takes whole; elements of a step along K; blocks of an SM
+TINY = 64  # sides of products that a block takes whole
+TINY_STEP = 32  # elements of a step along K
+TINY_BLOCKS = 16  # blocks of an SM
 
 
 def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:

@@ -17,6 +17,8 @@ TILE = 4096  # elements that a block sorts in shared memory
 WARP, THREADS, BLOCKS = 32, 2048, 32  # lanes of a warp; threads and blocks that an SM holds
 SECTOR = 32  # bytes that are fetched for one that is used, where neighbours lie apart
 RADIX_BITS, SEGMENT_BITS = 8, 6  # of a pass of CUB's onesweep and of its segmented sort
+OWN_PASS = 0.25  # of a pass, where one block sorts alone and waits for no other
+FURTHER_OPERAND = 0.35  # of the instructions of the first that is moved
 RADIX_TILE = 4608  # keys that CUB sorts in a single block
 TOP_FROM, TOP_MOST = 1024, 16  # XLA's own top-k: rows at least as long, and at most so many of each
 TOP_THREADS, TOP_ROWS = 1024, 6  # of a row; rows of an SM whose merges overlap
@@ -74,7 +76,7 @@ def _bitonic(kernel: Kernel, shape: SortGeometry, machine: GpuMachine) -> GpuWor
     threads = max(WARP, tile // 2)
     waves = math.ceil(blocks / (machine.sms * min(BLOCKS, max(1, THREADS // threads))))
     idle = max(1.0, WARP / (tile / 2))
-    instructions = min(tile, shape.length) * p.sort_instructions * (1 + 0.35 * (operands - 1)) * idle
+    instructions = min(tile, shape.length) * p.sort_instructions * (1 + FURTHER_OPERAND * (operands - 1)) * idle
     apart = 1.0 if shape.minor else SECTOR / element_bytes(kernel.dtype)
     moved = traffic(kernel.read_bytes * apart, kernel.read_bytes * apart, machine, recency=kernel.recency)
     started = blocks / machine.block_rate
@@ -99,7 +101,7 @@ def _radix(kernel: Kernel, shape: SortGeometry, bits: int, machine: GpuMachine) 
     """
     p = machine.parameters
     if shape.batch == 1 and shape.length <= RADIX_TILE:
-        cores = math.ceil(bits / RADIX_BITS) * p.radix_pass_cycles / 4 / machine.clock
+        cores = math.ceil(bits / RADIX_BITS) * p.radix_pass_cycles * OWN_PASS / machine.clock
         return _work(1, cores, 0.0, 0.0, machine)
     # Floats are sorted by integers that are made of them, and go along as values.
     doubled = 2 if shape.radix is None and shape.operands == 1 and kernel.dtype.startswith(("f", "bf")) else 1

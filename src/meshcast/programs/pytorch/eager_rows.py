@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from meshcast.programs.pytorch.code_shapes import (
     COLUMNS,
@@ -23,6 +24,13 @@ from meshcast.programs.pytorch.recorded import AtenOp, View
 _WARP = 1024  # elements of a row up to which a warp does it (`PersistentSoftmax.cuh`)
 
 
+# Ops that sum, or otherwise reduce, along the dimensions that `reduced_dims` gives.
+SUMS = (
+    "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "prod", "any", "all", "var", "var_mean", "std",
+    "norm", "linalg_vector_norm", "logsumexp", "count_nonzero",
+)  # fmt: skip
+
+
 def reduced_dims(op: AtenOp, view: View) -> tuple[int, ...]:
     """Dimensions that a reduction sums over."""
     told = op.told.get("dim")
@@ -33,6 +41,13 @@ def reduced_dims(op: AtenOp, view: View) -> tuple[int, ...]:
     return tuple(sorted({int(d) % rank for d in dims})) if rank else ()
 
 
+def along_rows(view: View, dims: tuple[int, ...]) -> bool:
+    """Whether a reduction goes along the dimension whose neighbours lie side by side, or over everything."""
+    order = view.dense_order
+    inner = order[-1] if order else len(view.shape) - 1
+    return inner in dims or not dims
+
+
 def _reduction(op: AtenOp) -> Iterator[Launch]:
     view = op.takes[0]
     yield summed(op.name, view, reduced_dims(op, view), op.gives, ("multiply",) if "norm" in op.name else ())
@@ -40,9 +55,7 @@ def _reduction(op: AtenOp) -> Iterator[Launch]:
 
 def summed(name: str, view: View, dims: tuple[int, ...], gives: tuple[View, ...], ops: tuple[str, ...] = ()) -> Launch:
     """A kernel of sums, along rows or down columns."""
-    order = view.dense_order
-    inner = order[-1] if order else len(view.shape) - 1
-    rows = inner in dims or not dims
+    rows = along_rows(view, dims)
     return Launch(
         name=name,
         form="reduce",
@@ -125,15 +138,7 @@ def _layer_norm_backward(op: AtenOp) -> Iterator[Launch]:
 def _group_norm(op: AtenOp) -> Iterator[Launch]:
     view = op.takes[0]
     yield summed("RowwiseMoments", view, tuple(range(1, len(view.shape))), op.gives[1:] or op.gives)
-    made = pointwise(op.name, op.takes, op.gives[:1], ("subtract", "multiply", "add"))
-    yield Launch(
-        name=op.name,
-        form="pointwise",
-        takes=made.takes,
-        gives=made.gives,
-        stages=made.stages,
-        share=indexed(made.takes, made.gives),
-    )
+    yield _placed(pointwise(op.name, op.takes, op.gives[:1], ("subtract", "multiply", "add")))
 
 
 def channels_last(view: View) -> bool:
@@ -205,40 +210,17 @@ def _loss_backward(op: AtenOp) -> Iterator[Launch]:
 
 
 def _scan(op: AtenOp) -> Iterator[Launch]:
-    made = pointwise(op.name, op.takes[:1], op.gives, ("add", "add"))
-    yield Launch(
-        name=op.name,
-        form="pointwise",
-        takes=made.takes,
-        gives=made.gives,
-        stages=made.stages,
-        share=indexed(made.takes, made.gives),
-    )
+    yield _placed(pointwise(op.name, op.takes[:1], op.gives, ("add", "add")))
 
 
-_SUMS = [
-    "sum",
-    "mean",
-    "amax",
-    "amin",
-    "max",
-    "min",
-    "argmax",
-    "argmin",
-    "prod",
-    "any",
-    "all",
-    "var",
-    "var_mean",
-    "std",
-    "norm",
-    "linalg_vector_norm",
-    "logsumexp",
-    "count_nonzero",
-]
+def _placed(made: Launch) -> Launch:
+    """An elementwise kernel that computes every element's place, so that no operand is read against its order."""
+    return replace(made, share=indexed(made.takes, made.gives), turned=False)
+
+
 _SOFTMAX = ("subtract", "exponential", "divide")
 ROWS: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
-    **dict.fromkeys(_SUMS, _reduction),
+    **dict.fromkeys(SUMS, _reduction),
     **dict.fromkeys(
         ("_softmax", "_safe_softmax", "_log_softmax"), _rows(_SOFTMAX, reductions=2, softmax=True, share=TWICE_READ)
     ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from meshcast.programs.pytorch.arithmetic import MOVES, POINTWISE, plain_name
-from meshcast.programs.pytorch.eager_rows import normalised, reduced_dims
+from meshcast.programs.pytorch.eager_rows import SUMS, along_rows, normalised, reduced_dims
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
 
 # loop: every element of the result on its own; rows, columns: sums along, or down to, the innermost dimension.
@@ -238,36 +238,10 @@ class Pieces:
                 yield "loop", (rows,), op.gives[:1], op.gives[0].shape, ("compare", "select", "multiply"), ()
             else:
                 yield "rows", (rows,), op.gives, rows.shape, (), (0,)
-        elif name in _SUMS:
+        elif name in SUMS:
             dims = reduced_dims(op, takes[0])
-            order = takes[0].dense_order
-            inner = order[-1] if order else len(takes[0].shape) - 1
-            kind: Kind = "rows" if inner in dims or not dims else "columns"
+            kind: Kind = "rows" if along_rows(takes[0], dims) else "columns"
             yield kind, takes, op.gives, takes[0].shape, ("multiply",) if "norm" in name else (), dims
         else:
             ops = POINTWISE.get(name, MOVES.get(name, ("add",)))
             yield "loop", takes, op.gives, op.gives[0].shape, ops, ()
-
-
-_SUMS = frozenset(
-    [
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "prod",
-        "any",
-        "all",
-        "var",
-        "var_mean",
-        "std",
-        "norm",
-        "linalg_vector_norm",
-        "logsumexp",
-        "count_nonzero",
-    ]
-)

@@ -73,6 +73,13 @@ def test_cublas_has_a_workspace_by_generation_and_tritons_kernels_none() -> None
     assert scratch_bytes(kernel(product(2048, 2048, 2048)), H200) == 0
 
 
+def test_where_nothing_is_timed_every_product_is_cublass() -> None:
+    small = kernel(product(16, 4096, 4096))
+    assert scratch_bytes(small, H200, tuned=False) == 32 * MIB  # its partial sums are in the workspace
+    assert is_library_call(small, H200, tuned=False)
+    assert scratch_bytes(replace(small, vector_flops=1.0), H200, tuned=False) == 32 * MIB
+
+
 def test_byte_products_transpose_what_is_not_k_major() -> None:
     assert scratch_bytes(kernel(product(2048, 11008, 4096, "i8", "i32")), H200) == 32 * MIB + 11008 * 4096
 

@@ -21,6 +21,7 @@ from meshcast.estimate.gpu.parameters import shipped_gpu_calibration as shipped_
 from meshcast.estimate.gpu.solvers import SolverAmounts as SolverAmounts
 from meshcast.estimate.gpu.solvers import solver_amounts as solver_amounts
 from meshcast.estimate.gpu.solvers import solver_path as solver_path
+from meshcast.estimate.gpu.sorting import sorted_by_radix as sorted_by_radix
 from meshcast.estimate.measurements.calls import read_calls as read_calls
 from meshcast.estimate.measurements.file import ProfileHeader as ProfileHeader
 from meshcast.estimate.measurements.file import ProfileJournal as ProfileJournal

@@ -26,6 +26,8 @@ from meshcast.simulate.host import host_seconds as host_seconds
 from meshcast.simulate.host import loose_launches as loose_launches
 from meshcast.simulate.host import nothing_launched as nothing_launched
 from meshcast.simulate.issue_order import BlockPlan as BlockPlan
+from meshcast.simulate.launches import hidden_launches as hidden_launches
+from meshcast.simulate.launches import launches_inside as launches_inside
 from meshcast.simulate.matching import check_matching as check_matching
 from meshcast.simulate.memory import MemoryUse as MemoryUse
 from meshcast.simulate.memory import memory_by_kernel as memory_by_kernel
@@ -52,6 +54,7 @@ from meshcast.simulate.pipelines.schedule import Task as Task
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
 from meshcast.simulate.scheduling import Scheduler as Scheduler
 from meshcast.simulate.scheduling import Scheduling as Scheduling
+from meshcast.simulate.scratch import calls_cublas as calls_cublas
 from meshcast.simulate.timeline import COMMUNICATION as COMMUNICATION
 from meshcast.simulate.timeline import COMPUTE as COMPUTE
 from meshcast.simulate.timeline import COPY as COPY

@@ -41,7 +41,12 @@ class LiveBuffer:
 
 
 def lifetimes(
-    schedule: Schedule, tensors: Sequence[Tensor], aliases: Mapping[int, int], device: Device | None = None
+    schedule: Schedule,
+    tensors: Sequence[Tensor],
+    aliases: Mapping[int, int],
+    device: Device | None = None,
+    *,
+    tuned: bool = True,
 ) -> list[LiveBuffer]:
     """Every buffer of a program. Moments count steps, those of bodies included.
 
@@ -50,8 +55,9 @@ def lifetimes(
         tensors: Types of all values.
         aliases: Output values to the donated arguments whose memory they take.
         device: Whose libraries' scratch is counted; without it, none is.
+        tuned: Whether products were timed on the device, see `simulate.scratch`.
     """
-    return _Lifetimes(tensors, aliases, device).program(schedule)
+    return _Lifetimes(tensors, aliases, device, tuned=tuned).program(schedule)
 
 
 def most_at_once(buffers: Sequence[LiveBuffer]) -> int:
@@ -91,7 +97,10 @@ def _moments(schedule: Schedule, now: int) -> Generator[tuple[int, Kernel], None
 
 
 class _Lifetimes:
-    def __init__(self, tensors: Sequence[Tensor], aliases: Mapping[int, int], device: Device | None) -> None:
+    def __init__(
+        self, tensors: Sequence[Tensor], aliases: Mapping[int, int], device: Device | None, *, tuned: bool
+    ) -> None:
+        self._tuned = tuned
         self._tensors = tensors
         self._aliases = aliases
         self._device = device
@@ -168,7 +177,10 @@ class _Lifetimes:
         """What a kernel needs while it runs; and whether its result can be written over later."""
         known = self._scratches.get(kernel.cost_key)
         if known is None:
-            known = scratch_bytes(kernel, device), is_library_call(kernel, device)
+            known = (
+                scratch_bytes(kernel, device, tuned=self._tuned),
+                is_library_call(kernel, device, tuned=self._tuned),
+            )
             self._scratches[kernel.cost_key] = known
         size, library = known
         if size:

@@ -48,10 +48,10 @@ class MemoryUse:
         ]
 
 
-def peak_memory(lowered: LoweredProgram, device: Device | None = None) -> MemoryUse:
+def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned: bool = True) -> MemoryUse:
     """The step's memory on one device: the compiler's own figures where it ran, else by liveness.
 
-    Without a device, that of the values alone, without libraries' scratch.
+    Without a device, that of the values alone, without libraries' scratch; where products were not `tuned`, all are cuBLAS's.
     """
     tensors, schedule = lowered.tensors, lowered.schedule
     roles: dict[str, int] = {}
@@ -71,7 +71,7 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None) -> Memory
     aliases = _aliases(lowered)
     aliased = sum(tensors[value].bytes for value in aliases.values())
     by_value = {schedule.outputs[position]: value for position, value in aliases.items()}
-    temporaries = most_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value, device)))
+    temporaries = most_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value, device, tuned=tuned)))
     return MemoryUse(
         peak=arguments + outputs + temporaries - aliased,
         arguments=arguments,

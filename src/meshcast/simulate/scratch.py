@@ -11,6 +11,7 @@ Whether a product goes to cuBLAS or stays XLA's own Triton kernel is found out b
 of it, and what is taken here: small products, few rows, and rows that are not a multiple of 16 bytes, stay with Triton; f32
 (TF32) and 1-byte products go to cuBLAS; of the others those with a large result or a long K, where its clusters and
 persistent tiles tell, and those whose 128 x 128 tiles leave SMs idle. Read off 81 measured products, it is right for 74.
+Where nothing is timed (`tuned=False`, as with --xla_gpu_enable_triton_gemm=false) every product is cuBLAS's.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ LONG_K, SHORT_K = 7000, 1000
 FILLED = 0.95  # share of the SMs that tiles keep busy
 
 
-def scratch_bytes(kernel: Kernel, device: Device) -> int:
+def scratch_bytes(kernel: Kernel, device: Device, *, tuned: bool = True) -> int:
     """Bytes that a kernel needs while it runs, beyond its operands and results."""
     if device.kind != "gpu":
         return 0
     match kernel.geometry:
         case Gemm() as shape if kernel.kind is KernelKind.GEMM:
-            return _product(kernel, shape, device)
+            return _product(kernel, shape, device, tuned=tuned)
         case Attention() as shape if shape.backward:
             rows = shape.batch * shape.heads * shape.q_len
             return 4 * rows * (shape.head_dim + 1)
@@ -45,16 +46,20 @@ def scratch_bytes(kernel: Kernel, device: Device) -> int:
     return 0
 
 
-def is_library_call(kernel: Kernel, device: Device) -> bool:
+def is_library_call(kernel: Kernel, device: Device, *, tuned: bool = True) -> bool:
     """Whether a kernel is a library's: its result comes with a workspace, and nobody can be written over it."""
     if isinstance(kernel.geometry, Gemm):
-        return calls_cublas(kernel, kernel.geometry, device)
+        return calls_cublas(kernel, kernel.geometry, device, tuned=tuned)
     return isinstance(kernel.geometry, Convolution | Attention)
 
 
-def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
+def calls_cublas(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool = True) -> bool:
     """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not."""
-    if kernel.vector_flops or device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape):
+    if device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape):
+        return False
+    if not tuned:
+        return True
+    if kernel.vector_flops:
         return False
     element = element_bytes(shape.lhs_dtype)
     if min(shape.m, shape.n) < FEW_ROWS or not shape.reads_aligned:
@@ -71,12 +76,12 @@ def calls_cublas(kernel: Kernel, shape: Gemm, device: Device) -> bool:
     return min(shape.m, shape.n) > SPLIT_TILE and tiles < FILLED * math.ceil(tiles / device.cores) * device.cores
 
 
-def _product(kernel: Kernel, shape: Gemm, device: Device) -> int:
+def _product(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool) -> int:
     if is_summed(shape):
         return int(shape.batch * shape.m * shape.n * shape.k * element_bytes(shape.lhs_dtype))
-    parts = split_parts(shape, device.cores, device.architecture)
+    parts = split_parts(shape, device.cores, device.architecture) if tuned else 1  # cuBLAS sums in its workspace
     partial = partial_bytes(shape, parts)
-    if not calls_cublas(kernel, shape, device):
+    if not calls_cublas(kernel, shape, device, tuned=tuned):
         return partial
     workspace = WORKSPACE if device.architecture in ("Hopper", "Blackwell") else WORKSPACE_BEFORE
     if element_bytes(shape.lhs_dtype) > 1:

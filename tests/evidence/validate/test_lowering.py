@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,20 @@ def test_a_row_compares_launches_with_the_profiler_and_bytes_with_the_hlo(folder
     assert moved.predicted == 5 * SQUARE
     assert moved.measured == 5 * SQUARE + 12 * (2 * SQUARE + INDEX)
     assert row.classes["gemm"] == (1, 1, 3 * SQUARE, 3 * SQUARE)
+
+
+def test_library_calls_stand_beside_those_of_the_hlo(folder: Path) -> None:
+    (program,) = read_measured_programs(folder)
+    (row,) = validate_lowering([program], H200)
+    assert row.calls == {"cuBLAS": (0, 1), "Triton": (1, 0)}  # timed, so small a product would be Triton's
+    (row,) = validate_lowering([replace(program, tuned=False)], H200)
+    assert row.calls == {"cuBLAS": (1, 1)}
+    assert row.to_json()["library_calls"] == {"cuBLAS": {"compiled": 1, "predicted": 1}}
+    summary = LoweringSummary(rows=(row, row))
+    assert summary.to_json()["library_calls"] == {"cuBLAS": {"compiled": 2, "predicted": 2}}
+    (grid, *_) = lowering_grids(summary)
+    assert "cuBLAS 1/1" in grid.rows[0]
+    assert "cuBLAS 2/2" in grid.rows[-1]
 
 
 def test_the_summary_is_a_geomean_and_a_share(folder: Path) -> None:

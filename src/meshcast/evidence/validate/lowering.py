@@ -3,7 +3,8 @@
 Three ways to a program's kernels stand side by side: `modelled` by our rules, `compiled` by the real compiler where it
 is installed, and `given`, read from the program's optimized HLO as the card ran it: a check of the reader itself, and
 of what no HLO shows (kernels inside library calls). Launches are compared with those that the profiler saw, memsets
-and copies included; bytes with what crosses the boundaries of the given kernels, in all and by class of kernel.
+and copies included; bytes with what crosses the boundaries of the given kernels, in all and by class of kernel; library
+calls with those of the optimized HLO.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from meshcast.base import MeshcastError
 from meshcast.estimate import MeasuredProgram
+from meshcast.evidence.validate.library_calls import LIBRARIES, Calls, library_calls
 from meshcast.evidence.validate.programs import Pair
 from meshcast.evidence.validate.tables import TextTable, print_grid, wide_console
 from meshcast.hardware import Device
@@ -26,11 +28,10 @@ from meshcast.lower import (
     lower,
     lower_compiled,
     lower_hlo,
-    summing_launches,
     why_not_compiled,
 )
 from meshcast.programs import read_program
-from meshcast.simulate import peak_memory
+from meshcast.simulate import hidden_launches, peak_memory
 from meshcast.workload import read_workload
 
 WITHIN = 0.15  # of the measured count
@@ -74,6 +75,7 @@ class LoweringRow:
     ways: dict[str, LoweringWay]
     library: str = ""
     classes: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)  # library -> (modelled, given)
 
     @property
     def modelled(self) -> LoweringWay:
@@ -87,7 +89,9 @@ class LoweringRow:
             for name, (ours, xla, here, there) in self.classes.items()
         }
         ways = {name: way.to_json() for name, way in self.ways.items()}
-        return {"id": self.id, "group": self.group} | self.modelled.to_json() | {"classes": classes, "ways": ways}
+        calls = {name: {"compiled": there, "predicted": ours} for name, (ours, there) in self.calls.items()}
+        named = {"id": self.id, "group": self.group}
+        return named | self.modelled.to_json() | {"library_calls": calls, "classes": classes, "ways": ways}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +131,14 @@ class LoweringSummary:
             | {what: part.geomean_error(what) for what in ("kernels", "bytes", "memory")}
             for name, part in self.by_library().items()
         }
+        calls = {name: {"compiled": there, "predicted": ours} for name, (ours, there) in self.calls().items()}
         head = {"schema": "meshcast.validation/1", "kind": "lowering", "rows": len(self.rows), "failed": failed}
-        return head | by_way["modelled"] | {"ways": by_way, "libraries": libraries}
+        return head | by_way["modelled"] | {"library_calls": calls, "ways": by_way, "libraries": libraries}
+
+    def calls(self) -> dict[str, tuple[int, int]]:
+        """Library calls of all programs, (modelled, in XLA's HLO)."""
+        found = {name: [row.calls[name] for row in self.rows if name in row.calls] for name in LIBRARIES}
+        return {name: (sum(p[0] for p in pairs), sum(p[1] for p in pairs)) for name, pairs in found.items() if pairs}
 
     def by_library(self) -> dict[str, LoweringSummary]:
         """The rows of each library, those set apart last."""
@@ -170,9 +180,16 @@ def compare(program: MeasuredProgram, launches: float, device: Device) -> Loweri
         id=program.id,
         group=program.group,
         library=program.library,
-        ways={name: _way(lowered, launches, there, program.memory_bytes, device) for name, lowered in found.items()},
+        ways={name: _way(lowered, launches, there, program, device) for name, lowered in found.items()},
         classes=_by_class(modelled, given) if both else {},  # type: ignore[arg-type]  # both are programs
+        calls=_paired_calls(*[library_calls(way, device, tuned=program.tuned) for way in (modelled, given)])  # type: ignore[arg-type]
+        if both
+        else {},
     )
+
+
+def _paired_calls(ours: Calls, theirs: Calls) -> dict[str, tuple[int, int]]:
+    return {name: (ours.get(name, 0), theirs.get(name, 0)) for name in LIBRARIES if name in ours or name in theirs}
 
 
 def _compiled(path: Path, device: Device) -> LoweredProgram | str:
@@ -185,13 +202,16 @@ def _given(program: MeasuredProgram) -> LoweredProgram | str:
     return lower_hlo(text, name=program.id) if text is not None else "there is no optimized HLO of it"
 
 
-def _way(lowered: LoweredProgram | str, launches: float, there: int, memory: int | None, device: Device) -> LoweringWay:
+def _way(
+    lowered: LoweredProgram | str, launches: float, there: int, program: MeasuredProgram, device: Device
+) -> LoweringWay:
+    memory = program.memory_bytes
     if isinstance(lowered, str):
         return LoweringWay(why=lowered)
-    count = lowered.kernel_count + summing_launches(lowered, device.cores, device.architecture)
+    count = lowered.kernel_count + hidden_launches(lowered, device)
     moved = _bytes_moved(lowered)
     known = lowered.lowering == "modelled" or lowered.memory is not None
-    peak = peak_memory(lowered, device).peak if memory and known else 0
+    peak = peak_memory(lowered, device, tuned=program.tuned).peak if memory and known else 0
     return LoweringWay(
         memory=Pair(predicted=peak, measured=memory) if memory and peak else None,
         kernels=Pair(predicted=count, measured=launches) if launches and count else None,
@@ -247,13 +267,21 @@ def _library_grid(summary: LoweringSummary) -> TextTable:
 def _program_grid(summary: LoweringSummary) -> TextTable:
     ways = [way for way in WAYS if any(row.ways[way].why is None for row in summary.rows)]
     shown = [(what, way) for what in ("kernels", "bytes") for way in ways if (what, way) != ("bytes", "given")]
-    header = ("program", "group", "launches", "GB", *(f"{what} {way}" for what, way in shown), "why")
+    header = ("program", "group", "launches", "GB", *(f"{what} {way}" for what, way in shown), "library calls", "why")
     rows = [
-        (row.id, row.group, *_truth(row), *(_ratio(getattr(row.ways[way], what)) for what, way in shown), _whys(row))
+        (
+            row.id,
+            row.group,
+            *_truth(row),
+            *(_ratio(getattr(row.ways[way], what)) for what, way in shown),
+            _calls(row.calls),
+            _whys(row),
+        )
         for row in summary.rows
     ]
     for title, figure in (("geomean error", summary.geomean_error), ("within 15 %", summary.share_within)):
-        rows.append((title, "", "", "", *(_percent(figure(what, way)) for what, way in shown), ""))
+        rows.append((title, "", "", "", *(_percent(figure(what, way)) for what, way in shown), "", ""))
+    rows.append(("in all", *("",) * (3 + len(shown)), _calls(summary.calls()), ""))
     return TextTable(
         title="lowering: ours / measured launches, ours / bytes in XLA's HLO", header=header, rows=tuple(rows)
     )
@@ -278,6 +306,11 @@ def _ratio(pair: Pair | None) -> str:
 
 def _counts(cells: tuple[int, int, int, int] | None) -> str:
     return f"{cells[0]} / {cells[1]}" if cells else "-"
+
+
+def _calls(calls: dict[str, tuple[int, int]]) -> str:
+    """Modelled / in XLA's HLO, library by library."""
+    return ", ".join(f"{name} {ours}/{there}" for name, (ours, there) in calls.items()) or "-"
 
 
 def _sizes(cells: tuple[int, int, int, int] | None) -> str:

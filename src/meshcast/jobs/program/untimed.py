@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from meshcast.base import VERSION
 from meshcast.estimate import answering, light_seconds
 from meshcast.jobs.program.on_network import check_arrangement
-from meshcast.lower import NOTHING_PAIRED, Kernel, summing_launches
+from meshcast.lower import NOTHING_PAIRED, Kernel
 from meshcast.results import Prediction, Provenance
+from meshcast.simulate import hidden_launches
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -57,16 +58,12 @@ def counted_prediction(run: Run, counted: Counted, fidelity: str) -> Prediction:
         communication_bytes=round(sum(n * k.collective.sent_bytes for k, n in counted if k.collective is not None)),
         memory=run.memory,
         capacity_bytes=run.capacity,
-        kernels=sum(n for _, n in counted) + _sums(run),
+        kernels=sum(n for _, n in counted) + hidden_launches(run.lowered, run.device),
         provenance=Provenance(analytical=1.0),
         warnings=(*workload.warnings, *run.notes, *_idle(run)),
         facts=workload.facts,
         version=VERSION,
     )
-
-
-def _sums(run: Run) -> int:
-    return summing_launches(run.lowered, run.device.cores, run.device.architecture)
 
 
 def _idle(run: Run) -> tuple[str, ...]:

@@ -1,0 +1,75 @@
+"""What a profiler sees of one call: launches inside transforms, sorts and solvers, as an H200 ran them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshcast.hardware import load_device
+from meshcast.lower import Kernel, KernelKind, LoopStep
+from meshcast.simulate.launches import hidden_launches, launches_inside
+from meshcast.workload.graph import Factorisation, Geometry
+from meshcast.workload.shapes import SortGeometry, Transform, TransformKind
+from tests.simulate.schedules import program, schedule
+
+H200 = load_device("h200")
+
+
+def kernel(geometry: Geometry, dtype: str = "f32") -> Kernel:
+    return Kernel(name="call", kind=KernelKind.OTHER, dtype=dtype, geometry=geometry, reads=(0,), writes=(1,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "lengths", "launches"),
+    [
+        ("FFT", (1000,), 1), ("FFT", (1024, 1024), 2), ("FFT", (128, 128, 128), 3), ("FFT", (8, 8), 1),
+        ("RFFT", (512, 512), 2), ("RFFT", (32768,), 1),
+        ("IFFT", (512,), 2),  # and its scaling
+        ("IRFFT", (8192,), 3),  # and a copy of what it would spoil
+        ("RFFT", (287999,), 8), ("IRFFT", (287999,), 10),  # a prime: three passes of 576,000 numbers, there and back
+        ("FFT", (1 << 18,), 2), ("FFT", (1 << 20,), 3),
+    ],
+)  # fmt: skip
+def test_a_transform_is_a_pass_a_dimension(kind: TransformKind, lengths: tuple[int, ...], launches: int) -> None:
+    assert launches_inside(kernel(Transform(kind=kind, lengths=lengths, batch=4))) == launches
+
+
+@pytest.mark.parametrize(
+    ("length", "batch", "operands", "dtype", "launches"),
+    [
+        (1_000_000, 1, 1, "i32", 12),  # radix: four digits of 8 bits
+        (1_000_000, 1, 1, "bf16", 8),
+        (262_144, 64, 2, "i32", 7),  # rows: six digits of 6 bits
+        (64, 32_768, 1, "i32", 1),
+        (4096, 1, 3, "i32", 1),
+        (1 << 22, 1, 4, "i32", 78),  # tiles of 2048: eleven stages beyond, of 1 to 11 steps and one within tiles each
+    ],
+)
+def test_sorts_are_passes_over_digits_or_steps_beyond_a_tile(
+    length: int, batch: int, operands: int, dtype: str, launches: int
+) -> None:
+    shape = SortGeometry(length=length, batch=batch, operands=operands)
+    assert launches_inside(kernel(shape, dtype)) == launches
+
+
+def test_solvers_launch_by_their_columns() -> None:
+    def launches(routine: str, batch: int, rows: int, columns: int, right: int = 0) -> int:
+        shape = Factorisation(routine=routine, batch=batch, rows=rows, columns=columns, right=right)  # type: ignore[arg-type]
+        return launches_inside(kernel(shape))
+
+    assert launches("cholesky", 1, 2048, 2048) == 4
+    assert launches("cholesky", 512, 64, 64) == 4 + 3 * (64 // 16 - 1)  # panels of 16 columns, three launches each
+    assert launches("qr", 1, 2048, 64) == 4
+    assert launches("triangular", 1, 1024, 1024, 1) == 3
+    assert launches("svd", 2, 256, 256) == 2 * launches("svd", 1, 256, 256)  # one matrix after the other
+    assert launches("svd", 1, 256, 256) == 599
+    assert 599 < launches("svd", 1, 300, 300) < 1302  # between two sizes that were measured
+
+
+def test_hidden_launches_count_as_often_as_their_loop_turns() -> None:
+    inside = kernel(Transform(kind="IRFFT", lengths=(512,), batch=1))
+    body = schedule([inside], [0], [1])
+    looped = program(schedule([LoopStep(label="loop", body=body, trips=5, reads=(0,), writes=(1,))], [0], [1]))
+    assert hidden_launches(replace(looped, backend="xla-gpu"), H200) == 5 * 2
+    assert hidden_launches(replace(looped, backend="xla-tpu"), H200) == 0

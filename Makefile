@@ -50,7 +50,7 @@ TORCH_PYTHON ?= $(TORCH)/bin/python
 test-torch: $(VENV)/.test-ready $(if $(filter $(TORCH)/bin/python,$(TORCH_PYTHON)),$(VENV)/.torch-ready)
 	PYTHONPATH=$(PLUGIN) $(TORCH_PYTHON) -m pytest --numprocesses 2 --dist loadfile tests/programs/test_pytorch*.py
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.ready $(VENV)/.gpu-compiler-ready
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "meshcast needs Python 3.11 or newer; try make PYTHON=python3.12")'
@@ -61,6 +61,17 @@ $(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/.made
 	$(PIP) $(INSTALL) --no-compile -r requirements.lock
 	$(PIP) $(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
+
+# XLA's CUDA compiler (docs/lowering.md), 210 MB, where it has packages: it shares its folder with all environments of the user that
+# have the same jaxlib. Tests need none of it, so that `make test` does not fetch it.
+$(VENV)/.gpu-compiler-ready: $(VENV)/.ready
+	@if [ "$$(uname -sm)" != "Linux x86_64" ]; then \
+	  echo "The GPU compiler was left out: it is fetched on Linux x86-64 (elsewhere: meshcast doctor --install gpu-compiler)"; \
+	elif $(BIN)/python -c 'import sys; from meshcast.lower import found_gpu_compiler as found; sys.exit(isinstance(found(), str))'; then \
+	  touch $@; \
+	else echo "$(BIN)/meshcast doctor --install gpu-compiler"; \
+	  if $(BIN)/meshcast doctor --install gpu-compiler >/dev/null; then touch $@; \
+	  else echo "The GPU compiler could not be installed: kernels on GPUs are modelled (docs/lowering.md)"; fi; fi
 
 # The sample plug-in is a package of its own: installing it proves that outsiders can register estimators. It lies apart,
 # so that only the tests see it.

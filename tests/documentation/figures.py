@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import subprocess
@@ -80,10 +81,20 @@ def _written(page: Path, command: str) -> int:
 
 
 def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """A command of the page, in the checkout; output is not that of a terminal."""
+    """A command of the page, in the checkout; output is not that of a terminal.
+
+    The GPU compiler serves where a page is about it: other pages are the same wherever they are made.
+    """
     programs = {"meshcast": [sys.executable, "-m", "meshcast"], "python": [sys.executable]}
+    hidden = {} if "compiled" in words else {"MESHCAST_GPU_COMPILER": "none"}
     return subprocess.run(
-        [*programs[words[0]], *words[1:]], cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=False
+        [*programs[words[0]], *words[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, **hidden},
     )
 
 

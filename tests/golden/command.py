@@ -55,12 +55,14 @@ class Bench:
         for name in self._before:
             del os.environ[name]
         os.environ["XDG_CACHE_HOME"] = str(self.folder / "cache")
+        os.environ["MESHCAST_GPU_COMPILER"] = "none"  # `auto` would ask it where it is installed
         for name, place in FOLDERS.items():
             (self.folder / name).symlink_to(ROOT / place)
 
     def close(self) -> None:
         """Takes the folder away, and gives the environment back."""
-        os.environ.pop("XDG_CACHE_HOME", None)
+        for name in ("XDG_CACHE_HOME", "MESHCAST_GPU_COMPILER"):
+            os.environ.pop(name, None)
         os.environ.update({name: value for name, value in self._before.items() if value is not None})
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -54,22 +54,12 @@ class OptionalPart:
     name: str
     purpose: str
     brought_by: tuple[str, ...] = ()
-    as_jaxlib: bool = False  # works only with the jaxlib of the same version
 
 
 PARTS = (
     OptionalPart(name="libtpu", purpose="compiling for TPUs without one", brought_by=("libtpu", "jax[tpu]")),
     OptionalPart(
         name="jax-cuda12-plugin", purpose="measuring on NVIDIA GPUs", brought_by=("jax-cuda12-plugin", "jax[cuda12]")
-    ),
-    OptionalPart(
-        name="jax-cuda12-pjrt",
-        purpose="compiling for NVIDIA GPUs without one (--lowering compiled)",
-        brought_by=("jax-cuda12-pjrt",),
-        as_jaxlib=True,
-    ),
-    OptionalPart(
-        name="nvidia-cuda-nvcc-cu12", purpose="compiling for NVIDIA GPUs", brought_by=("nvidia-cuda-nvcc-cu12",)
     ),
     OptionalPart(name="torch", purpose="capturing PyTorch programs", brought_by=("torch",)),
     OptionalPart(name="torchax", purpose="capturing PyTorch programs", brought_by=("torchax",)),
@@ -86,7 +76,11 @@ PARTS = (
 def doctor_command(
     install: Annotated[
         str | None,
-        typer.Option("--install", metavar="NAME", help="Install a simulator of others in an environment of its own."),
+        typer.Option(
+            "--install",
+            metavar="NAME",
+            help="Install gpu-compiler, or a simulator of others (scalesim, zigzag), in a folder of its own.",
+        ),
     ] = None,
     json: flags.Json = False,
 ) -> None:
@@ -109,11 +103,16 @@ def _install(name: str) -> None:
     from meshcast.base import UsageError, nearest
     from meshcast.cli.patience import patience
     from meshcast.estimate import ENVIRONMENTS
+    from meshcast.lower import GPU_COMPILER, install_gpu_compiler
 
-    if name not in ENVIRONMENTS:
-        raise UsageError(f"nothing to install is named {name!r}", where="--install", fix=nearest(name, ENVIRONMENTS))
+    known = {
+        **{each: environment.install for each, environment in ENVIRONMENTS.items()},
+        GPU_COMPILER: install_gpu_compiler,
+    }
+    if name not in known:
+        raise UsageError(f"nothing to install is named {name!r}", where="--install", fix=nearest(name, known))
     with patience(f"installing {name}"):
-        ENVIRONMENTS[name].install()
+        known[name]()
 
 
 def _print(checks: list[Check], works: bool) -> None:
@@ -154,6 +153,7 @@ def all_checks() -> Iterator[Check]:
     yield _tried("prediction", _predict, "see the lines above")
     for part in PARTS:
         yield _optional(part)
+    yield _gpu_compiler()
     yield from _simulators()
 
 
@@ -249,6 +249,23 @@ def _predict() -> str:
     return f"a product over 2 h100-sxm: {format_time(prediction.step_time_s or 0.0)}"
 
 
+def _gpu_compiler() -> Check:
+    from meshcast.lower import GPU_COMPILER, HOW_TO_INSTALL_GPU_COMPILER, found_gpu_compiler
+
+    found, purpose = found_gpu_compiler(), "compiling for NVIDIA GPUs without one (--fidelity compiled, auto)"
+    if isinstance(found, str):
+        return Check(
+            name=GPU_COMPILER,
+            state="missing",
+            detail=f"{found}; {purpose}",
+            fix=HOW_TO_INSTALL_GPU_COMPILER,
+            core=False,
+        )
+    return Check(
+        name=GPU_COMPILER, state="ok", detail=f"{found.release} at {found.library.parent}; {purpose}", core=False
+    )
+
+
 def _simulators() -> Iterator[Check]:
     """Simulators of others: programs on the PATH, and those in environments of their own."""
     from meshcast.estimate import ENVIRONMENTS
@@ -271,12 +288,6 @@ def _optional(part: OptionalPart) -> Check:
     version = _installed(part.name)
     extra = _extra(part.brought_by)
     used = part.purpose if extra else "not used by this version"
-    jaxlib = _installed("jaxlib")
-    if part.as_jaxlib and version and jaxlib and version.split(".")[:3] != jaxlib.split(".")[:3]:
-        detail = f"{version} does not go with jaxlib {jaxlib}; {used}"
-        return Check(
-            name=part.name, state="broken", detail=detail, fix=f"pip install {part.name}=={jaxlib}", core=False
-        )
     if version is not None:
         return Check(name=part.name, state="ok", detail=f"{version}; {used}", core=False)
     fix = f"pip install 'meshcast[{extra}]'" if extra else None

@@ -109,7 +109,7 @@ def lowering_command(
     """Compares our kernels with those that XLA launched for the programs of DIR: how many, and the bytes they move.
 
     Launches are those that were measured; bytes are those of the optimized HLO, programs/ID.opt.hlo.gz, where it is.
-    Three ways side by side: modelled, compiled (with the extra gpu-compiler), and given: the HLO itself, read back.
+    Three ways side by side: modelled, compiled (with the GPU compiler), and given: the HLO itself, read back.
     """
     from meshcast.cli.app import emit_json
     from meshcast.estimate import read_measured_programs

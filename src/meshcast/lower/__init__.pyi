@@ -37,6 +37,10 @@ from meshcast.lower.splits import SPLIT_TILE as SPLIT_TILE
 from meshcast.lower.splits import partial_bytes as partial_bytes
 from meshcast.lower.splits import split_parts as split_parts
 from meshcast.lower.splits import summing_launches as summing_launches
+from meshcast.lower.xla_gpu.installation import GPU_COMPILER as GPU_COMPILER
+from meshcast.lower.xla_gpu.installation import HOW_TO_INSTALL_GPU_COMPILER as HOW_TO_INSTALL_GPU_COMPILER
+from meshcast.lower.xla_gpu.installation import found_gpu_compiler as found_gpu_compiler
+from meshcast.lower.xla_gpu.installation import install_gpu_compiler as install_gpu_compiler
 from meshcast.lower.xla_tpu.compiler import FLAG_VARIABLES as FLAG_VARIABLES
 from meshcast.lower.xla_tpu.compiler import OutOfMemoryError as OutOfMemoryError
 from meshcast.lower.xla_tpu.compiler import installed_version as installed_version

@@ -56,7 +56,7 @@ class LoweringOptions:
         "auto",
         name="lowering",
         flag="--lowering",
-        help="Kernels modelled by rules, compiled by the real XLA:GPU compiler (extra gpu-compiler), or auto.",
+        help="Kernels modelled by rules, compiled by the real XLA:GPU compiler (doctor --install gpu-compiler), or auto.",
     )
     overlap: InWords[Overlap] = option(
         InWords("", Overlap()),

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from meshcast.base import UnsupportedError, cache_folder
+from meshcast.base import UnsupportedError, cache_folder, environment_python, install_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +47,8 @@ class Environment:
         given = os.environ.get(self.variable)
         if given:
             return Path(given)
-        return self._own if self._own.exists() else None
-
-    @property
-    def _own(self) -> Path:
-        return self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        own = environment_python(self.folder)
+        return own if own.exists() else None
 
     def release(self) -> str | None:
         """The installed release; None where it, or its Python, is missing."""
@@ -87,28 +83,11 @@ class Environment:
                 fix=f"make an environment with Python below {self.below[0]}.{self.below[1]} and {self.distribution} in "
                 f"it, and set {self.variable} to its python",
             )
-        shutil.rmtree(self.folder, ignore_errors=True)
         lock = resources.files("meshcast.estimate.outside").joinpath(f"{self.name}.lock")
-        try:
-            with resources.as_file(lock) as path:
-                self._made(["-I", "-m", "venv", str(self.folder)], Path(sys.executable))
-                pip = ["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-                self._made([*pip, "-r", str(path)], self._own)
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        with resources.as_file(lock) as path:
+            install_environment(self.folder, path, name=self.name)
         _release.cache_clear()
         return self.ready()[1]
-
-    def _made(self, arguments: list[str], python: Path) -> None:
-        done = subprocess.run([str(python), *arguments], capture_output=True, text=True)
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            raise UnsupportedError(
-                f"{self.name} cannot be installed: {lines[-1]}",
-                where=str(self.folder),
-                fix="check the connection to the package index",
-            )
 
 
 @functools.cache

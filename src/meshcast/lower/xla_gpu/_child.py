@@ -7,11 +7,8 @@ description, and programs compiled for that.
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from jaxlib import _jax, xla_client
@@ -21,59 +18,45 @@ from meshcast.lower.plugin_child import compilation_entry, compiled_for_plugin
 from meshcast.partition import compile_options
 from meshcast.programs import ir, make_context
 
-PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
-TOOLKITS = ("nvidia.cuda_nvcc", "nvidia.cu13")
-USUAL_TOOLKIT = "/usr/local/cuda"
-
 
 @functools.cache
-def _plugin() -> Any:
+def _plugin(library: str) -> Any:
     """The compiler, loaded once."""
-    for name in PLUGINS:
-        library = _folder(name)
-        if library is not None and (library / "xla_cuda_plugin.so").is_file():
-            found = xla_client.load_pjrt_plugin_dynamically("cuda", str(library / "xla_cuda_plugin.so"))
-            xla_client.initialize_pjrt_plugin("cuda")
-            return found
-    raise RuntimeError("no XLA CUDA plugin is installed")
+    found = xla_client.load_pjrt_plugin_dynamically("cuda", library)
+    xla_client.initialize_pjrt_plugin("cuda")
+    return found
 
 
-def _folder(package: str) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(package)
-    except ModuleNotFoundError:
-        return None
-    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(locations[0]) if locations else None
-
-
-def compile_module(data: bytes, *, target: str, topology: str, devices: int, flags: Mapping[str, str]) -> bytes:
+def compile_module(
+    data: bytes, *, library: str, toolkit: str, target: str, topology: str, devices: int, flags: Mapping[str, str]
+) -> bytes:
     """JSON of the optimised, scheduled HLO of one device's program, and what its buffers take."""
-    cluster: Any = xla_client.make_c_api_device_topology(_plugin(), "", target_config=target, topology=topology)
+    cluster: Any = xla_client.make_c_api_device_topology(_plugin(library), "", target_config=target, topology=topology)
     topology_devices = cluster._make_compile_only_devices()
     client: Any = topology_devices[0].client
     listed = _jax.DeviceList(tuple(topology_devices[:devices]))
-    options = _options(devices, flags)
+    options = _options(devices, toolkit, flags)
     with make_context(), ir.Location.unknown():
         module: Any = ir.Module.parse(data)
         found = compiled_for_plugin(client, module, listed, options)
     return json.dumps(compilation_entry(found)).encode()
 
 
-def _options(devices: int, flags: Mapping[str, str]) -> Any:
+def _options(devices: int, toolkit: str, flags: Mapping[str, str]) -> Any:
     """One program over all devices, with what the GPU's compiler needs besides."""
     options = compile_options(devices)
-    toolkit = next((found for name in TOOLKITS if (found := _folder(name)) is not None), None)
     # libdevice and ptxas. Never left open: XLA would run the ptxas of a folder `cuda_sdk_lib` in the current one.
-    options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = str(toolkit or USUAL_TOOLKIT)
+    options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = toolkit
     options.env_option_overrides = list(flags.items())
     return options
 
 
 def answer(request: dict[str, Any], data: bytes) -> bytes:
-    """One request: target description, topology, number of devices, flags; and the module's bytecode."""
+    """One request: where the compiler lies, target description, topology, number of devices, flags; and the module's bytecode."""
     return compile_module(
         data,
+        library=request["library"],
+        toolkit=request["toolkit"],
         target=request["target"],
         topology=request["topology"],
         devices=request["devices"],

@@ -3,28 +3,30 @@
 GEMMs are compiled as Triton fusions first, with whatever XLA fuses into them; nothing is autotuned, as there is nothing
 to time on. XLA cannot tile every product that way and then gives up on the whole program: such a program is compiled
 once more with its products as cuBLASLt calls.
+
+Foreign functions that only a process with CUDA's libraries can register (cuSOLVER's factorisations, kernels of other packages)
+stay in the program as calls, for which the compiler makes no code: everything around them is compiled as it is on a GPU, and what
+such a call costs is for our own rules to say.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError, UnsupportedError
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
+from meshcast.lower.xla_gpu.installation import HOW_TO_INSTALL_GPU_COMPILER, found_gpu_compiler
 from meshcast.lower.xla_gpu.target import missing_facts, target_config
 from meshcast.programs import Program
 
-EXTRA = "gpu-compiler"
 TIMEOUT_S = 1800.0
 GPUS_PER_HOST = 8
 # Two ways to compile products, the first one preferred.
-TRITON = {"xla_gpu_autotune_level": "0"}
+TRITON = {"xla_gpu_autotune_level": "0", "xla_gpu_mock_custom_calls": "True"}
 CUBLAS = {**TRITON, "xla_gpu_enable_triton_gemm": "False"}
 _NO_TILES = "Couldn't find output tile sizes"
 _CACHE = "xla-gpu"
@@ -32,32 +34,10 @@ _CACHE = "xla-gpu"
 _child = Child("meshcast.lower.xla_gpu._child")
 
 
-def installed_version() -> str | None:
-    """The compiler that is installed, without loading it; None where the extra is missing."""
-    return next((f"{name} {version}" for name, version in _releases()), None)
-
-
-def why_not_installed() -> str | None:
-    """Why there is no compiler to use; None when there is one."""
-    found = next(_releases(), None)
-    if found is None:
-        return f"XLA's CUDA compiler is not installed (pip install 'meshcast[{EXTRA}]')"
-    name, version = found
-    jaxlib = metadata.version("jaxlib")
-    if version.split(".")[:3] != jaxlib.split(".")[:3]:
-        return f"{name} {version} does not go with jaxlib {jaxlib} (pip install {name}=={jaxlib})"
-    return None
-
-
 def why_not(device: Device) -> str | None:
     """Why nothing can be compiled for a device here; None when it can be tried."""
-    return missing_facts(device) or why_not_installed()
-
-
-def _releases() -> Iterator[tuple[str, str]]:
-    for name in ("jax-cuda13-pjrt", "jax-cuda12-pjrt"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            yield name, metadata.version(name)
+    found = found_gpu_compiler()
+    return missing_facts(device) or (f"{found} ({HOW_TO_INSTALL_GPU_COMPILER})" if isinstance(found, str) else None)
 
 
 def compile_program(program: Program, device: Device) -> Compilation:
@@ -66,19 +46,22 @@ def compile_program(program: Program, device: Device) -> Compilation:
     Raises:
         UnsupportedError: The compiler is not installed, cannot target the device, or refuses the program.
     """
-    version, why = installed_version(), why_not_installed()
-    if version is None or why is not None:
-        raise UnsupportedError(str(why), where="--lowering compiled", fix="install it, or use --lowering modelled")
+    found = found_gpu_compiler()
+    if isinstance(found, str):
+        raise UnsupportedError(
+            found, where="--lowering compiled", fix=f"{HOW_TO_INSTALL_GPU_COMPILER}, or use --lowering modelled"
+        )
     header: dict[str, Any] = {
         "target": target_config(device), "topology": topology(program.devices), "devices": program.devices,
     }  # fmt: skip
     made_from = {
-        "compiler": version, "jaxlib": metadata.version("jaxlib"), "flags_from_outside": os.environ.get("XLA_FLAGS", ""),
+        "compiler": found.release, "jaxlib": metadata.version("jaxlib"), "flags_from_outside": os.environ.get("XLA_FLAGS", ""),
         "target": header, "flags": [TRITON, CUBLAS],
     }  # fmt: skip
     data = program.bytecode
-    entry = compiled_once(_CACHE, made_from, data, lambda: _compiled(header, data, program.name))
-    return compilation(entry, version)
+    places = {"library": str(found.library), "toolkit": str(found.toolkit)}
+    entry = compiled_once(_CACHE, made_from, data, lambda: _compiled({**header, **places}, data, program.name))
+    return compilation(entry, found.release)
 
 
 def topology(devices: int) -> str:

@@ -1,17 +1,19 @@
 """Measures the programs of a corpus on the GPU that JAX finds: times by kernel, step time, memory, and XLA's optimized HLO.
 
-    python benchmarks/corpus/measure.py FOLDER OUT [--seconds 560] [--threads 12] [--quick] [--only ID ...]
+    python benchmarks/corpus/measure.py FOLDER OUT [--seconds 560] [--compile-seconds 300] [--compilers 14] [--quick]
+        [--only ID ...]
 
 FOLDER is what `python -m benchmarks.corpus` wrote (`programs/ID.mlir.gz`, `index.jsonl`). OUT gets `measurements.jsonl`, a line a
 program as it is done, and `hlo-N.tar`; programs that OUT already has a line of are left out, so that an interrupted run goes on.
 Nothing but jax is needed. Each program is compiled twice: as XLA does it by default, for the step time (`wall_us`, the median of
 averages over back-to-back runs), and without CUDA graphs, so that the profiler names the instruction of every launch. `--quick`
 compiles once, without graphs and with cuBLAS alone for products: XLA otherwise compiles dozens of Triton kernels for each, to
-time them, which takes minutes for a large model. A batch is compiled, many programs at a time, before any of it is timed;
-order the index by size, as a batch waits for its slowest program.
+time them, which takes minutes for a large model.
 
-A child process does the work. One that a program keeps for longer than `LONGEST_S` is ended, the program is noted as too long,
-and a new child goes on behind it; so does one with compilations that do not end.
+First many processes compile, in the order of the index, for as long as `--compile-seconds` says, and keep what they made in
+OUT/compiled: threads of one process wait for each other in XLA. Nothing is compiled while anything is timed. Then one process
+measures what is there. One that a program keeps for longer than `LONGEST_S` is ended, the program is noted as too long, and a new
+process goes on behind it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import io
 import json
 import math
 import os
+import pickle
 import re
 import statistics
 import subprocess
@@ -31,14 +34,12 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
 Launch = tuple[float, float, str, str]  # start and end in ns, instruction, kernel
-BATCH = 24
-COMPILED_S = 70.0  # that the programs of a batch may take to be compiled
 LONGEST_S = 40.0  # that one program may take once it is compiled
 TAR_BYTES = 12 << 20
 NO_GRAPHS: dict[str, str | bool] = {"xla_gpu_enable_command_buffer": ""}
@@ -63,25 +64,63 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=560.0)
-    parser.add_argument("--threads", type=int, default=12)
+    parser.add_argument("--compile-seconds", type=float, default=300.0, help="of --seconds, that compiling may take")
+    parser.add_argument("--compilers", type=int, default=14, help="processes that compile")
     parser.add_argument("--quick", action="store_true", help="kernels alone, products by cuBLAS")
     parser.add_argument("--only", nargs="*", default=None)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=("compile", "measure"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    if asked.child:
-        work(asked)
+    (asked.out / "compiled").mkdir(parents=True, exist_ok=True)
+    if asked.part == "compile":
+        compile_all(asked)
+    elif asked.part == "measure":
+        measure_all(asked)
     else:
-        watch(asked)
+        end = time.monotonic() + asked.seconds
+        compile_side_by_side(asked, min(end, time.monotonic() + asked.compile_seconds))
+        watch(asked, end)
 
 
-def watch(asked: argparse.Namespace) -> None:
-    """Runs children until all is measured or the time is over; ends one that does not come back."""
-    end = time.monotonic() + asked.seconds
+def compile_side_by_side(asked: argparse.Namespace, end: float) -> None:
+    """Runs the processes that compile until all is compiled or the time is over."""
+    for claim in (asked.out / "compiled").glob("*.claim"):
+        claim.unlink()  # of an earlier run that was interrupted
+    children = [subprocess.Popen([sys.executable, *sys.argv, "--part", "compile"]) for _ in range(asked.compilers)]
+    while any(child.poll() is None for child in children) and time.monotonic() < end:
+        time.sleep(0.5)
+    for child in children:
+        child.kill()
+        child.wait()
+    print(f"compiled {len(list((asked.out / 'compiled').glob('*.pickle')))} programs", flush=True)
+
+
+def compile_all(asked: argparse.Namespace) -> None:
+    """Compiles what is left and no other process has taken."""
+    for row in left(asked):
+        made = asked.out / "compiled" / f"{row['id']}.pickle"
+        try:
+            os.close(os.open(made.with_suffix(".claim"), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            continue
+        if made.exists():
+            continue
+        try:
+            text = pickle.dumps(compile_program(row, asked.folder, quick=asked.quick))
+        except Exception as error:  # whatever the compiler says
+            note(asked.out, {"id": row["id"], "error": f"compile: {short(error)}"})
+            continue
+        half = made.with_suffix(".half")
+        half.write_bytes(text)
+        half.rename(made)
+
+
+def watch(asked: argparse.Namespace, end: float) -> None:
+    """Runs the process that measures until all is measured or the time is over; ends one that does not come back."""
     alive = asked.out / "alive"
-    while time.monotonic() < end and left(asked):
+    while time.monotonic() < end and ready(asked):
         alive.write_text("starting")
-        child = subprocess.Popen([sys.executable, *sys.argv, "--child", "--seconds", str(end - time.monotonic())])
+        said = ["--part", "measure", "--seconds", str(end - time.monotonic())]
+        child = subprocess.Popen([sys.executable, *sys.argv, *said])
         while child.poll() is None:
             time.sleep(0.5)
             what = alive.read_text()
@@ -116,18 +155,56 @@ def left(asked: argparse.Namespace) -> list[Row]:
     return [row for row in chosen if row["id"] not in done and not row.get("ends_on_data")]
 
 
-class Ready:
-    """A compiled program: `run` as XLA compiles it by default, `plain` without CUDA graphs."""
+def ready(asked: argparse.Namespace) -> list[Row]:
+    """Rows that are compiled and have no measurement."""
+    return [row for row in left(asked) if (asked.out / "compiled" / f"{row['id']}.pickle").exists()]
 
-    def __init__(self, row: Row, folder: Path, *, quick: bool) -> None:
-        self.row = row
-        text = gzip.decompress((folder / "programs" / f"{row['id']}.mlir.gz").read_bytes()).decode()
-        text = _DONATED.sub("", _MODULE.sub("module @corpus", text, count=1))
-        self.types = arguments(text)
-        start = time.perf_counter()
-        self.plain = compiled(text, QUICK if quick else NO_GRAPHS)
-        self.run = self.plain if quick else compiled(text, {})
-        self.compile_s = time.perf_counter() - start
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled program as bytes: `run` as XLA compiles it by default, `plain` without CUDA graphs."""
+
+    types: list[str]
+    plain: bytes
+    run: bytes
+    hlo: str
+    memory: dict[str, int]
+    seconds: float
+
+
+def compile_program(row: Row, folder: Path, *, quick: bool) -> Compiled:
+    """The program of a row, compiled."""
+    text = gzip.decompress((folder / "programs" / f"{row['id']}.mlir.gz").read_bytes()).decode()
+    text = _DONATED.sub("", _MODULE.sub("module @corpus", text, count=1))
+    start = time.perf_counter()
+    plain = compiled(text, QUICK if quick else NO_GRAPHS)
+    run = plain if quick else compiled(text, {})
+    seconds = time.perf_counter() - start
+    stats = run.get_compiled_memory_stats()
+    memory = {
+        "args": stats.argument_size_in_bytes, "out": stats.output_size_in_bytes, "temp": stats.temp_size_in_bytes,
+        "alias": stats.alias_size_in_bytes,
+    }  # fmt: skip
+    as_bytes = plain.serialize()
+    return Compiled(
+        arguments(text),
+        as_bytes,
+        as_bytes if quick else run.serialize(),
+        plain.hlo_modules()[0].to_string(),
+        memory,
+        seconds,
+    )
+
+
+def loaded(program: bytes) -> Any:
+    """A compiled program, loaded on the first device."""
+    import jax
+    from jax._src import compiler
+    from jaxlib import _jax
+
+    devices = tuple(jax.devices()[:1])
+    options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
+    return devices[0].client.deserialize_executable(program, _jax.DeviceList(devices), options)
 
 
 def arguments(text: str) -> list[str]:
@@ -157,74 +234,45 @@ def compiled(text: str, flags: dict[str, str | bool]) -> Any:
 def filled(kind: str, below: int | None, seed: int) -> Any:
     """An argument: small numbers of all bits, or integers below a bound."""
     import jax
-    import jax.numpy as jnp
+    import ml_dtypes
+    import numpy as np
 
     match = re.fullmatch(r"((?:\d+x)*)(.+)", kind)
     assert match
     sizes = tuple(map(int, match[1].split("x")[:-1]))
-    dtype = jnp.dtype(_NAMES[match[2]])
-    key = jax.random.key(seed, impl="rbg")
-    if dtype == jnp.bool_:
-        return jax.random.bits(key, sizes, jnp.uint8) > 127
-    if jnp.issubdtype(dtype, jnp.integer):
-        bits = jax.random.bits(key, sizes, jnp.uint32)
-        if not below and match[2] == "ui32":  # the key of a generator, most likely
-            return bits
-        return (bits % jnp.uint32(below or (4 if dtype.itemsize == 1 else 1000))).astype(dtype)
-    normal = jax.random.normal(key, sizes, jnp.float32)
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        return jax.lax.complex(normal, normal * 0.5).astype(dtype)
-    return (jnp.abs(normal) * 0.05 + 1e-3).astype(dtype)
+    name = _NAMES[match[2]]
+    dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    random = np.random.default_rng(seed)
+    if dtype == np.bool_:
+        made = random.integers(0, 2, sizes, np.uint8)
+    elif np.issubdtype(dtype, np.integer) or "int" in name:
+        key = not below and match[2] == "ui32"  # of a generator, most likely
+        made = random.integers(0, 1 << 32 if key else below or (4 if dtype.itemsize == 1 else 1000), sizes, np.uint32)
+    else:
+        normal = random.standard_normal(sizes, np.float32)
+        made = normal + 0.5j * normal if "complex" in name else np.abs(normal) * 0.05 + 1e-3
+    return jax.device_put(np.asarray(made).astype(dtype))
 
 
-def work(asked: argparse.Namespace) -> None:
-    """Measures what is left, batch by batch, until the time is over."""
+def measure_all(asked: argparse.Namespace) -> None:
+    """Measures what is compiled, until the time is over."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
     alive = asked.out / "alive"
     end = time.monotonic() + asked.seconds
-    rows = left(asked)
-    pool = ThreadPoolExecutor(asked.threads)
-
-    def prepare(row: Row) -> Ready | Row | None:
-        if time.monotonic() > end - 15:
-            return None
-        try:
-            return Ready(row, asked.folder, quick=asked.quick)
-        except Exception as error:  # whatever the compiler says
-            return {"id": row["id"], "error": f"compile: {short(error)}"}
-
-    for first in range(0, len(rows), BATCH):
-        if time.monotonic() > end - 20:
+    for row in ready(asked):
+        if time.monotonic() > end - 5:
             break
-        batch = rows[first : first + BATCH]
-        alive.write_text("compiling")
-        start = time.monotonic()
-        futures = [pool.submit(prepare, row) for row in batch]
-        waited = wait(futures, timeout=min(COMPILED_S, max(1.0, end - 12 - time.monotonic())))
-        ready = [future.result() for future in futures if future in waited.done]
-        late = [row for future, row in zip(futures, batch, strict=True) if future in waited.not_done]
-        print(f"compiled {len(ready)} of {len(batch)} in {time.monotonic() - start:.0f} s", flush=True)
-        for item in ready:
-            if item is None or time.monotonic() > end - 3:
-                continue
-            if isinstance(item, dict):
-                note(asked.out, item)
-                continue
-            alive.write_text("run " + item.row["id"])
-            try:
-                row = measured(item, quick=asked.quick)
-                keep_hlo(asked.out, item)
-            except Exception as error:  # out of memory, or a kernel that the device refuses
-                row = {"id": item.row["id"], "error": f"run: {short(error)}"}
-            note(asked.out, row)
-            del item.run, item.plain
+        alive.write_text("run " + row["id"])
+        made = pickle.loads((asked.out / "compiled" / f"{row['id']}.pickle").read_bytes())
+        try:
+            found = measured(row, made, quick=asked.quick)
+            keep_hlo(asked.out, row["id"], made.hlo)
+        except Exception as error:  # out of memory, or a kernel that the device refuses
+            found = {"id": row["id"], "error": f"run: {short(error)}"}
+        note(asked.out, found)
         alive.write_text("done")
-        for row in late:
-            note(asked.out, {"id": row["id"], "error": f"compile: did not end within {COMPILED_S:.0f} s"})
-        if late:
-            os._exit(0)  # their threads would disturb what is measured next
 
 
 def short(error: Exception) -> str:
@@ -232,24 +280,27 @@ def short(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
 
 
-def keep_hlo(out: Path, item: Ready) -> None:
+def keep_hlo(out: Path, name: str, hlo: str) -> None:
     """Adds the optimized HLO to a tar that is not full."""
-    text = gzip.compress(item.plain.hlo_modules()[0].to_string().encode(), mtime=0)
+    text = gzip.compress(hlo.encode(), mtime=0)
     number = 0
     while (path := out / f"hlo-{number}.tar").exists() and path.stat().st_size + len(text) > TAR_BYTES:
         number += 1
     with tarfile.open(path, "a") as tar:
-        entry = tarfile.TarInfo(f"{item.row['id']}.opt.hlo.gz")
+        entry = tarfile.TarInfo(f"{name}.opt.hlo.gz")
         entry.size = len(text)
         tar.addfile(entry, io.BytesIO(text))
 
 
-def measured(item: Ready, *, quick: bool) -> Row:
+def measured(row: Row, made: Compiled, *, quick: bool) -> Row:
     """The row of a program."""
     import jax
 
-    below = {int(place): bound for place, bound in (item.row.get("below") or {}).items()}
-    args = [jax.block_until_ready(filled(kind, below.get(i), i + 1)) for i, kind in enumerate(item.types)]
+    below = {int(place): bound for place, bound in (row.get("below") or {}).items()}
+    args = [jax.block_until_ready(filled(kind, below.get(i), i + 1)) for i, kind in enumerate(made.types)]
+
+    plain = loaded(made.plain)
+    run = plain if quick else loaded(made.run)
 
     def ran(program: Any, times: int) -> float:
         start = time.perf_counter()
@@ -258,21 +309,16 @@ def measured(item: Ready, *, quick: bool) -> Row:
         jax.block_until_ready(results)
         return time.perf_counter() - start
 
-    ran(item.run, 2)
-    single = ran(item.run, 1)
+    ran(run, 2)
+    single = ran(run, 1)
     share = MEASURED_S / AVERAGES / (4 if quick else 1)
     many = max(3, min(200, round(share / max(single, 1e-6)))) if single <= LONG_S else 1
-    averages = [ran(item.run, many) / many for _ in range(AVERAGES if single <= LONG_S else 3)]
+    averages = [ran(run, many) / many for _ in range(AVERAGES if single <= LONG_S else 3)]
     runs = PROFILED_RUNS if single <= LONG_S else 1
-    ran(item.plain, 2)
-    busy, kernels = summarised(profiled(lambda: ran(item.plain, runs)), runs)
-    graph_busy, graph_kernels = (busy, kernels) if quick else summarised(profiled(lambda: ran(item.run, runs)), runs)
-    stats = item.run.get_compiled_memory_stats()
-    memory = {
-        "args": stats.argument_size_in_bytes, "out": stats.output_size_in_bytes, "temp": stats.temp_size_in_bytes,
-        "alias": stats.alias_size_in_bytes,
-    }  # fmt: skip
-    said = {key: item.row.get(key) for key in ("id", "library", "part", "origin", "mode", "dtype", "group")}
+    ran(plain, 2)
+    busy, kernels = summarised(profiled(lambda: ran(plain, runs)), runs)
+    graph_busy, graph_kernels = (busy, kernels) if quick else summarised(profiled(lambda: ran(run, runs)), runs)
+    said = {key: row.get(key) for key in ("id", "library", "part", "origin", "mode", "dtype", "group")}
     return said | {
         "wall_us": round(statistics.median(averages) * 1e6, 1),
         "busy_us": round(busy, 1),
@@ -280,9 +326,9 @@ def measured(item: Ready, *, quick: bool) -> Row:
         "kernel_count": sum(kernel["count"] for kernel in kernels),
         "graph_kernel_count": sum(kernel["count"] for kernel in graph_kernels),
         "iters": many,
-        "compile_s": round(item.compile_s, 2),
+        "compile_s": round(made.seconds, 2),
         "quick": quick,
-        "mem": memory,
+        "mem": made.memory,
         "kernels": kernels,
     }
 

@@ -10,8 +10,10 @@ import gc
 import importlib
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.quick_compiling import flags
@@ -31,6 +33,10 @@ os.environ.setdefault("XLA_FLAGS", flags())
 # xdist inherit the first name).
 os.environ.setdefault("MESHCAST_TESTED_GPU_COMPILER", os.environ.get("MESHCAST_GPU_COMPILER", ""))
 os.environ["MESHCAST_GPU_COMPILER"] = "none"
+
+# Half of the examples that are usual: the other half is tried when the tests are run again.
+hypothesis.settings.register_profile("half", max_examples=50)
+hypothesis.settings.load_profile("half")
 
 # xdist tells its workers that a line has 80 columns; the tests see tables as a file or a pipe gets them.
 os.environ.pop("COLUMNS", None)
@@ -57,8 +63,26 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
+# Programs of models that a worker keeps, where a process of a user keeps sixteen: tests of a folder ask for the same ones.
+KEPT = 96
+CAPTURING = {
+    "meshcast.programs.sources": ("_captured_model",),
+    "meshcast.jobs.planned.target": ("_program", "_pipeline", "inference_program"),
+    "meshcast.jobs.planned.stages": ("_passes", "_update"),
+}
+
+
+def keep_captured() -> None:
+    """Has functions that capture models keep more of what they made."""
+    for name, functions in CAPTURING.items():
+        module = importlib.import_module(name)
+        for function in functions:
+            setattr(module, function, lru_cache(maxsize=KEPT)(getattr(module, function).__wrapped__))
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests stay until the end: nothing of them is garbage."""
+    keep_captured()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,11 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in FRONTS)
 DOORS = sorted(PACKAGE.rglob("__init__.pyi"))
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """Modules of ours that are imported from, at any depth, and the names that are."""
     for node in ast.walk(tree):
@@ -75,7 +81,7 @@ def _is_module(package: str, name: str) -> bool:
 def test_packages_know_those_before_them_and_meet_at_their_doors(path: Path) -> None:
     own = path.relative_to(PACKAGE).parts[0]
     behind = LEADS_TO.get(path.relative_to(PACKAGE).as_posix(), "").split()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = _tree(path)
     assert not _at_once(tree) & set(behind), "the next stages are imported where they are asked for"
     for module, name in _imports(tree):
         _, *parts = [*module.split("."), *([name] if module == "meshcast" else [])]
@@ -101,13 +107,13 @@ def test_no_package_may_import_what_it_never_does() -> None:
     used: dict[str, set[str]] = {package: set() for package in MAY_IMPORT}
     for path in FILES:
         own = path.relative_to(PACKAGE).parts[0]
-        for module, name in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for module, name in _imports(_tree(path)):
             used[own].add(module.split(".")[1] if "." in module else name)
     assert {package: set(others.split()) - used[package] for package, others in MAY_IMPORT.items()} == {
         package: set() for package in MAY_IMPORT
     }
     for module, others in LEADS_TO.items():
-        tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+        tree = _tree(PACKAGE / module)
         assert set(others.split()) <= {home.split(".")[1] for home, _ in _imports(tree) if "." in home}
 
 
@@ -196,7 +202,7 @@ def test_modules_that_texts_name_are_there() -> None:
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

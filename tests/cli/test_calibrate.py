@@ -12,6 +12,12 @@ from meshcast.cli.app import run
 from meshcast.estimate.measurements.profile import read_profile
 from meshcast.evidence.calibrate import request
 from meshcast.hardware import load_device
+from tests.evidence.calibrate.small_cpu import measure_little
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure_little(monkeypatch)
 
 
 def _meshcast(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:

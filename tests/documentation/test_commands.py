@@ -19,11 +19,13 @@ from meshcast.cli.app import app
 from tests.documentation.command_line import exit_code
 from tests.documentation.pages import PAGES, ROOT, Command, commands, mentions, prose
 from tests.documentation.workspace import write_workspace
+from tests.evidence.calibrate.small_cpu import measure_little
 
 # What would take minutes is run with these words added: the same command, over fewer rows.
 BOUNDS = {
     r"calibrate --profile": "--limit 2 --minutes 0.2",
     r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
+    r"compare out/llama": "--fidelity roofline,auto",
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-zoo": "--limit 1",
 }
@@ -46,6 +48,7 @@ def test_every_command_of_the_page_runs(
     """The commands of a page in order, in one folder, as a reader would type them."""
     monkeypatch.chdir(write_workspace(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    measure_little(monkeypatch)
     ran: set[str] = set()
     for command in commands(page):
         if command.is_synopsis or _reason(command) or command.text in ran:

@@ -152,7 +152,7 @@ PRODUCTS = st.builds(
 KERNELS = st.one_of(WORK, PRODUCTS)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(KERNELS)
 def test_no_kernel_beats_the_speed_of_light(kernel: Kernel) -> None:
     time = seconds(kernel)
@@ -161,7 +161,7 @@ def test_no_kernel_beats_the_speed_of_light(kernel: Kernel) -> None:
     assert time >= kernel.transcendentals / 4e12
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(KERNELS, st.floats(1, 4), st.floats(1, 4), st.floats(1, 4))
 def test_a_faster_device_is_never_slower(kernel: Kernel, memory: float, engines: float, functions: float) -> None:
     faster = replace(

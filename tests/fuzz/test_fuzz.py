@@ -19,7 +19,7 @@ from tests.fuzz.worker import beginning
 
 # Those whose inputs take a second and more: they capture models, or call programs of the user's own.
 SLOW = {"huggingface", "pipeline", "words-plan", "runs-csv", "exported"}
-INPUTS = 150
+INPUTS = 100
 
 
 def test_a_slice_of_the_campaign(tmp_path: Path) -> None:

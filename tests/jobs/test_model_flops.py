@@ -25,10 +25,10 @@ def useful(model: str, on: str, plan: str, settings: dict[str, str]) -> tuple[fl
 @pytest.mark.parametrize("on", ["dgx-h100", "tpu-v5p-pod"])
 def test_recomputation_is_none_of_the_models_own_work(on: str) -> None:
     """On TPUs recomputed products are fused with what the backward pass does with them."""
-    kept, all_kept = useful("llama3-8b", on, "fsdp=4,attention=plain", TRAINING)
+    kept, all_kept = useful("llama3-8b", on, "fsdp=4,mbs=2,attention=plain", TRAINING)
     assert kept == pytest.approx(all_kept)
     for remat in ("selective", "full"):
-        model, hardware = useful("llama3-8b", on, f"fsdp=4,attention=plain,remat={remat}", TRAINING)
+        model, hardware = useful("llama3-8b", on, f"fsdp=4,mbs=2,attention=plain,remat={remat}", TRAINING)
         assert model == pytest.approx(kept, rel=1e-9)
         assert hardware > 1.001 * kept
 
@@ -36,8 +36,8 @@ def test_recomputation_is_none_of_the_models_own_work(on: str) -> None:
 @pytest.mark.parametrize(("on", "again"), [("dgx-h100", 1), ("tpu-v5p-pod", 3)])
 def test_scores_that_a_fused_backward_pass_computes_again(on: str, again: int) -> None:
     """Of seven products over the pairs six are the model's; of the nine of TPUs' three kernels, too."""
-    kept, hardware = useful("llama3-8b", on, "fsdp=4,attention=flash", TRAINING)
-    full, _ = useful("llama3-8b", on, "fsdp=4,attention=flash,remat=full", TRAINING)
+    kept, hardware = useful("llama3-8b", on, "fsdp=4,mbs=2,attention=flash", TRAINING)
+    full, _ = useful("llama3-8b", on, "fsdp=4,mbs=2,attention=flash,remat=full", TRAINING)
     assert full == pytest.approx(kept, rel=1e-9)
     layers, dim, ffn, vocab, length = 2, 512, 1024, 1024, 1024
     heads, head = 4, 128

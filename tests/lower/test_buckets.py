@@ -59,7 +59,7 @@ def test_kinds_groups_and_bodies_stay_apart() -> None:
     assert [sizes([s] if isinstance(s, Kernel) else s.body.steps) for s in joined.steps] == [[1000], [2000]]  # type: ignore[union-attr]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(STEPS)
 def test_all_bytes_are_still_sent_in_an_order_that_data_allows(graph: Graph) -> None:
     body = build(graph)

@@ -49,13 +49,17 @@ def groups_of(mesh: Mesh) -> list[Group]:
 
 
 def compared(cluster: Cluster, mesh: Mesh, sizes: tuple[int, ...]) -> list[tuple[str, float, bool]]:
-    """(what, flow over closed form, whether flows may meet) of all collectives over axes of a mesh."""
+    """(what, flow over closed form, whether flows may meet) of all collectives over axes of a mesh.
+
+    Each with one of the sizes, in turn: over the groups of a cluster's meshes every collective has had all of them.
+    """
     setting = Setting(cluster=cluster.for_devices(mesh.size), devices=mesh.size)
     closed, flow = AlphaBeta(setting=setting), Flow(setting=setting)
     found: list[tuple[str, float, bool]] = []
-    for group in groups_of(mesh):
+    for place, group in enumerate(groups_of(mesh), start=mesh.size):
         meet = any(flows_meet(at, mesh.size) for at in spread_over_levels(group, setting.cluster))
-        for kind, size in itertools.product(KINDS, sizes):
+        for turn, kind in enumerate(KINDS, start=place):
+            size = sizes[turn % len(sizes)]
             collective = collective_of(kind, size, group)
             what = f"{kind} of {size} over {group} of {mesh}"
             found.append((what, flow.seconds(collective) / closed.seconds(collective), meet))

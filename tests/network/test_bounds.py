@@ -35,7 +35,7 @@ def changed(on: Cluster, **factors: float) -> Cluster:
     return replace(on, levels=tuple(map(level, on.levels)))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(kinds, groups, sizes, names)
 def test_never_below_what_a_device_must_send(kind: str, dim: tuple[int, int], size: float, name: str) -> None:
     """Over all its ports at once; switches that add let it send half of an all-reduce."""
@@ -48,28 +48,28 @@ def test_never_below_what_a_device_must_send(kind: str, dim: tuple[int, int], si
     assert plan_collective(op, on).seconds >= bound / ports
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(kinds, groups, sizes, names, st.floats(1, 8))
 def test_more_bandwidth_is_never_slower(kind: str, dim: tuple[int, int], size: float, name: str, factor: float) -> None:
     on = load_cluster(name)
     assert seconds(kind, dim, size, changed(on, link_bandwidth=factor)) <= seconds(kind, dim, size, on) * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(kinds, groups, sizes, names, st.floats(0, 1))
 def test_lower_latency_is_never_slower(kind: str, dim: tuple[int, int], size: float, name: str, factor: float) -> None:
     on = load_cluster(name)
     assert seconds(kind, dim, size, changed(on, latency_s=factor)) <= seconds(kind, dim, size, on) * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(kinds, groups, sizes, names, st.floats(1, 100))
 def test_more_bytes_are_never_faster(kind: str, dim: tuple[int, int], size: float, name: str, factor: float) -> None:
     on = load_cluster(name)
     assert seconds(kind, dim, size * factor, on) >= seconds(kind, dim, size, on) * (1 - 1e-12)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(kinds, st.sampled_from([2, 4, 8]), sizes, names, st.integers(0, 7))
 def test_groups_that_lie_alike_take_the_same_time(kind: str, count: int, size: float, name: str, place: int) -> None:
     on = load_cluster(name)
@@ -85,7 +85,7 @@ def test_groups_that_lie_alike_take_the_same_time(kind: str, count: int, size: f
     assert plan_collective(here, on).seconds == plan_collective(there, on).seconds
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(kinds, groups, sizes, names)
 def test_a_plan_adds_up_to_its_time(kind: str, dim: tuple[int, int], size: float, name: str) -> None:
     """The seam's formula: the start, every stage's steps, and the longest stage on the wire."""

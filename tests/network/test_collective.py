@@ -127,7 +127,7 @@ SIZES = st.floats(1, 1e10)
 ONE_DIM = st.tuples(st.integers(2, 512), st.sampled_from([1, 2, 8, 64]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(KINDS), ONE_DIM, SIZES, st.floats(1, 8), st.floats(1, 8))
 def test_more_bandwidth_is_never_slower(
     kind: str, dim: tuple[int, int], size: float, node: float, fabric: float
@@ -139,7 +139,7 @@ def test_more_bandwidth_is_never_slower(
     assert seconds(kind, dim, on=faster, size=size) <= seconds(kind, dim, size=size) * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(KINDS), ONE_DIM, SIZES)
 def test_no_collective_beats_its_bandwidth_bound(kind: str, dim: tuple[int, int], size: float) -> None:
     """What a device must send, over all its ports at once."""
@@ -148,7 +148,7 @@ def test_no_collective_beats_its_bandwidth_bound(kind: str, dim: tuple[int, int]
     assert plan_collective(op, TWO_LEVELS).seconds >= op.sent_bytes / ports
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(ONE_DIM)
 def test_levels_join_the_whole_group(dim: tuple[int, int]) -> None:
     levels = spread_over_levels(Group(dims=(dim,)), TWO_LEVELS)
@@ -185,7 +185,7 @@ def test_a_member_alone_in_its_node_has_one_port() -> None:
     assert answer.bandwidth_s == pytest.approx(S * 8 / 9 / 10e9)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(KINDS), st.integers(2, 24), st.integers(1, 6), st.sampled_from([1, 2, 3, 8]))
 def test_no_group_is_slower_than_all_of_them(kind: str, size: int, groups: int, stride: int) -> None:
     """Every group timed at its own place, as if it were the only one."""

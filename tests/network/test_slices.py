@@ -91,7 +91,7 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective
 ALGORITHMS = (None, "ring", "torus-rings", "bidirectional-ring", "one-shot", "tree", "direct")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(
     st.sampled_from([(8,), (4, 4), (2, 6), (3, 4), (4, 4, 4), (2, 4, 4), (3, 3, 2)]),
     st.sampled_from(["always", "full-axis", "multiples-of-4", "never"]),
@@ -124,7 +124,7 @@ def test_plans_are_what_the_links_can_carry(
         assert flows == pytest.approx(planned, rel=1e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 6), st.sampled_from([1, 2, 4, 8]), st.booleans(), st.integers(1, 40))
 def test_what_leaves_a_leaf_is_what_its_way_out_carries(over: int, size: int, railed: bool, nodes: int) -> None:
     tapered = load_cluster("h100-oversubscribed")

@@ -172,7 +172,7 @@ def build(graph: Graph) -> Schedule:
     return schedule(steps)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(STEPS, SETTINGS, st.floats(1, 8), st.floats(1, 8))
 def test_faster_hardware_is_never_slower(graph: Graph, scheduling: Scheduling, compute: float, network: float) -> None:
     body = build(graph)
@@ -181,7 +181,7 @@ def test_faster_hardware_is_never_slower(graph: Graph, scheduling: Scheduling, c
     assert faster <= slow * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(STEPS, SETTINGS, st.integers(0, 3), st.booleans())
 def test_groups_add_up(graph: Graph, scheduling: Scheduling, limit: int, shared: bool) -> None:
     if scheduling.scheduler == "latency-hiding":
@@ -199,7 +199,7 @@ def test_groups_add_up(graph: Graph, scheduling: Scheduling, limit: int, shared:
         assert all(a.end <= b.start + 1e-9 for a, b in itertools.pairwise(lane))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(STEPS)
 def test_schedulers_are_in_order(graph: Graph) -> None:
     """What overlaps nothing is slowest, what ignores the data is fastest."""

@@ -148,7 +148,7 @@ CASES = st.builds(
 SPEEDS = st.lists(st.sampled_from([0.25, 0.5, 0.8, 1.0]), min_size=4, max_size=4)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(CASES)
 def test_one_class_is_the_single_rank(case: Case) -> None:
     """Whatever the scheduler, the channels, the links that are shared and what is taken from compute."""
@@ -158,7 +158,7 @@ def test_one_class_is_the_single_rank(case: Case) -> None:
     assert run.waiting.tolist() == [0.0]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(CASES)
 def test_classes_that_hardly_differ_are_the_single_rank(case: Case) -> None:
     """Four classes side by side, each with streams of its own, of which none is slower than rounding errors."""
@@ -167,7 +167,7 @@ def test_classes_that_hardly_differ_are_the_single_rank(case: Case) -> None:
     assert run.duration == pytest.approx(case.alone(), rel=1e-9)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(CASES, SPEEDS)
 def test_classes_are_as_good_as_every_rank(case: Case, speeds: list[float]) -> None:
     run = case.ranks(*speeds)
@@ -176,7 +176,7 @@ def test_classes_are_as_good_as_every_rank(case: Case, speeds: list[float]) -> N
     assert every.ends.tolist() == pytest.approx(run.ends[run.classes.of_rank].tolist(), rel=1e-9)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(UNCONTENDED, SPEEDS, SPEEDS)
 def test_a_slower_device_never_makes_a_step_faster(case: Case, some: list[float], others: list[float]) -> None:
     slower = case.ranks(*map(min, some, others))
@@ -188,7 +188,7 @@ def test_a_slower_device_never_makes_a_step_faster(case: Case, some: list[float]
     )  # of every rank
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(CASES, SPEEDS)
 def test_all_as_slow_as_the_slowest_bounds_the_step(case: Case, speeds: list[float]) -> None:
     """Contention aside, the step of unequal ranks is at most that of a device with the least of their speeds."""

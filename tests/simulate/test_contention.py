@@ -93,7 +93,7 @@ def test_no_cores_are_taken_where_engines_of_their_own_send() -> None:
     assert found.memory > 0
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(STEPS, st.floats(0, MOST_CORES), st.floats(0, 1), st.booleans(), st.sampled_from([0.0, 0.3]))
 def test_contention_is_bounded(graph: Graph, cores: float, memory: float, shared: bool, gap: float) -> None:
     """Never faster than without; never slower than with everything at the least speed there can be."""
@@ -112,7 +112,7 @@ def test_contention_is_bounded(graph: Graph, cores: float, memory: float, shared
     assert sum(each.exposed for each in timeline.groups) == pytest.approx(timeline.breakdown.exposed_communication)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(STEPS, st.sampled_from([1.0, 2.0, 8.0]))  # exact in binary: rounding could break ties between events otherwise
 def test_everything_faster_by_a_factor_is_faster_by_it(graph: Graph, factor: float) -> None:
     body = build(graph)
@@ -120,7 +120,7 @@ def test_everything_faster_by_a_factor_is_faster_by_it(graph: Graph, factor: flo
     assert run(body, taken=FIFTH, shared=True, compute=factor, network=factor).duration == pytest.approx(slow / factor)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(STEPS)
 def test_taking_nothing_is_no_contention(graph: Graph) -> None:
     body = build(graph)

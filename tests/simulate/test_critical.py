@@ -53,7 +53,7 @@ def test_shortening_takes_from_the_end() -> None:
     assert shortened(segments, 4) == ()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(
     STEPS, SETTINGS, st.sampled_from([0.0, 0.3]), st.sampled_from([None, Taken(cores=0.3, memory=0.6)]), st.booleans()
 )

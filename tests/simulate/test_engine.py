@@ -213,7 +213,7 @@ def build(graph: Graph) -> Schedule:
     return schedule(steps)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(STEPS, st.floats(1, 8), st.floats(1, 8), st.sampled_from([0.0, 0.3, 2.0]))
 def test_faster_hardware_is_never_slower(graph: Graph, compute: float, network: float, gap: float) -> None:
     """Graham's anomalies cannot happen: orders do not depend on times."""
@@ -225,7 +225,7 @@ def test_faster_hardware_is_never_slower(graph: Graph, compute: float, network: 
     assert run(body, gap=gap / 2).duration <= slow * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(STEPS)
 def test_a_timeline_is_consistent(graph: Graph) -> None:
     body = build(graph)

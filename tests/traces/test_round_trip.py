@@ -14,7 +14,7 @@ from meshcast.options.options import Options
 from meshcast.traces.formats import write_trace
 from meshcast.traces.request import TraceRequest
 
-SETTINGS = {"batch": "16", "seq": "64", "layers": "8"}
+SETTINGS = {"batch": "8", "seq": "64", "layers": "8"}
 
 
 def options(plan: str, **more: object) -> Options:

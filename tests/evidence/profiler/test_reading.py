@@ -181,7 +181,7 @@ def test_a_bad_row_is_named_by_its_line(tmp_path: Path) -> None:
     assert str(refused.value.where).endswith(":8")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     seed=st.sampled_from(["nsys", "kineto"]),
     place=st.integers(0, 400),

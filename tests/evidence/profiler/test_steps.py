@@ -105,7 +105,7 @@ def test_kernels_that_take_no_time_are_no_step() -> None:
         find_steps(trace(STEP, seconds=0.0), expected=4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     head=st.integers(1, 4),
     layers=st.integers(1, 8),

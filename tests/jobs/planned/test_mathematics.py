@@ -57,9 +57,10 @@ def stated(model: str, tp: int, remat: str) -> Redundancy:
     return said
 
 
+# Keys alone, but those that stand among others below in the same way: tp, fsdp, a plain pipeline, remat.
 ALONE = [
-    "dp=4", "fsdp=4", "tp=4", "tp=4,sp=1", "cp=4", "cp=4,attention=ring", "pp=2", "pp=2,vp=2", "pp=2,schedule=zb-h1",
-    "dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "cp=4,zero=3", "remat=selective", "remat=full", "fsdp=4,offload=optimizer",
+    "dp=4", "tp=4,sp=1", "cp=4", "cp=4,attention=ring", "pp=2,vp=2", "pp=2,schedule=zb-h1", "dp=4,zero=1", "dp=4,zero=2",
+    "cp=4,zero=3", "fsdp=4,offload=optimizer",
 ]  # fmt: skip
 TOGETHER = [
     "dp=2,tp=2,mbs=2,remat=full",
@@ -134,13 +135,23 @@ def test_fused_attention_is_causal() -> None:
     assert total_flops(GPT[0], "attention=flash,dp=2,tp=2,sp=1,pp=2") == pytest.approx(flash)
 
 
-@pytest.mark.parametrize("kind", ["flash", "flash-ring", "flash-all-gather"])
-@pytest.mark.parametrize("plan", ["cp=2", "cp=4,tp=2,sp=1", "cp=2,pp=2"])
-def test_every_pair_of_a_split_sequence_is_computed_once(kind: str, plan: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "plan", "kind"),
+    [
+        (GPT[0], "cp=2", "flash"),
+        (LLAMA[0], "cp=2", "flash-ring"),
+        (GPT[0], "cp=2", "flash-all-gather"),
+        (LLAMA[0], "cp=4,tp=2,sp=1", "flash"),
+        (GPT[0], "cp=4,tp=2,sp=1", "flash-ring"),
+        (LLAMA[0], "cp=4,tp=2,sp=1", "flash-all-gather"),
+        (GPT[0], "cp=2,pp=2", "flash-ring"),
+        (LLAMA[0], "cp=2,pp=2", "flash-all-gather"),
+    ],
+)
+def test_every_pair_of_a_split_sequence_is_computed_once(name: str, plan: str, kind: str) -> None:
     """Both ways to split a sequence leave masked pairs out, and all devices compute the same number of the others."""
-    for name, _ in (GPT, LLAMA):
-        flash = total_flops(name, "attention=flash")
-        assert total_flops(name, f"{plan},attention={kind}") == pytest.approx(flash, rel=1e-9)
+    flash = total_flops(name, "attention=flash")
+    assert total_flops(name, f"{plan},attention={kind}") == pytest.approx(flash, rel=1e-9)
 
 
 def test_a_tpu_computes_scores_in_both_backward_kernels() -> None:
@@ -169,12 +180,12 @@ def test_windows_leave_pairs_out() -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        "dp=2,tp=2",
-        "fsdp=4,remat=full",
+        "tp=4,sp=1",
+        "cp=4,zero=3",
         "dp=4,zero=1",
         "dp=2,pp=2,vp=2,zero=1",
-        "pp=2,schedule=zb-h2",
-        "fsdp=2,offload=optimizer",
+        "pp=2,schedule=zb-h1",
+        "fsdp=4,offload=optimizer",
     ],
 )
 def test_memory_adds_up(plan: str) -> None:
@@ -191,7 +202,7 @@ def test_memory_adds_up(plan: str) -> None:
 
 def test_the_optimizer_is_shared_out() -> None:
     """Adam's moments and, in half precision, the fp32 copy: 12 bytes a parameter over four replicas."""
-    settings = {"batch": "16", "seq": "64"}
+    settings = {"batch": "16", "seq": "64", "layers": "4"}
     whole, shared = (
         predict("llama3-tiny", Options(on="dgx-h100", plan=plan, settings=settings)).memory.by_role
         for plan in ("dp=4", "dp=4,zero=1")

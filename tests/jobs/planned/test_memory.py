@@ -7,21 +7,32 @@ from typing import Any
 
 import pytest
 
-from meshcast.jobs.pipeline import Pipeline
-from meshcast.jobs.planned import Plan, plan_target
+from meshcast.jobs.planned import Plan, plan_target, stages
+from meshcast.jobs.planned.target import model_of
 from meshcast.partition import partition
+from meshcast.programs import setting_value
 from meshcast.workload import read_workload
 
 SEQ, MICROBATCH = 64, 2
+
+
+def middle_part(model: str, plan: Plan, settings: dict[str, str]) -> dict[str, Any]:
+    """The programs of a part that is neither the first nor the last, which are captured alone."""
+    builder = model_of(model)
+    chosen = {name: setting_value(text) for name, text in settings.items()}
+    counts = stages.layers_of_parts(plan, builder.configured(**chosen).layers, model)
+    _, (name, _, key), _ = stages._different_parts(builder, plan, chosen, "cuda", counts)
+    assert name == "middle"
+    _, backward = stages._passes(key)
+    return {"backward": backward, "update": stages._update(key)}
 
 
 @cache
 def argument_bytes(model: str, plan: str, program: str, prefix: str, **settings: str) -> int:
     """Bytes on one device of what a middle part's program takes under a name."""
     said = {"batch": "16", "seq": str(SEQ), "layers": "4", **settings}
-    made = plan_target(model, Plan.parse(f"pp=4,mbs={MICROBATCH},{plan}"), settings=said)
-    assert isinstance(made, Pipeline)
-    workload = read_workload(partition(getattr(made.parts[1], program)))
+    programs = middle_part(model, Plan.parse(f"pp=4,mbs={MICROBATCH},{plan}"), said)
+    workload = read_workload(partition(programs[program]))
     return sum(
         workload.tensors[value].bytes
         for argument, value in zip(workload.arguments, workload.body.inputs, strict=True)

@@ -22,7 +22,6 @@ MIXTRAL: tuple[str, dict[str, Any]] = (
     {"layers": 1, "capacity_factor": 8.0, "group": 32, "balance": 0.0},
 )
 CASES = [
-    (*LLAMA, "tp=4,mbs=8"),
     (*LLAMA, "dp=2,fsdp=2,tp=2,sp=1,mbs=2"),
     (*LLAMA, "cp=4,attention=ring,mbs=8"),
     (*LLAMA, "cp=4,mbs=8"),

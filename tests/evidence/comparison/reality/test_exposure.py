@@ -37,7 +37,7 @@ def test_what_lies_outside_of_the_step_is_not_counted() -> None:
     assert parts == pytest.approx({"copy": 2.0, IDLE: 2.0})
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     st.lists(
         st.tuples(st.floats(0, 9), st.floats(0, 5), st.sampled_from(["a", "b", "c"]), st.integers(0, 2)), max_size=8

@@ -42,7 +42,7 @@ def test_the_costlier_branch_is_found_in_one_visit_of_each(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("text", "depth"), [(nested_loops, 1000), (nested_branches, 400)])
 def test_a_thousand_in_each_other_are_answered(text, depth: int) -> None:  # type: ignore[no-untyped-def]
-    """More than the interpreter's own limit on recursion, in every walk of a prediction; a branch is three calls deep and more."""
+    """More than the interpreter's own limit on recursion, in every walk of a prediction; a branch is several calls deep."""
     found = mc.predict(program(text(depth)), on="h200")
     assert found.step_time_s is not None
     assert found.step_time_s > 0

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from meshcast import Options, prepare
+from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin, PowerLaw, ValueShares
 from meshcast.estimate.energy import idle_watts
+from meshcast.evidence.fits.values import value_shares
+from meshcast.hardware import resolve
 
 PRODUCT = """
   {after} = stablehlo.dot_general {before}, {before}, contracting_dims = [1] x [0]
@@ -19,13 +22,13 @@ func.func public @main(%0: tensor<8192x8192xbf16>, %x: tensor<{n}xf32>) -> (tens
 }}"""
 
 
-def run(folder: Path, products: int, elements: int, clocks: str) -> tuple[float, float]:
+def run(folder: Path, products: int, elements: int, clocks: str, data: str = "random") -> tuple[float, float]:
     """(seconds, average watts) of a step of products and one addition."""
     path = folder / f"{products}-{elements}.mlir"
     steps = "".join(PRODUCT.format(before=f"%{i}", after=f"%{i + 1}") for i in range(products))
     body = f"{steps}\n  %y = stablehlo.add %x, %x : tensor<{elements}xf32>"
     path.write_text(PROGRAM.format(n=elements, body=body, out=f"%{products}"))
-    options = Options(on="h200", fidelity="analytical", clocks=clocks, levers=False)
+    options = Options(on="h200", fidelity="analytical", clocks=clocks, data=data, levers=False)
     prediction = prepare(path, options).predict()
     assert prediction.step_time_s is not None
     assert prediction.energy_j is not None
@@ -61,3 +64,53 @@ def test_idle_power_is_part_of_the_average(tmp_path: Path) -> None:
     assert prediction.energy_j is not None
     assert prediction.step_time_s is not None
     assert prediction.energy_j > idle_watts(prepared.device) * prediction.step_time_s
+
+
+def test_values_leave_their_shares_of_the_joules_and_no_time() -> None:
+    law = PowerLaw(
+        frequency_power=2.0, burst_limit=1.0, burst_window=0.0, least_watts=0.0,
+        values={"zeros": ValueShares(dynamic=0.25, static=0.5)},
+    )  # fmt: skip
+    one = KernelEstimate(
+        time=2.0, low=1.0, high=3.0, compute_time=2.0, memory_time=1.0, overhead=0.0, energy=12.0, origin=Origin.ANALYTICAL,
+        estimator="analytical", clocked=1.0, dynamic_energy=8.0, static_energy=4.0,
+    )  # fmt: skip
+    estimated = EstimatedKernels(by_key={("key",): one}, law=law)  # type: ignore[dict-item]
+    assert estimated.holding("random") is estimated
+    (zeros,) = estimated.holding("zeros").by_key.values()
+    assert (zeros.time, zeros.dynamic_energy, zeros.static_energy, zeros.energy) == (2.0, 2.0, 2.0, 4.0)
+    (slower,) = estimated.holding("zeros").at_clock(0.5).by_key.values()
+    assert (slower.time, slower.energy) == (4.0, 2.0 * 0.25 + 2.0)
+
+
+def test_models_that_know_no_power_say_that_values_change_nothing() -> None:
+    estimated = EstimatedKernels(by_key={})
+    assert "--data zeros changes nothing" in estimated.holding("zeros").warnings[0]
+
+
+def test_zeros_draw_less_and_run_at_a_higher_clock_than_random_numbers(tmp_path: Path) -> None:
+    (zeros, least), (half, less), (full, most) = (
+        run(tmp_path, 2, 1, "sustained", data) for data in ("zeros", "half-zeros", "random")
+    )
+    assert zeros < half < full
+    assert least < 600 < less <= most * 1.001
+    assert zeros / full == pytest.approx(1359 / 1608, rel=0.06)  # measured (data/measured/h200-power)
+
+
+def test_shares_of_values_by_hand() -> None:
+    device = resolve("h200").device
+    idle, clock = idle_watts(device), device.clock_hz / 1e6
+    rows = [
+        {"kernel": "product", "data": "random", "us": 2.0, "watts": idle + 400, "clock_mhz": clock / 2},
+        {"kernel": "product", "data": "zeros", "us": 1.0, "watts": idle + 800, "clock_mhz": clock},
+        {"kernel": "product", "data": "half_zeros", "us": 1.0, "watts": idle + 1600, "clock_mhz": clock},
+        {"kernel": "add", "data": "random", "us": 1.0, "watts": idle + 400, "clock_mhz": clock},
+        {"kernel": "add", "data": "zeros", "us": 1.0, "watts": idle + 100, "clock_mhz": clock},
+        {"kernel": "add", "data": "half_zeros", "us": 1.0, "watts": idle + 300, "clock_mhz": clock},
+    ]
+    shares = value_shares(rows, device, 1.0)
+    # 800 microjoules of random products at half the clock would be 1600 at the full one.
+    assert shares["zeros"].dynamic == pytest.approx(0.5)
+    assert shares["zeros"].static == pytest.approx(0.25)
+    assert shares["half-zeros"].dynamic == pytest.approx(1.0)
+    assert shares["half-zeros"].static == pytest.approx(0.75)

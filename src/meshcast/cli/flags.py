@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 STAGES = tuple(PART_KINDS)
 # Help has flags in this order; all others come behind them as they are declared.
 ORDER = (
-    "on", "devices", "mesh", "plan", "fidelity", "profile", "simulator", "network", "partitioner", "lowering", "clocks", "host",
-    "scheduler", "channels", "contention", "overlap", "stack", "placement", "slow", "links", "background", "fabric", "beside",
-    "dim", "trip_count", "setting", "indices", "approximate", "durations", "levers",
+    "on", "devices", "mesh", "plan", "fidelity", "profile", "simulator", "network", "partitioner", "lowering", "clocks", "data",
+    "host", "scheduler", "channels", "contention", "overlap", "stack", "placement", "slow", "links", "background", "fabric",
+    "beside", "dim", "trip_count", "setting", "indices", "approximate", "durations", "levers",
 )  # fmt: skip
 # A stack is no option: it brings some, of these stages.
 STACK = FlagText(

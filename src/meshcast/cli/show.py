@@ -42,7 +42,7 @@ def show_command(
     from meshcast.jobs import PipelineJob, ServingJob, TraceJob, one_program, resolve_job
 
     for name, flag in asked.differing("lowering", "estimate"):
-        if name not in ("fidelity", "clocks") and not kernels:
+        if name not in ("fidelity", "clocks", "data") and not kernels:
             raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
     if explain is not None and not kernels:
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")

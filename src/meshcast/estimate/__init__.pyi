@@ -52,6 +52,9 @@ from meshcast.estimate.outside import SIMULATORS as SIMULATORS
 from meshcast.estimate.outside import layer_simulator as layer_simulator
 from meshcast.estimate.outside.environment import ENVIRONMENTS as ENVIRONMENTS
 from meshcast.estimate.power import PowerDraw as PowerDraw
+from meshcast.estimate.power import PowerLaw as PowerLaw
+from meshcast.estimate.power import Values as Values
+from meshcast.estimate.power import ValueShares as ValueShares
 from meshcast.estimate.power import settled_clock as settled_clock
 from meshcast.estimate.profiled.estimator import Profiled as Profiled
 from meshcast.estimate.profiled.interpolator import Interpolator as Interpolator

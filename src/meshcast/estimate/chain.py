@@ -11,7 +11,7 @@ import numpy as np
 from meshcast.base import UnsupportedError, copier, made_quickly
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.plug_ins import asked_estimates, asked_support
-from meshcast.estimate.power import PowerDraw, PowerLaw
+from meshcast.estimate.power import PowerDraw, PowerLaw, Values, ValueShares
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
 from meshcast.workload import CodeShape
@@ -80,6 +80,16 @@ class EstimatedKernels:
             static=column(e.static_energy for e in found),
             law=self.law,
         )
+
+    def holding(self, values: Values) -> EstimatedKernels:
+        """The same kernels where arrays hold other values than random ones: times stay, joules at the full clock change."""
+        if values == "random":
+            return self
+        if self.law is None or values not in self.law.values:
+            note = f"--data {values} changes nothing: no model here knows what values do to power"
+            return replace(self, warnings=(*self.warnings, note))
+        shares, law = self.law.values[values], self.law
+        return replace(self, by_key={key: _with_shares(e, shares, law) for key, e in self.by_key.items()})
 
     def at_clock(self, share: float) -> EstimatedKernels:
         """The same kernels at a share of the full clock."""
@@ -196,6 +206,14 @@ def _check(estimates: Estimates, count: int, name: str) -> None:
         or np.any(estimates.time > estimates.high)
     ):
         raise UnsupportedError(f"the estimator {name!r} returned times outside their own interval", where=name)
+
+
+def _with_shares(found: KernelEstimate, shares: ValueShares, law: PowerLaw) -> KernelEstimate:
+    """The estimate with these shares of its joules."""
+    dynamic, static = found.dynamic_energy * shares.dynamic, found.static_energy * shares.static
+    return replace(
+        found, dynamic_energy=dynamic, static_energy=static, energy=float(law.joules(dynamic, static, found.time, 1.0))
+    )
 
 
 def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEstimate:

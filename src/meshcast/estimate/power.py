@@ -10,12 +10,16 @@ The limiter settles at the largest `s <= 1` with
 
 the limit being TDP for sustained runs and somewhat above it for short ones, whose power is averaged over a window that
 holds the launch gaps around short kernels too.
+
+Both energies are those of values whose bits look random. A gate draws power when it switches: equal numbers throughout leave
+a share of it (`ValueShares`), half zeros more of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -28,6 +32,17 @@ from meshcast.hardware import Device
 LOWEST = 0.4
 
 Number = TypeVar("Number", float, Array)
+# What a program's arrays hold: numbers whose bits look random, such numbers with zeros for half of them (behind a ReLU), or one
+# number throughout.
+Values = Literal["random", "half-zeros", "zeros"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueShares:
+    """The shares of what random numbers draw that is left with other values."""
+
+    dynamic: float = 1.0
+    static: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +53,7 @@ class PowerLaw:
     burst_limit: float  # power that short runs draw before the limiter settles, as a share of TDP
     burst_window: float  # seconds over which a short run's power is averaged at least
     least_watts: float  # of a running kernel above idle
+    values: Mapping[Values, ValueShares] = field(default_factory=dict)  # random numbers need no entry
 
     @staticmethod
     def slowdown(clocked: Number, share: float) -> Number:

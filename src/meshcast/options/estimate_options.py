@@ -11,7 +11,7 @@ from meshcast.estimate import SIMULATORS
 from meshcast.options.declared import option, take_values
 
 if TYPE_CHECKING:
-    from meshcast.estimate import Clocks
+    from meshcast.estimate import Clocks, Values
 
 
 def simulators_in_words(simulators: Iterable[str]) -> str:
@@ -26,15 +26,22 @@ def _clocks() -> tuple[str, ...]:
     return get_args(Clocks)
 
 
+def _values() -> tuple[str, ...]:
+    from meshcast.estimate import Values
+
+    return get_args(Values)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateOptions:
-    """Options of the estimate: fidelity, measured kernels, simulator, clocks.
+    """Options of the estimate: fidelity, measured kernels, simulator, clocks, what arrays hold.
 
     Attributes:
         fidelity: Which estimators answer.
         profile: Measured kernels of the device, a file, instead of the shipped ones.
         simulator: The simulator of fidelity `simulated`, a name of `estimate.simulator_names`; None for the first.
         clocks: What the device's clocks settle at.
+        data: What arrays hold, which power and the clock under its cap depend on.
     """
 
     fidelity: str = option(
@@ -62,6 +69,13 @@ class EstimateOptions:
         help="sustained: what a long run settles at under the power cap; burst: a short run, cool.",
         one_of=_clocks,
         wrong="no clocks {}",
+    )
+    data: Values = option(
+        "random",
+        flag="--data",
+        help="What arrays hold, for power and the clock under its cap: random, half-zeros (behind a ReLU) or zeros.",
+        one_of=_values,
+        wrong="no data {}",
     )
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from meshcast.estimate.energy import idle_watts, joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
-from meshcast.estimate.power import PowerDraw, PowerLaw
+from meshcast.estimate.power import PowerDraw, PowerLaw, ValueShares
 from meshcast.estimate.rates import Rate
 from meshcast.hardware import Device, load_device
 
@@ -58,6 +58,10 @@ def power_law(machine: GpuMachine) -> PowerLaw:
         burst_limit=p.burst_power,
         burst_window=p.power_window_us * 1e-6,
         least_watts=p.active_share * (device.tdp_watts - idle_watts(device)),
+        values={
+            "half-zeros": ValueShares(dynamic=p.half_zeros_dynamic, static=p.half_zeros_static),
+            "zeros": ValueShares(dynamic=p.zeros_dynamic, static=p.zeros_static),
+        },
     )
 
 

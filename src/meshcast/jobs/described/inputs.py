@@ -19,9 +19,9 @@ from meshcast.zoo import Plan
 
 # In this order; all others come behind them as they are declared.
 ORDER = (
-    "on", "fidelity", "profile", "simulator", "network", "partitioner", "lowering", "clocks", "host", "dims", "trip_counts",
-    "indices", "approximate", "placement", "fabric", "beside", "scheduler", "channels", "contention", "overlap", "durations",
-    "fusion", "attention_library", "layers", "ragged", "host_costs",
+    "on", "fidelity", "profile", "simulator", "network", "partitioner", "lowering", "clocks", "data", "host", "dims",
+    "trip_counts", "indices", "approximate", "placement", "fabric", "beside", "scheduler", "channels", "contention", "overlap",
+    "durations", "fusion", "attention_library", "layers", "ragged", "host_costs",
 )  # fmt: skip
 # What the program or the plan has made of them is told by the same names.
 RESOLVED = ("devices", "mesh")

@@ -84,7 +84,8 @@ class Run:
         if self.estimated is not None:
             return self.estimated
         named = self.options.estimate.simulator is not None
-        return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named)
+        found = estimate_kernels(self.lowered, self.device, self.estimators, first_named=named)
+        return found.holding(self.options.estimate.data)
 
     @cached_property
     def full_clock_timeline(self) -> Timeline:

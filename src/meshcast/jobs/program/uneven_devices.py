@@ -46,7 +46,7 @@ def check_kinds(run: Run) -> None:
 
 def _estimated(run: Run, device: Device) -> EstimatedKernels:
     _check_kind(run, device)
-    return estimate_kernels(run.lowered, device, run.estimators)
+    return estimate_kernels(run.lowered, device, run.estimators).holding(run.options.estimate.data)
 
 
 def _check_kind(run: Run, device: Device) -> None:

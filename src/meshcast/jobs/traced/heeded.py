@@ -24,6 +24,7 @@ HEEDED_BY_ESTIMATES: Mapping[str, str] = {
     "beside": "--beside",
     "contention": "--contention",
     "clocks": "--clocks",
+    "data": "--data",
 }
 # Not heeded: what says so on the command line.
 REFUSED: Mapping[str, str] = {

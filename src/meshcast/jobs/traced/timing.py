@@ -78,7 +78,7 @@ def time_steps(
     estimated = estimate_each(
         map(kernel_of, working), device, estimators, 
         first_named=options.estimate.simulator is not None,
-    )  # fmt: skip
+    ).holding(options.estimate.data)  # fmt: skip
     timed = _TimedSteps(job=job, estimated=estimated, replayed=replayed, network=network, device=device)
 
     def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:

@@ -36,6 +36,7 @@ SAMPLES: dict[str, tuple[Any, str, Any]] = {
     "partitioner": ("xla", "partitioner", "xla"),
     "lowering": ("modelled", "lowering", "modelled"),
     "clocks": ("burst", "clocks", "burst"),
+    "data": ("zeros", "data", "zeros"),
     "host": ("off", "host", "off"),
     "dims": ({"B": 32}, "dims", {"B": 32}),
     "trip_counts": ({"*": 7}, "trip_counts", {"*": 7}),

@@ -56,6 +56,16 @@ class FlagValues(NamedTuple):
         chosen = Options(**{**asked, **given}, written=tuple(sorted(self.written)))
         return with_stack(chosen, self.values.get(STACK.name), but=self.written)
 
+    def texts(self) -> dict[str, Any]:
+        """What the command line says, by flat names, as plain values: texts, numbers, and settings as a table of texts."""
+        found: dict[str, Any] = {}
+        for name, place in option_places().items():
+            if name not in self.written or not self._has(place):
+                continue
+            found[name] = dict(self._value(place)) if name == "settings" else self._value(place)
+        stack = self.values.get(STACK.name)
+        return found | ({STACK.name: stack} if stack is not None else {})
+
     def differing(self, *parts: str) -> Iterator[tuple[str, str]]:
         """Flat name and flag of options of some stages that are asked for, by a value that nobody needs to write."""
         for name, place in option_places().items():

@@ -1,9 +1,13 @@
 from meshcast.jobs.collective import CollectiveAnswer as CollectiveAnswer
 from meshcast.jobs.collective import CollectiveQuestion as CollectiveQuestion
 from meshcast.jobs.collective import answer_collective as answer_collective
+from meshcast.jobs.front import answered as answered
 from meshcast.jobs.front import predict as predict
 from meshcast.jobs.front import predict_job as predict_job
 from meshcast.jobs.front import prepare as prepare
+from meshcast.jobs.layers import LayersCost as LayersCost
+from meshcast.jobs.layers import layer_turn as layer_turn
+from meshcast.jobs.layers import part_cost as part_cost
 from meshcast.jobs.nodes.drawable import check_drawable as check_drawable
 from meshcast.jobs.nodes.drawable import check_drawable_parts as check_drawable_parts
 from meshcast.jobs.nodes.drawable import not_alike as not_alike

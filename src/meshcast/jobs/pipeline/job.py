@@ -12,7 +12,8 @@ from meshcast.hardware import HEALTHY, Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.nodes.one_channel import one_channel_run
 from meshcast.jobs.pipeline.definition import Pipeline
-from meshcast.jobs.pipeline.prediction import pipeline_step, predict_pipeline, run_pipeline
+from meshcast.jobs.pipeline.parts import PartEstimate
+from meshcast.jobs.pipeline.prediction import pipeline_step, predict_pipeline, run_pipeline, timed_parts
 from meshcast.jobs.pipeline.replicas import Simulate, own_channels
 from meshcast.jobs.pipeline.source import PipelineSource, program_key
 from meshcast.jobs.pipeline.state import HardwareState
@@ -41,6 +42,7 @@ class PipelineJob:
         cluster: The hardware.
         part_job: The job of one of its programs.
         asked: What the model is asked for; None where no plan made the pipeline.
+        interval: Whether the ends of the step's interval are asked for.
     """
 
     source: PipelineSource
@@ -49,6 +51,7 @@ class PipelineJob:
     cluster: Cluster
     part_job: PartJob = field(repr=False)
     asked: Asked | None = None
+    interval: bool = True
     _kept: AnsweredOnce = field(default_factory=AnsweredOnce, repr=False, compare=False)
 
     @property
@@ -108,10 +111,16 @@ class PipelineJob:
     def predict(self) -> Prediction:
         """How a step will run; where it does not fit, with what takes the model's memory."""
         hardware = self.hardware
-        found = predict_pipeline(self.pipeline, self.options, hardware, self._prepared, self.simulate)
+        found = predict_pipeline(
+            self.pipeline, self.options, hardware, self._prepared, self.simulate, interval=self.interval
+        )
         return with_memory_words(
             with_trust(found, self.cluster, self.given.estimate), self.asked, self.given, self.device
         )
+
+    def timed_parts(self) -> tuple[PartEstimate, ...]:
+        """Its parts, each with predictions of its programs; they are put in no step, nor asked whether they fit."""
+        return timed_parts(self.pipeline, self.hardware, self._prepared, self.options)
 
     def as_programs(self) -> PipelineJob:
         """The same pipeline without the model that a plan cut: its programs alone."""
@@ -129,7 +138,8 @@ class PipelineJob:
         stage = self.options.having(devices=None, conditions=HEALTHY)
         job = self.part_job(target, stage)
         names = result_names(job.program.module, where=job.program.source)
-        return replace(job.as_program().run, whole=False, job_devices=self.pipeline.devices), names
+        run = replace(job.as_program().run, whole=False, job_devices=self.pipeline.devices, interval=self.interval)
+        return run, names
 
 
 def _check_asked(pipeline: Pipeline, options: Options) -> None:

@@ -28,7 +28,13 @@ from meshcast.simulate import PipelineRun
 
 
 def predict_pipeline(
-    pipeline: Pipeline, options: Options, cluster: Cluster, prepare: Prepare, simulate: Simulate = own_channels
+    pipeline: Pipeline,
+    options: Options,
+    cluster: Cluster,
+    prepare: Prepare,
+    simulate: Simulate = own_channels,
+    *,
+    interval: bool = True,
 ) -> Prediction:
     """How a step of a pipeline will run; one that does not fit is not timed.
 
@@ -38,6 +44,7 @@ def predict_pipeline(
         cluster: The hardware, for all devices of the pipeline.
         prepare: A program on the hardware of one stage.
         simulate: How its step is put in time.
+        interval: Whether the ends of the step's interval are asked for.
     """
     state = HardwareState.of(options.network.conditions)
     wired, setting, said = _wired(pipeline, cluster, prepare, options, state)
@@ -55,8 +62,15 @@ def predict_pipeline(
     # The catalogue's clusters may have more than a pipeline needs; what a user has written should do something.
     vain = without_effect(pipeline, step.parts, setting, options.network.model, levels=options.own_hardware)
     untimed = untimed_prediction(pipeline, cluster, step, share, network=options.network.model)
-    answer = timed_prediction(untimed, pipeline, cluster, replicas)
+    answer = timed_prediction(untimed, pipeline, cluster, replicas, interval=interval)
     return replace(answer, warnings=(*answer.warnings, *said, *idle, *vain))
+
+
+def timed_parts(pipeline: Pipeline, cluster: Cluster, prepare: Prepare, options: Options) -> tuple[PartEstimate, ...]:
+    """A pipeline's parts with predictions of their programs, equal parts once; whether they fit is not asked."""
+    everyone = HardwareState.of(options.network.conditions).everyone
+    wired = (wired_part(part, pipeline, prepare, everyone) for part in pipeline.parts)
+    return tuple(predicted_part(part, timed=True) for part in wired)
 
 
 def run_pipeline(

@@ -18,7 +18,12 @@ from meshcast.simulate import Breakdown, simulate_pipeline
 
 
 def timed_prediction(
-    prediction: Prediction, pipeline: Pipeline, cluster: Cluster, replicas: tuple[ReplicaRun, ...]
+    prediction: Prediction,
+    pipeline: Pipeline,
+    cluster: Cluster,
+    replicas: tuple[ReplicaRun, ...],
+    *,
+    interval: bool = True,
 ) -> Prediction:
     """A pipeline's prediction with the step of its slowest replica.
 
@@ -27,6 +32,7 @@ def timed_prediction(
         pipeline: What runs.
         cluster: The hardware, for all devices of the pipeline.
         replicas: The step of every kind of replica, the slowest first.
+        interval: Whether the ends of the step's interval are asked for.
     """
     step, run = replicas[0].step, replicas[0].run
     duration, count = run.duration, step.schedule.stages
@@ -63,7 +69,7 @@ def timed_prediction(
     bottleneck = max(range(count), key=lambda stage: run.stages[stage].busy)
     timed = Timed(
         step_time_s=duration,
-        interval_s=_interval(pipeline, step, duration),
+        interval_s=_interval(pipeline, step, duration) if interval else (duration, duration),
         breakdown=breakdown,
         communication_s=communicating + sum(m.seconds * times for m, times in message_counts(step)) / count,
         energy_j=energy,

@@ -65,9 +65,7 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
     # While Shardy has one part's forward pass, which its backward pass waits for, the next part is traced.
     with ThreadPoolExecutor() as pool:
         for name, same, key in _different_parts(builder, plan, settings, platform, counts):
-            # What the update depends on: changing the microbatch leaves it as it is.
-            lasting = replace(key, apart=False, plan=replace(key.plan, mbs=1, remat="none", sp=False, attention=None))
-            made.append((name, same, pool.submit(_passes, key), pool.submit(_update, lasting)))
+            made.append((name, same, pool.submit(_passes, key.of_passes()), pool.submit(_update, key.of_update())))
     parts = []
     for name, count, passes, update in made:
         forward, backward, *weight = passes.result()
@@ -95,6 +93,43 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
         host_state_pieces=max(1, *counts) if plan.offload == "optimizer" else 0,
         name=f"{builder.name} ({plan})",
     )
+
+
+def layers_pipeline(
+    builder: Builder, plan: Plan, settings: Mapping[str, Any], platform: str, *, first: int, layers: int
+) -> Pipeline:
+    """A model's layers from `first` on as one part that neither begins nor ends the model, twice a step.
+
+    Its passes are those of every part of so many such layers, whatever the stages and replicas around it.
+
+    Args:
+        builder: The model.
+        plan: How the layers are shared out; stages and replicas are not looked at.
+        settings: What is set besides.
+        platform: What to lower for.
+        first: The first of the layers.
+        layers: How many.
+    """
+    key = _PartKey(
+        builder=builder,
+        config=builder.configured(**settings),
+        start=first,
+        layers=layers,
+        is_first=False,
+        is_last=False,
+        seq=settings.get("seq"),
+        plan=_of_part(plan),
+        apart=plan.splits_backward,
+        platform=platform,
+    ).of_passes()
+    forward, backward, *weight = _passes(key)
+    part = Part(name="layers", forward=forward, backward=backward, weight=weight[0] if weight else None)
+    return pipeline_of([part], microbatches=2, mesh=key.plan.mesh, name=f"{builder.name}, layers ({plan})")
+
+
+def _of_part(plan: Plan) -> Plan:
+    """What a part knows of a plan: the cut and the schedule are around it."""
+    return replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=(), offload="none")
 
 
 def check_cut(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None:
@@ -156,6 +191,17 @@ class _PartKey:
     apart: bool
     platform: str
 
+    def of_passes(self) -> _PartKey:
+        """What the passes depend on: replicas, and how they share the optimizer out, are outside of them."""
+        plan = self.plan if self.plan.zero == 3 else replace(self.plan, dp=1, zero=0)
+        return replace(self, plan=plan)
+
+    def of_update(self) -> _PartKey:
+        """What the update depends on: changing the microbatch leaves it as it is, and so do replicas that share nothing out."""
+        replicas = self.plan.dp if self.plan.zero else 1
+        plan = replace(self.plan, mbs=1, remat="none", sp=False, attention=None, dp=replicas)
+        return replace(self, apart=False, plan=plan)
+
     def made(self) -> tuple[Any, Any, Any]:
         """What the part is made of, which one it is, and how its programs are captured."""
         from meshcast.jobs.planned.programs import PartKind, captured_as
@@ -209,7 +255,7 @@ def _different_parts(
             is_first=is_first,
             is_last=is_last,
             seq=settings.get("seq"),
-            plan=replace(plan, pp=1, vp=1, schedule=None, microbatches=None, layers_per_stage=(), offload="none"),
+            plan=_of_part(plan),
             apart=plan.splits_backward,
             platform=platform,
         )

@@ -1,0 +1,122 @@
+"""`meshcast plan MODEL --on X --devices N`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.flags import STAGES, FlagValues, runs
+from meshcast.cli.patience import INTERRUPTED, patience
+
+# What plans decide themselves, or what does not concern models that train on healthy devices.
+WITHOUT = {
+    "devices": "it takes several",
+    "mesh": "plans make meshes",
+    "dims": "models have settings",
+    "trip_counts": "models have no loops that end on data",
+    "levers": "the search itself is what would help",
+    "placement": "it is of one program's devices",
+    "fabric": "it is of one program's devices",
+    "beside": "it is of one program's devices",
+    "conditions": "plans are compared on healthy devices",
+    "durations": "models are no traces",
+}
+
+
+@runs(*STAGES, without=WITHOUT)
+def plan_command(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model of the zoo, or a Hugging Face config.json or its folder.")
+    ],
+    devices: Annotated[
+        str, typer.Option("--devices", metavar="N[,N...]", help="How many devices; of several numbers all are tried.")
+    ],
+    tries: Annotated[
+        list[str] | None,
+        typer.Option("--try", metavar="KEY=V[,V...]", help="Values of a plan's key to search over; may be repeated."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", help="How many plans are wanted.", min=1)] = 5,
+    objective: Annotated[
+        str, typer.Option("--for", metavar="NAME", help="time, throughput, energy, cost, memory or devices.")
+    ] = "time",
+    within: Annotated[
+        str | None,
+        typer.Option("--within", metavar="TIME", help="The longest step: the fewest devices that keep to it."),
+    ] = None,
+    largest: Annotated[
+        str | None,
+        typer.Option("--largest", metavar="NAME", help="seq or mbs: the largest that fits, and the best plan with it."),
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option("--tokens", metavar="N", help="Tokens of a whole run, such as 15T: days and money.")
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option("--price", metavar="USD|list", help="Dollars of a device and hour; list: the catalogue's, dated."),
+    ] = None,
+    grid: Annotated[
+        float | None,
+        typer.Option("--grid", metavar="KG", help="Kilograms of CO2 of a kWh; the world's on average.", min=0.0),
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="processes, in-process or ray.")] = "processes",
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes; one for each core.", min=1)] = None,
+    *,
+    asked: FlagValues,
+    json: flags.Json = False,
+) -> None:
+    """Finds the best plans of MODEL on so many devices: step time, MFU, memory, tokens/s, and what limits each.
+
+    Every factorisation of the devices that divides the model is looked at; what cannot be among the best by its bound is
+    not predicted, so that the answer is that of trying all. --plan says what is decided already.
+    """
+    from meshcast.base import Dimension, parse_quantity
+    from meshcast.cli.app import emit_json
+    from meshcast.explore import (
+        PlanQuestion,
+        answer_question,
+        count_of,
+        price_notes,
+        print_exploration,
+        read_choices,
+        read_counts_of,
+    )
+
+    given = asked.texts()
+    question = PlanQuestion(
+        model=model,
+        on=given.pop("on"),
+        devices=read_counts_of(devices, where="--devices"),
+        settings=given.pop("settings", {}),
+        plan=given.pop("plan", None),
+        choices=read_choices(tries or ()),
+        options=given,
+        asked={
+            "objectives": (objective,),
+            "top": top,
+            "tokens": count_of(tokens, where="--tokens") if tokens is not None else None,
+            "price": price,
+            "kg_per_kwh": grid,
+            "engine": engine,
+            "workers": workers,
+        },
+        within_s=parse_quantity(within, Dimension.TIME) if within is not None else None,
+        largest=largest,
+    )
+    with patience(f"searching plans of {model}"):
+        found = answer_question(question)
+    if json:
+        emit_json(found.to_json())
+    else:
+        print_exploration(found, title=question.title(found))
+        for note in price_notes(found):
+            typer.echo(note)
+    _leave(found)
+
+
+def _leave(found: Any) -> None:
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not found.best:
+        raise typer.Exit(3)

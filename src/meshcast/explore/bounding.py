@@ -1,0 +1,125 @@
+"""The bounds of one combination's plans, each level from what engines have found out about layers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from meshcast.explore.bounds import Bound, closed_form, of_layers
+from meshcast.explore.evaluating import cluster_of, options_of
+from meshcast.explore.measures import Known
+from meshcast.explore.point import Point
+from meshcast.explore.space import Combination
+from meshcast.explore.work import Work
+from meshcast.hardware import Cluster
+from meshcast.jobs import LayersCost
+from meshcast.zoo import Plan
+
+LEVELS = 3  # closed form, a layer in its loop, a part
+_COUNTED = {"fidelity": "roofline"}  # what layers are counted with: nobody's times
+
+
+@dataclass(kw_only=True)
+class Bounder:
+    """What is known of a combination's layers.
+
+    Attributes:
+        combination: The combination.
+        known: What holds for all of its plans.
+        found: Costs of layers by the works that asked for them, shared between combinations.
+    """
+
+    combination: Combination
+    known: Known
+    found: dict[str, LayersCost | None] = field(repr=False)
+    cluster: Cluster = field(init=False, repr=False)
+    _modelled: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        options = options_of({**self.combination.asked, "plan": None})
+        self.cluster = cluster_of(options)
+        # A compiler is asked about whole programs: its parts are no cheaper than the step.
+        self._modelled = "compiled" not in (options.estimate.fidelity, options.lowering.kernels)
+
+    def wanted(self, plan: Plan, level: int) -> Work | None:
+        """What has to be known for a plan's bound of a level; None where that level has none for it."""
+        shape = self.combination.shape
+        if not shape.staged or not self._modelled:
+            return None
+        if level == 0:
+            alone = Plan(
+                remat=plan.remat,
+                precision=plan.precision,
+                gradients=plan.gradients,
+                attention=_alone(plan),
+                stack=plan.stack,
+            )
+            return self._work(alone, 0, counted=True)
+        if level == 1:
+            # Parts of one turn have no loop, and layers that come first may be of another kind.
+            looped = plan.one_program or shape.layers // plan.parts >= 2 * shape.period
+            return self._work(_family(plan), 0) if looped else None
+        has_middle = plan.parts > 2 and not shape.first
+        return self._work(_family(plan), shape.layers // plan.parts) if has_middle else None
+
+    def bound(self, plan: Plan, level: int) -> Bound:
+        """A plan's bound of a level, from what is known by then."""
+        shape, batch = self.combination.shape, self.combination.batch
+        base = self._found(plan, 0)
+        bound = closed_form(plan, shape, batch, base, self.cluster)
+        turn = self._found(plan, 1) if level >= 1 else None
+        part = self._found(plan, 2) if level >= 2 else None
+        if turn is None and part is None:
+            return bound
+        return bound.raised(of_layers(plan, shape, batch, self.cluster.device, turn, part))
+
+    def _found(self, plan: Plan, level: int) -> LayersCost | None:
+        work = self.wanted(plan, level)
+        return self.found.get(key_of(work)) if work is not None else None
+
+    def _work(self, plan: Plan, layers: int, *, counted: bool = False) -> Work:
+        settings = {name: text for name, text in self.combination.asked["settings"].items() if name != "batch"}
+        asked: dict[str, Any] = {**self.combination.asked, "settings": settings, "plan": str(plan), "devices": None}
+        if counted:
+            asked |= _COUNTED
+        shape = self.combination.shape
+        point = Point(number=-1, target=self.combination.target, asked=asked)
+        return Work(
+            kind="layers",
+            point=point,
+            first=shape.first,
+            layers=layers,
+            period=shape.period,
+            family=family_of(point.target, plan, asked),
+        )
+
+
+def key_of(work: Work) -> str:
+    """What tells works about layers apart."""
+    return json.dumps(work.to_json(), sort_keys=True)
+
+
+def family_of(target: str, plan: Plan | None, asked: Mapping[str, Any]) -> str:
+    """What points have in common that share programs."""
+    return json.dumps([target, str(_family(plan)) if plan is not None else "", asked.get("settings", {}).get("seq")])
+
+
+def _family(plan: Plan) -> Plan:
+    """What the layers of a plan depend on: neither replicas, nor stages, nor who shares the optimizer out.
+
+    Of a plan without stages it is that of the same layers whose weights are not spread: spreading them adds gathers.
+    """
+    if plan.one_program:
+        plan = replace(plan, fsdp=1, dp=1, zero=0, offload="none")
+    apart = {"pp": 2, "schedule": plan.schedule} if plan.splits_backward else {"pp": 1, "schedule": None}
+    outside: dict[str, Any] = {} if plan.zero == 3 else {"dp": 1, "zero": 0}
+    return replace(plan, vp=1, microbatches=None, layers_per_stage=(), offload="none", **apart, **outside)
+
+
+def _alone(plan: Plan) -> Any:
+    """How one device attends that has whole sequences."""
+    if plan.attention in (None, "auto", "plain", "flash"):
+        return plan.attention
+    return "flash" if plan.attention.startswith("flash") else "plain"

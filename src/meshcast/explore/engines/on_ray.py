@@ -1,0 +1,77 @@
+"""Work on a Ray cluster: actors on as many machines as there are, each a worker that keeps what it has traced and lowered.
+
+A cluster is joined by its address, or one of this machine alone is started. An actor that dies, or whose machine goes, is made
+again wherever there is room, and what it was doing is given out again (`lanes`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from meshcast.base import UnsupportedError
+from meshcast.explore.engines.lanes import DiedError, Lanes
+from meshcast.explore.work import Answer, Work, answer_of
+
+
+class OnRay:
+    """Some actors of a Ray cluster."""
+
+    def __init__(self, *, workers: int | None = None, address: str | None = None) -> None:
+        self._ray = _ray()
+        self._started = not self._ray.is_initialized()
+        if self._started:
+            try:
+                self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise UnsupportedError(
+                    f"no Ray cluster at {address}: {error}", where="--address", fix="ray start --head, or leave it out"
+                ) from None
+        count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self._actor = self._ray.remote(num_cpus=1, max_restarts=0)(_Worker)
+        self._actors: list[Any] = [None] * count
+        self._lanes = Lanes(count, self._do)
+
+    def answers(self, works: Iterable[Work]) -> Iterator[tuple[int, Answer]]:
+        """Each work's number and answer, as they come."""
+        return self._lanes.answers(works)
+
+    def _do(self, lane: int, work: Work) -> Answer:
+        if self._actors[lane] is None:
+            self._actors[lane] = self._actor.remote()
+        try:
+            found = self._ray.get(self._actors[lane].answer.remote(json.dumps(work.to_json())))
+        except self._ray.exceptions.RayError as error:  # the actor, its machine, or what it stored has gone
+            self._actors[lane] = None
+            raise DiedError(str(error).splitlines()[0]) from None
+        return answer_of(json.loads(found))
+
+    def close(self) -> None:
+        """Ends the actors, and the cluster's connection if it was made here."""
+        for actor in self._actors:
+            if actor is not None:
+                self._ray.kill(actor)
+        self._actors = [None] * len(self._actors)
+        if self._started:
+            self._ray.shutdown()
+
+
+class _Worker:
+    """What runs in an actor's process."""
+
+    def answer(self, text: str) -> str:
+        """The answer to one work."""
+        from meshcast.explore.work import answer_json, done
+
+        return json.dumps(answer_json(done(Work.from_json(json.loads(text)))))
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UnsupportedError(
+            "Ray is not installed", where="--engine ray", fix="pip install 'meshcast[ray]'"
+        ) from None
+    return ray

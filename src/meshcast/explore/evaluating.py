@@ -1,0 +1,126 @@
+"""Points become outcomes: each is predicted as `meshcast predict` does it, without ends of an interval and without levers."""
+
+from __future__ import annotations
+
+import functools
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from meshcast.base import MeshcastError, collected_later, names_taken, room_for_nesting
+from meshcast.explore.point import Outcome, Point, Status
+from meshcast.explore.shape import builder_of
+from meshcast.hardware import Cluster, resolve
+from meshcast.jobs import (
+    JobSource,
+    LayersCost,
+    PipelineJob,
+    ProgramJob,
+    answered,
+    chosen_options,
+    job_source,
+    layer_turn,
+    part_cost,
+    resolve_job,
+)
+from meshcast.options import Options
+from meshcast.results import Prediction
+
+STATUSES: dict[str, Status] = {"infeasible": "infeasible", "unsupported": "unsupported"}
+
+
+def evaluate(point: Point) -> Outcome:
+    """What comes of a point; whatever goes wrong is an outcome too."""
+    started = time.perf_counter()
+    try:
+        outcome = outcome_of(predicted(point))
+    except MeshcastError as error:
+        status = STATUSES.get(error.code, "failed")
+        outcome = Outcome(status=status, error=error.message, code=error.code)
+    except Exception as error:  # a bug of ours in one point must not lose the others
+        text = traceback.format_exception_only(error)[-1].strip()
+        outcome = Outcome(status="failed", error=text, code="bug")
+    return replace(outcome, seconds=time.perf_counter() - started)
+
+
+def predicted(point: Point) -> Prediction:
+    """The prediction of a point.
+
+    Raises:
+        MeshcastError: There is none.
+    """
+    options = options_of(point.asked)
+    with collected_later(), names_taken(), room_for_nesting():
+        job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
+        if isinstance(job, (ProgramJob, PipelineJob)):
+            job = replace(job, interval=False)
+        return answered(job).prediction
+
+
+def outcome_of(prediction: Prediction) -> Outcome:
+    """A prediction as one row."""
+    done, timed = prediction.throughput, prediction.timed
+    energy = timed.energy_j if timed is not None else None
+    common: dict[str, Any] = {
+        "devices": prediction.devices,
+        "device": prediction.device,
+        "memory_bytes": prediction.memory.peak,
+        "capacity_bytes": prediction.capacity_bytes,
+        "fidelity": prediction.fidelity,
+    }
+    if timed is None:
+        found = prediction.infeasible
+        demand = max(found.demand, prediction.memory.peak) if found is not None else prediction.memory.peak
+        return Outcome(
+            status="infeasible", **{**common, "memory_bytes": demand}, error="does not fit", code="infeasible"
+        )
+    return Outcome(
+        status="answered",
+        step_time_s=timed.step_time_s,
+        units_per_s=done.per_s if done is not None else None,
+        unit=done.unit if done is not None else None,
+        mfu=timed.mfu,
+        energy_j=energy * prediction.devices if energy is not None else None,
+        breakdown_s=asdict(timed.breakdown),
+        **common,
+    )
+
+
+def layers_costs(target: str, asked: Mapping[str, Any], *, first: int, layers: int, period: int) -> LayersCost:
+    """What layers of a model take under a plan: `layers` of them as a part; where that is 0, one in its loop.
+
+    Raises:
+        MeshcastError: They cannot be had.
+    """
+    options = options_of(asked)
+    builder, cluster = builder_of(target), cluster_of(options)
+    if layers:
+        return part_cost(builder, options, cluster, first=first, layers=layers)
+    return layer_turn(builder, options, cluster, first=first, period=period)
+
+
+def options_of(asked: Mapping[str, Any]) -> Options:
+    """The options of a point, with what its stack brings.
+
+    Raises:
+        MeshcastError: There are none such.
+    """
+    return chosen_options(None, {**asked, "levers": False}, where="explore")
+
+
+def cluster_of(options: Options) -> Cluster:
+    """The hardware that options name, looked up once for each name."""
+    on = options.on
+    return _named(on) if isinstance(on, str) else on
+
+
+@functools.lru_cache(maxsize=512)
+def _named(on: str) -> Cluster:
+    return resolve(on)
+
+
+@functools.lru_cache(maxsize=64)
+def _source(target: str) -> JobSource:
+    return job_source(target)

@@ -1,0 +1,130 @@
+"""`Exploration`: what a search has found: the best points, the front, and its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshcast.explore.bounds import Bound
+from meshcast.explore.measures import Objective
+from meshcast.explore.money import Price, whole_run
+from meshcast.explore.search import Found, Tally
+from meshcast.zoo import Plan
+
+SCHEMA = "meshcast.exploration/1"
+POINT_SCHEMA = "meshcast.exploration-point/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """What a run over many tokens is counted with.
+
+    Attributes:
+        tokens: Tokens, images or samples of a whole run; None where none is asked for.
+        prices: Of a device and hour, by the device's name.
+        kg_per_kwh: Carbon dioxide of electricity; None: the world's on average.
+    """
+
+    tokens: float | None = None
+    prices: dict[str, Price] = field(default_factory=dict)
+    kg_per_kwh: float | None = None
+
+    def price(self, device: str | None) -> Price | None:
+        """The price of a device."""
+        return self.prices.get(device or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """What came of a search.
+
+    Attributes:
+        found: Points that were predicted, in the order of the space.
+        tally: How many there are, and what became of them.
+        objectives: What was wanted; the first decides what is best.
+        top: How many points were wanted.
+        accounts: What whole runs are counted with.
+        left_out: Plans that were not predicted, with the last bound of each.
+        interrupted: Whether it was ended before its end.
+    """
+
+    found: tuple[Found, ...]
+    tally: Tally
+    objectives: tuple[Objective, ...]
+    top: int = 5
+    accounts: Accounts = field(default_factory=Accounts)
+    left_out: tuple[tuple[Plan, Bound], ...] = field(default=(), repr=False)
+    interrupted: bool = False
+
+    @property
+    def allowed(self) -> list[Found]:
+        """Points that run and keep to the constraints, the best first; of equal ones the first of the space."""
+        chosen = [each for each in self.found if each.allowed]
+        return sorted(chosen, key=lambda each: (self.value(each), each.point.number))
+
+    def value(self, found: Found, objective: Objective | None = None) -> float:
+        """What a point has of an objective; less is better."""
+        return (objective or self.objectives[0]).of(found.outcome, found.known)
+
+    @property
+    def best(self) -> list[Found]:
+        """The best points."""
+        return self.allowed[: self.top]
+
+    @property
+    def pareto(self) -> list[Found]:
+        """Points that no other is as good as in everything and better in something, in the order of the first objective."""
+        return front(self.allowed, lambda each: [self.value(each, objective) for objective in self.objectives])
+
+    def row(self, found: Found) -> dict[str, Any]:
+        """A point as one flat row."""
+        outcome = found.outcome
+        row = {"number": found.point.number, **found.point.columns(), **outcome.columns()}
+        row |= {
+            f"objective.{each.name}": each.shown(self.value(found, each)) for each in self.objectives if found.allowed
+        }
+        price = self.accounts.price(outcome.device)
+        if self.accounts.tokens is not None:
+            run = whole_run(outcome, self.accounts.tokens, price, self.accounts.kg_per_kwh)
+            row |= run.to_json() if run is not None else {}
+        elif price is not None and outcome.units_per_s and outcome.devices:
+            usd = price.usd_per_hour * outcome.devices / 3600 / outcome.units_per_s * 1e6
+            row["usd_per_million"] = usd
+        return row
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary, the contract's object."""
+        tally = self.tally
+        return {
+            "schema": SCHEMA,
+            "space": tally.space,
+            "evaluated": tally.evaluated,
+            "infeasible": tally.infeasible,
+            "left_out": tally.bounded,
+            "probes": tally.probes,
+            "objectives": [each.name for each in self.objectives],
+            "best": [self.row(each) for each in self.best],
+            "pareto": [self.row(each) for each in self.pareto],
+            "failed": sum(each.outcome.status == "failed" for each in self.found),
+            "interrupted": self.interrupted,
+        }
+
+    def point_json(self, found: Found) -> dict[str, Any]:
+        """The object of one point."""
+        return {"schema": POINT_SCHEMA, **self.row(found)}
+
+
+def front(points: Iterable[Found], values_of: Callable[[Found], Sequence[float]]) -> list[Found]:
+    """The points that none other dominates: as good in all values, and better in one. Less is better.
+
+    Points are looked at in the order of their values: whoever dominates one comes before it (Kung, Luccio and Preparata 1975). Of
+    equal ones the first is kept.
+    """
+    listed = list(points)
+    values = [tuple(values_of(point)) for point in listed]
+    kept: list[int] = []
+    for number in sorted(range(len(listed)), key=lambda number: (values[number], number)):
+        if not any(all(a <= b for a, b in zip(values[one], values[number], strict=True)) for one in kept):
+            kept.append(number)
+    return [listed[number] for number in kept]

@@ -1,0 +1,252 @@
+"""Best-first search with bounds: what cannot be among the best is not predicted, and what is found is what trying all would find.
+
+Every point has a bound, a value that no objective of it falls below. The point with the lowest bound is looked at next: its bound
+is made tighter, level by level (`bounds`), until it is either above the best that was found, or as tight as it gets; then
+the point is predicted. The search ends when the lowest bound is not below the value of the last point that is asked for
+(`top`). This is branch and bound with the bound as its order (Land and Doig 1960); as no bound is above what a prediction
+says, the points that it returns are those of an exhaustive search.
+
+Works are given out in rounds of a fixed size, whatever the engine: which points are predicted does not depend on who does it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshcast.base import tell
+from meshcast.explore.bounding import LEVELS, Bounder, family_of, key_of
+from meshcast.explore.bounds import Bound
+from meshcast.explore.engines import Engine
+from meshcast.explore.measures import Constraints, Known, Objective
+from meshcast.explore.point import Outcome, Point
+from meshcast.explore.space import Combination, Space
+from meshcast.explore.work import Work
+from meshcast.jobs import LayersCost
+from meshcast.zoo import Plan
+
+ROUND = 16  # works that are given out together
+_LOOKED_AT = 64  # points for each work of a round that may have to wait for what is being worked out already
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A point that was predicted.
+
+    Attributes:
+        point: The point.
+        outcome: What came of it.
+        known: What its objectives are counted with.
+        values: Of the axes of its space.
+        allowed: Whether it has a step and keeps to the constraints.
+    """
+
+    point: Point
+    outcome: Outcome
+    known: Known
+    values: Mapping[str, Any]
+    allowed: bool
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """How far a search has come.
+
+    Attributes:
+        space: Points that there are.
+        evaluated: Points that were predicted.
+        infeasible: Points that cannot run, or not as the constraints ask, known by a prediction or by a bound.
+        bounded: Points that a bound has left out because others are better.
+        probes: Works about layers.
+    """
+
+    space: int = 0
+    evaluated: int = 0
+    infeasible: int = 0
+    bounded: int = 0
+    probes: int = 0
+
+
+@dataclass(kw_only=True)
+class _Candidate:
+    number: int
+    bounder: Bounder
+    plan: Plan
+    level: int
+    bound: Bound
+
+
+KnownOf = Callable[[Combination], Known]
+Record = Callable[[Found], None]
+
+
+@dataclass(kw_only=True)
+class BestFirst:
+    """A search for the best points of a space with plans.
+
+    Attributes:
+        space: The space.
+        engine: Who predicts.
+        objectives: What is wanted: the first decides what is best, all together what is on the front.
+        constraints: What a point must keep to.
+        known_of: What is known of a combination's points before they are predicted.
+        top: How many points are wanted, in each group.
+        per: Names of axes whose values make groups of their own.
+        tally: How far it has come.
+        bounds: The last bound of every point that was left out, by its plan's text, where there is one combination only.
+    """
+
+    space: Space
+    engine: Engine
+    objectives: Sequence[Objective]
+    constraints: Constraints
+    known_of: KnownOf
+    top: int = 5
+    per: tuple[str, ...] = ()
+    known: Mapping[int, Found] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    left_out: list[tuple[Plan, Bound]] = field(default_factory=list)
+    _layers: dict[str, LayersCost | None] = field(default_factory=dict)
+    _best: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
+    _front: list[tuple[float, ...]] = field(default_factory=list)
+
+    def run(self, record: Record) -> None:
+        """Predicts what has to be predicted, and tells each outcome as it comes."""
+        heap: list[tuple[float, int, _Candidate]] = []
+        for candidate in self._candidates():
+            self._push(heap, candidate)
+        while heap:
+            works, waiting = self._round(heap, record)
+            self._work(works, heap, record)
+            for candidate in waiting:
+                self._push(heap, candidate)
+            tell(f"{self.tally.evaluated} predicted, {len(heap)} of {self.tally.space} points left")
+
+    def _candidates(self) -> Iterator[_Candidate]:
+        """Every point with its first bound, layers counted beforehand."""
+        number = 0
+        listed: list[tuple[int, Bounder, Plan]] = []
+        wanted: dict[str, Work] = {}
+        for combination in self.space.walk():
+            bounder = Bounder(combination=combination, known=self.known_of(combination), found=self._layers)
+            for plan in self.space.plans_of(combination) or ():
+                listed.append((number, bounder, plan))
+                number += 1
+                work = bounder.wanted(plan, 0)
+                if work is not None:
+                    wanted.setdefault(key_of(work), work)
+        self.tally.space = number
+        self._probe(list(wanted.values()))
+        for number, bounder, plan in listed:
+            yield _Candidate(number=number, bounder=bounder, plan=plan, level=0, bound=bounder.bound(plan, 0))
+
+    def _push(self, heap: list[tuple[float, int, _Candidate]], candidate: _Candidate) -> None:
+        """Puts a point among those to look at, unless it cannot run."""
+        known = candidate.bounder.known
+        if self.constraints.rule_out(candidate.bound, known):
+            self.tally.infeasible += 1
+            self.left_out.append((candidate.plan, candidate.bound))
+            return
+        heapq.heappush(heap, (self.objectives[0].least(candidate.bound, known), candidate.number, candidate))
+
+    def _round(
+        self, heap: list[tuple[float, int, _Candidate]], record: Record
+    ) -> tuple[list[tuple[_Candidate, Work]], list[_Candidate]]:
+        """Works for one round, and points that wait for one of them."""
+        works: list[tuple[_Candidate, Work]] = []
+        waiting: list[_Candidate] = []
+        asked: set[str] = set()
+        while heap and len(works) < ROUND and len(waiting) < _LOOKED_AT * ROUND:
+            _, _, candidate = heapq.heappop(heap)
+            if self._beaten(candidate):
+                self.tally.bounded += 1
+                self.left_out.append((candidate.plan, candidate.bound))
+                continue
+            work = self._next_work(candidate)
+            if work is None:
+                self._push(heap, candidate)
+            elif work.kind == "point":
+                earlier = self.known.get(candidate.number)
+                if earlier is not None:
+                    self._take(candidate, earlier.outcome, record)
+                else:
+                    works.append((candidate, work))
+            elif (key := key_of(work)) in asked:
+                waiting.append(candidate)
+            else:
+                asked.add(key)
+                works.append((candidate, work))
+        return works, waiting
+
+    def _next_work(self, candidate: _Candidate) -> Work | None:
+        """What is to be worked out next about a point; None where its bound was made tighter from what is known."""
+        while candidate.level < LEVELS - 1:
+            work = candidate.bounder.wanted(candidate.plan, candidate.level + 1)
+            if work is not None and key_of(work) not in self._layers:
+                return work
+            candidate.level += 1
+            tighter = candidate.bounder.bound(candidate.plan, candidate.level)
+            if tighter != candidate.bound:
+                candidate.bound = candidate.bound.raised(tighter)
+                return None
+        combination = candidate.bounder.combination
+        point = combination.point(candidate.number, candidate.plan)
+        family = family_of(point.target, candidate.plan, point.asked)
+        return Work(kind="point", point=point, family=family)
+
+    def _work(
+        self, works: list[tuple[_Candidate, Work]], heap: list[tuple[float, int, _Candidate]], record: Record
+    ) -> None:
+        """Has the works of a round done."""
+        found: dict[int, Any] = dict(self.engine.answers([work for _, work in works]))
+        for number, (candidate, work) in enumerate(works):
+            answer = found[number]
+            if work.kind == "layers":
+                self.tally.probes += 1
+                self._layers[key_of(work)] = answer
+                self._push(heap, candidate)
+            else:
+                self._take(candidate, answer, record)
+
+    def _probe(self, works: list[Work]) -> None:
+        for number, answer in self.engine.answers(works):
+            assert not isinstance(answer, Outcome)
+            self._layers[key_of(works[number])] = answer
+        self.tally.probes += len(works)
+
+    def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:
+        """Notes what came of a point."""
+        self.tally.evaluated += 1
+        combination, known = candidate.bounder.combination, candidate.bounder.known
+        allowed = outcome.answered and self.constraints.allow(outcome)
+        found = Found(
+            point=combination.point(candidate.number, candidate.plan),
+            outcome=outcome,
+            known=known,
+            values=combination.values,
+            allowed=allowed,
+        )
+        if allowed:
+            values = tuple(objective.of(outcome, known) for objective in self.objectives)
+            bisect.insort(self._best.setdefault(self._group(combination), []), values[0])
+            self._front.append(values)
+        else:
+            self.tally.infeasible += 1
+        record(found)
+
+    def _group(self, combination: Combination) -> tuple[Any, ...]:
+        return tuple(combination.values.get(name) for name in self.per)
+
+    def _beaten(self, candidate: _Candidate) -> bool:
+        """Whether a point cannot be among the best of its group any more, nor on the front."""
+        known = candidate.bounder.known
+        best = self._best.get(self._group(candidate.bounder.combination), [])
+        least = tuple(objective.least(candidate.bound, known) for objective in self.objectives)
+        if len(best) < self.top or least[0] <= best[self.top - 1]:
+            return False
+        if len(self.objectives) == 1:
+            return True
+        return any(all(one <= other for one, other in zip(values, least, strict=True)) for values in self._front)

@@ -1,0 +1,115 @@
+"""`ModelShape`: what plans must divide of a model, and what their bounds are counted from; nothing is traced for it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meshcast.base import UsageError
+from meshcast.programs import setting_value
+from meshcast.zoo import FAMILIES, Builder, model_named, num_parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """Sizes of a model with its settings; zero where it has no such thing.
+
+    Attributes:
+        name: The model.
+        layers: Its layers; zero where it cannot be cut into stages.
+        first: The first layer of the kind that most layers have.
+        period: Layers after which their pattern begins again.
+        heads: Attention heads.
+        kv_heads: Heads of keys and values.
+        experts: Routed experts of a layer.
+        width: The width of the activations.
+        vocab: Rows of the output projection.
+        seq: Positions of a sequence.
+        batch: Sequences of a step, where that is set.
+        parameters: All of them.
+        unit: What its batch is counted in: tokens, images, samples.
+    """
+
+    name: str
+    layers: int
+    first: int
+    period: int
+    heads: int
+    kv_heads: int
+    experts: int
+    width: int
+    vocab: int
+    seq: int
+    batch: int | None
+    parameters: int
+    unit: str
+
+    @property
+    def staged(self) -> bool:
+        """Whether it can be cut into stages."""
+        return self.layers > 0
+
+    def units(self, batch: int) -> int:
+        """What a step with that batch gets done, in the model's unit."""
+        return batch * (self.seq if self.unit == "tokens" and self.seq else 1)
+
+
+def model_shape(target: str, settings: Mapping[str, str]) -> ModelShape:
+    """The shape of a model of the zoo, or of a Hugging Face configuration, that trains.
+
+    Raises:
+        UsageError: The target is no model, or is asked to do something else.
+    """
+    return _shape(target, tuple(sorted(settings.items())))
+
+
+def builder_of(target: str) -> Builder:
+    """The model that a target names.
+
+    Raises:
+        UsageError: It is a program already.
+    """
+    builder = model_named(target)
+    if builder is None:
+        raise UsageError(
+            f"plans are for models of the zoo and Hugging Face configurations, not for {target}",
+            where=target,
+            fix="name a model (meshcast models) or a config.json",
+        )
+    return builder
+
+
+@functools.lru_cache(maxsize=256)
+def _shape(target: str, settings: tuple[tuple[str, str], ...]) -> ModelShape:
+    builder = builder_of(target)
+    chosen: dict[str, Any] = {name: setting_value(text) for name, text in settings}
+    mode = chosen.get("mode", builder.mode)
+    if mode != "train":
+        raise UsageError(
+            f"{builder.name} is asked for in mode {mode}, and plans are searched for training steps",
+            where="--set mode",
+            fix="leave it out, or use compare for a few plans",
+        )
+    config, known = builder.configured(**chosen), builder.overrides("train")
+    module = importlib.import_module(f"meshcast.zoo.{builder.module}")
+    period = getattr(config, "global_every", 0) or 1
+    dense = getattr(config, "dense_layers", 0) if getattr(config, "experts", 0) else 0
+    seq = chosen.get("seq") or known.get("seq") or getattr(config, "positions", None)
+    return ModelShape(
+        name=builder.name,
+        layers=config.layers if hasattr(module, "sections") else 0,
+        first=-(-dense // period) * period,
+        period=period,
+        heads=getattr(config, "heads", 0),
+        kv_heads=getattr(config, "kv_heads", 0) or 0,
+        experts=getattr(config, "experts", 0),
+        width=getattr(config, "dim", 0),
+        vocab=getattr(config, "vocab", 0),
+        seq=int(seq) if isinstance(seq, int) else 0,
+        batch=chosen.get("batch"),
+        parameters=num_parameters(module.weights(config)),
+        unit=FAMILIES[builder.module].unit,
+    )

@@ -1,0 +1,97 @@
+"""What a search has found, for people: the best points, why the first is the first, the front, and what was looked at."""
+
+from __future__ import annotations
+
+from meshcast.base import format_bytes, format_time
+from meshcast.explore.exploration import Exploration
+from meshcast.explore.search import Found
+from meshcast.explore.why import beside, others
+from meshcast.results import Section, columns, format_count, percent, print_sections
+
+WHY_ROWS = 8
+
+
+def print_exploration(exploration: Exploration, *, title: str) -> None:
+    """Prints what was found on standard output."""
+    print_sections(exploration_sections(exploration, title=title))
+
+
+def exploration_sections(exploration: Exploration, *, title: str) -> list[Section]:
+    """The tables of a search."""
+    best = exploration.best
+    if not best:
+        return [Section(title=title, rows=[("nothing runs", _counted(exploration))])]
+    sections = [_table(exploration, best, title=title, note=_counted(exploration))]
+    if best[0].point.plan is not None:
+        sections += _why(exploration, best)
+    if len(exploration.objectives) > 1:
+        words = " and ".join(each.name for each in exploration.objectives)
+        sections.append(_table(exploration, exploration.pareto, title=f"no point is better in {words} than these"))
+    return sections
+
+
+def _table(exploration: Exploration, points: list[Found], *, title: str, note: str = "") -> Section:
+    accounts = exploration.accounts
+    swept = {name for each in points for name in each.values}
+    titles = [*(f"~{name}" for name in sorted(swept)), "~plan", ">step", ">MFU", ">units/s", ">memory", "~limited by"]
+    if accounts.tokens is not None:
+        titles += [">days", ">cost", ">energy", ">CO2"]
+    elif accounts.prices:
+        titles.append(">$/M units")
+    rows = []
+    for each in points:
+        outcome, row = each.outcome, exploration.row(each)
+        cells = [
+            *(str(each.values.get(name, "")) for name in sorted(swept)),
+            each.point.plan or "",
+            format_time(outcome.step_time_s or 0.0),
+            percent(outcome.mfu) if outcome.mfu is not None else "",
+            format_count(outcome.units_per_s) if outcome.units_per_s else "",
+            format_bytes(outcome.memory_bytes or 0),
+            outcome.binds or "",
+        ]
+        if accounts.tokens is not None:
+            cells += [
+                f"{row['days']:.3g}",
+                f"${format_count(row['cost_usd'])}" if row.get("cost_usd") is not None else "",
+                f"{format_count(row['energy_kwh'] * 1e-3)} MWh" if row.get("energy_kwh") is not None else "",
+                f"{format_count(row['carbon_kg'] * 1e-3)} t" if row.get("carbon_kg") is not None else "",
+            ]
+        elif accounts.prices:
+            cells.append(f"{row['usd_per_million']:.4g}" if "usd_per_million" in row else "")
+        rows.append(tuple(cells))
+    return Section(title=title, columns=columns(*titles), rows=rows, note=note)
+
+
+def _why(exploration: Exploration, best: list[Found]) -> list[Section]:
+    first = best[0]
+    rows = []
+    if len(best) > 1:
+        rows.append(("beside the second", beside(first, best[1])))
+    comparable = [each for each in exploration.found if each.values == first.values]
+    left_out = exploration.left_out if not first.values else ()
+    mine = first.outcome.step_time_s or 0.0
+    for other in others(first, comparable, left_out, first.known.capacity_bytes)[:WHY_ROWS]:
+        told = f"{other.key}={other.value}, not {other.now}"
+        if not other.fits:
+            rows.append((told, "does not fit"))
+        elif other.step_time_s is not None:
+            least = "" if other.exact else "at least "
+            rows.append(
+                (told, f"{least}{format_time(other.step_time_s)} ({other.step_time_s / mine - 1:+.1%}): {other.plan}")
+            )
+    return [Section(title="why the first is the first", rows=rows)] if rows else []
+
+
+def _counted(exploration: Exploration) -> str:
+    tally = exploration.tally
+    said = [
+        f"{tally.space:,} points: {tally.evaluated:,} predicted",
+        f"{tally.infeasible:,} cannot run",
+        f"{tally.bounded:,} cannot be better by a bound",
+    ]
+    if failed := sum(each.outcome.status == "failed" for each in exploration.found):
+        said.append(f"{failed:,} failed")
+    if exploration.interrupted:
+        said.append("interrupted")
+    return ", ".join(said)

@@ -1,0 +1,81 @@
+"""`Work`: what a search asks of an engine, as one JSON object; and the answer to it, in whatever process it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from meshcast.base import MeshcastError
+from meshcast.explore.evaluating import evaluate, layers_costs
+from meshcast.explore.point import Outcome, Point
+from meshcast.jobs import LayersCost
+
+Kind = Literal["point", "layers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One thing to work out.
+
+    Attributes:
+        kind: `point`: a prediction; `layers`: what some layers take under the point's plan.
+        point: The point; of `layers` any that has such layers.
+        first: The first of the layers.
+        layers: How many; 0: one in its loop.
+        period: Layers after which their pattern begins again.
+        family: What has programs in common: works of a family are best done in one process.
+    """
+
+    kind: Kind
+    point: Point
+    first: int = 0
+    layers: int = 0
+    period: int = 1
+    family: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `from_json` reads."""
+        return {
+            "kind": self.kind, "point": self.point.to_json(), "first": self.first, "layers": self.layers,
+            "period": self.period, "family": self.family,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Work:
+        """The work of an object."""
+        return cls(**{**data, "point": Point.from_json(data["point"])})
+
+
+Answer = Outcome | LayersCost | None
+
+
+def done(work: Work) -> Answer:
+    """What comes of a work; of layers that cannot be had, nothing."""
+    if work.kind == "point":
+        return evaluate(work.point)
+    try:
+        return layers_costs(
+            work.point.target, work.point.asked, first=work.first, layers=work.layers, period=work.period
+        )
+    except MeshcastError:
+        return None
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """The object that `answer_of` reads."""
+    if isinstance(answer, Outcome):
+        return {"outcome": answer.to_json()}
+    return {"layers": asdict(answer) if answer is not None else None}
+
+
+def answer_of(data: Mapping[str, Any]) -> Answer:
+    """The answer of an object."""
+    if "outcome" in data:
+        return Outcome.from_json(data["outcome"])
+    return LayersCost(**data["layers"]) if data["layers"] is not None else None
+
+
+def failed(work: Work, why: str) -> Answer:
+    """The answer to a work that cannot be done because whoever does it dies of it."""
+    return Outcome(status="failed", error=why, code="crashed") if work.kind == "point" else None

@@ -1,0 +1,110 @@
+"""What a model's layers take under a plan, before there is a step: some layers in a row, predicted as parts of pipelines are.
+
+A part of a pipeline runs its layers in a loop, and a loop takes as long as its turns (`docs/loops.md`): one turn's seconds
+and what it saves for the backward pass say what all parts of such layers take at least (`layer_turn`). Parts in the middle of a
+pipeline are the same whatever is around them: what one takes (`part_cost`) holds for all numbers of stages and replicas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from meshcast.base import collected_later, names_taken, room_for_nesting
+from meshcast.hardware import Cluster
+from meshcast.jobs.described import asked_of
+from meshcast.jobs.pipeline.job import PipelineJob
+from meshcast.jobs.pipeline.parts import PartEstimate
+from meshcast.jobs.pipeline.wiring import total_bytes
+from meshcast.jobs.planned.stages import layers_pipeline
+from meshcast.jobs.resolve import resolve_job
+from meshcast.options import Options
+from meshcast.programs import setting_value
+from meshcast.simulate import Repeat
+from meshcast.zoo import Builder
+
+TURNS = 2  # of the loop: one would be no loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayersCost:
+    """What some layers in a row take of each device that they are shared out over, for one microbatch.
+
+    Attributes:
+        forward_s: Seconds of the forward pass.
+        backward_s: Seconds of the backward pass, what is computed again included; where that is split, of the input's gradient.
+        weight_s: Seconds of the weights' gradient where it is a pass of its own.
+        saved_bytes: What the forward pass leaves for the backward pass.
+        fixed_bytes: Weights and gradients.
+        flops: Of both passes.
+    """
+
+    forward_s: float
+    backward_s: float
+    weight_s: float
+    saved_bytes: float
+    fixed_bytes: float
+    flops: float
+
+
+def part_cost(builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int) -> LayersCost:
+    """What so many layers take as a part that neither begins nor ends the model.
+
+    Args:
+        builder: The model.
+        options: The plan and everything else, with what a stack brings.
+        cluster: The hardware.
+        first: The first of the layers.
+        layers: How many.
+
+    Raises:
+        InfeasibleError: The plan does not divide the layers.
+        UnsupportedError: The model has no parts, or the plan asks for what the model or the device does not have.
+    """
+    part = _part(builder, options, cluster, first=first, layers=layers)
+    seconds = {name: found.step_time_s or 0.0 for name, found in part.predictions.items()}
+    return _cost(part, seconds, share=1.0)
+
+
+def layer_turn(builder: Builder, options: Options, cluster: Cluster, *, first: int, period: int) -> LayersCost:
+    """What a layer takes in the loop of any part of several, on average over a period of the model's pattern.
+
+    Arguments and errors are those of `part_cost`; `period` is after how many layers the pattern begins again.
+    """
+    part = _part(builder, options, cluster, first=first, layers=TURNS * period)
+    seconds = {name: _turn(part, name) / period for name in part.predictions}
+    return _cost(part, seconds, share=1 / (TURNS * period))
+
+
+def _part(builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int) -> PartEstimate:
+    with collected_later(), names_taken(), room_for_nesting():
+        asked = asked_of(builder, options, cluster.device)
+        assert asked.plan is not None
+        settings = {name: setting_value(text) for name, text in asked.settings.items()}
+        plan = replace(asked.plan, stack=None)
+        pipeline = layers_pipeline(builder, plan, settings, cluster.device.platform, first=first, layers=layers)
+        below = options.having(plan=None, settings={}, attention="plain", devices=None)
+        job = resolve_job(pipeline, below, cluster=cluster)
+        assert isinstance(job, PipelineJob)
+        (part,) = replace(job, interval=False).timed_parts()
+    return part
+
+
+def _cost(part: PartEstimate, seconds: dict[str, float], *, share: float) -> LayersCost:
+    """A cost by its seconds, and by a share of the part's bytes and FLOPs."""
+    return LayersCost(
+        forward_s=seconds["forward"],
+        backward_s=seconds["backward"],
+        weight_s=seconds.get("weight", 0.0),
+        saved_bytes=share * total_bytes(part.saved),
+        fixed_bytes=share * (part.parameter_bytes + part.gradient_bytes),
+        flops=share * sum(each.flops for each in part.predictions.values()),
+    )
+
+
+def _turn(part: PartEstimate, program: str) -> float:
+    """Seconds of a turn of a program's loops over layers, at the full clock; what is outside of them is not counted.
+
+    The clock that a power cap leaves depends on the whole program: no part runs its turns faster than at the full one.
+    """
+    spans = part.programs[program].run.full_clock_timeline.spans
+    return sum(span.body.duration for span in spans if isinstance(span, Repeat) and span.trips == TURNS)

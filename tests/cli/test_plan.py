@@ -1,0 +1,99 @@
+"""`meshcast plan`: the best plans in one command, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Meshcast
+
+ASKED = (
+    "plan", "gpt2-tiny", "--on", "dgx-h100", "--devices", "4", "--set", "batch=8", "--set", "seq=64",
+    "--fidelity", "analytical", "--engine", "in-process", "--try", "remat=full", "--try", "mbs=1,2", "--plan", "pp=1",
+)  # fmt: skip
+
+
+def test_the_best_plans_in_json(meshcast: Meshcast) -> None:
+    answer = meshcast(*ASKED, "--json", "--tokens", "1B", "--price", "2")
+    assert answer.code == 0, answer.err
+    (found,) = answer.lines
+    assert found["schema"] == "meshcast.exploration/1"
+    assert found["space"] >= found["evaluated"] > 0
+    steps = [each["step_time_s"] for each in found["best"]]
+    assert steps == sorted(steps)
+    first = found["best"][0]
+    assert first["plan"]
+    # tokens / rate; dollars of four devices at two an hour.
+    assert first["days"] == pytest.approx(1e9 / first["units_per_s"] / 86400)
+    assert first["cost_usd"] == pytest.approx(first["days"] * 24 * 4 * 2)
+    assert first["units_per_s"] == pytest.approx(8 * 64 / first["step_time_s"])
+
+
+def test_the_first_plan_is_what_predict_says_of_it(meshcast: Meshcast) -> None:
+    first = meshcast(*ASKED, "--json").lines[0]["best"][0]
+    told = meshcast(
+        "predict", "gpt2-tiny", "--on", "dgx-h100", "--plan", first["plan"], "--set", "batch=8", "--set", "seq=64",
+        "--fidelity", "analytical", "--levers", "none", "--json",
+    ).lines[0]  # fmt: skip
+    assert told["step_time_s"] == first["step_time_s"]
+    assert told["memory_bytes"]["peak"] == first["memory_bytes"]
+    assert told["mfu"] == first["mfu"]
+
+
+def test_the_table_says_why_and_what_was_looked_at(meshcast: Meshcast) -> None:
+    answer = meshcast(*ASKED, "--price", "list", "--top", "2")
+    assert answer.code == 0
+    assert "why the first is the first" in answer.out
+    assert "beside the second" in answer.out
+    assert "predicted" in answer.out
+    assert "price of h100-sxm: $10 an hour" in answer.out
+
+
+def test_the_fewest_devices_for_a_step_time(meshcast: Meshcast) -> None:
+    alone = meshcast(*ASKED, "--json", "--top", "1").lines[0]["best"][0]["step_time_s"]
+    asked = [word if word != "4" else "1,2,4,8" for word in ASKED]
+    found = meshcast(*asked, "--within", f"{alone * 1.01:.9f} s", "--json").lines[0]["best"][0]
+    assert found["devices"] <= 4
+    assert found["step_time_s"] <= alone * 1.01
+    nothing = meshcast(*asked, "--within", "1 ns", "--json")
+    assert nothing.code == 3
+    assert nothing.lines[0]["best"] == []
+
+
+def test_the_largest_microbatch_that_fits(meshcast: Meshcast) -> None:
+    found = meshcast(*ASKED, "--largest", "mbs", "--json").lines[0]["best"][0]
+    assert "mbs=8" in found["plan"], "a batch of 8 on one shard, or 2 on four"
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (("--try", "tensor=2"), 2, "tensor"),
+        (("--try", "tp"), 2, "KEY=VALUE"),
+        (("--for", "speed"), 2, "no objective 'speed'"),
+        (("--for", "cost"), 2, "price"),
+        (("--price", "cheap"), 2, "no price"),
+        (("--tokens", "many"), 2, "no number of tokens"),
+        (("--largest", "width"), 2, "width"),
+        (("--set", "batch=7"), 2, "batch"),
+    ],
+)
+def test_what_is_refused_says_why(meshcast: Meshcast, more: tuple[str, ...], code: int, said: str) -> None:
+    answer = meshcast(*ASKED, *more, "--json")
+    assert answer.code == code, answer.err
+    error = answer.lines[-1]["error"]
+    assert said in json.dumps(error)
+
+
+def test_a_batch_that_no_plan_divides_has_no_plan(meshcast: Meshcast) -> None:
+    asked = [word if word != "batch=8" else "batch=1" for word in ASKED]
+    answer = meshcast(*asked, "--json", "--try", "dp=4")
+    assert answer.code == 3
+    assert answer.lines[-1]["error"]["code"] == "infeasible"
+
+
+def test_a_program_has_no_plans(meshcast: Meshcast) -> None:
+    answer = meshcast("plan", "step.mlir", "--on", "dgx-h100", "--devices", "4", "--json")
+    assert answer.code == 2
+    assert "step.mlir" in answer.lines[-1]["error"]["message"]

@@ -1,0 +1,124 @@
+"""Engines give every work's answer once, whatever becomes of those who do it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from meshcast.base import UsageError
+from meshcast.explore.engines import engine_named
+from meshcast.explore.engines.in_process import InProcess
+from meshcast.explore.engines.lanes import TRIES, DiedError, Lanes
+from meshcast.explore.engines.processes import Processes
+from meshcast.explore.engines.worker import answer
+from meshcast.explore.point import Outcome, Point
+from meshcast.explore.work import Answer, Work, answer_json, answer_of
+
+
+def _work(number: int, family: str = "") -> Work:
+    return Work(kind="point", point=Point(number=number, target="none"), family=family)
+
+
+def _outcome(work: Work) -> Outcome:
+    return Outcome(status="answered", step_time_s=float(work.point.number))
+
+
+def test_every_work_is_answered_once_and_families_stay_together() -> None:
+    where: dict[str, set[int]] = {}
+
+    def do(lane: int, work: Work) -> Answer:
+        where.setdefault(work.family, set()).add(lane)
+        return _outcome(work)
+
+    lanes = Lanes(3, do)
+    works = [_work(number, f"family {number % 3}") for number in range(60)]
+    found = list(lanes.answers(iter(works)))
+    assert sorted(number for number, _ in found) == list(range(60))
+    assert all(isinstance(a, Outcome) and a.step_time_s == number for number, a in found)
+    assert len(where) == 3
+
+
+def test_a_work_whose_worker_dies_is_done_again_and_one_that_kills_is_told_so() -> None:
+    tried: dict[int, int] = {}
+
+    def do(lane: int, work: Work) -> Answer:
+        number = work.point.number
+        tried[number] = tried.get(number, 0) + 1
+        if number == 3 or (number == 5 and tried[number] == 1):
+            raise DiedError("SIGKILL")
+        return _outcome(work)
+
+    found = dict(Lanes(2, do).answers(_work(number) for number in range(8)))
+    assert set(found) == set(range(8))
+    poisoned, retried = found[3], found[5]
+    assert isinstance(poisoned, Outcome)
+    assert isinstance(retried, Outcome)
+    assert (poisoned.status, poisoned.code) == ("failed", "crashed")
+    assert "SIGKILL" in (poisoned.error or "")
+    assert tried[3] == TRIES
+    assert (retried.status, tried[5]) == ("answered", 2)
+
+
+def test_works_are_taken_from_their_source_as_they_are_needed() -> None:
+    taken = 0
+
+    def source() -> object:
+        nonlocal taken
+        for number in range(1000):
+            taken += 1
+            yield _work(number)
+
+    answers = Lanes(2, lambda lane, work: _outcome(work)).answers(source())  # type: ignore[arg-type]
+    next(answers)
+    assert taken < 50
+
+
+def test_a_bug_in_an_engine_is_no_answer() -> None:
+    def do(lane: int, work: Work) -> Answer:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        list(Lanes(1, do).answers([_work(0)]))
+
+
+POINT = Point(
+    number=0,
+    target="gpt2-tiny",
+    asked={"on": "h100-sxm", "settings": {"batch": "4"}, "plan": "mbs=2", "fidelity": "roofline"},
+)
+
+
+def test_a_process_answers_as_this_one_does() -> None:
+    works = [
+        Work(kind="point", point=POINT),
+        Work(kind="layers", point=POINT),
+        Work(kind="point", point=Point(number=1, target="no-such-model", asked={"on": "h100-sxm"})),
+    ]
+    here = dict(InProcess().answers(works))
+    processes = Processes(workers=1)
+    try:
+        there = dict(processes.answers(works))
+    finally:
+        processes.close()
+    for number, mine in here.items():
+        theirs = there[number]
+        assert type(mine) is type(theirs)
+        if isinstance(mine, Outcome):
+            assert isinstance(theirs, Outcome)
+            assert {**theirs.to_json(), "seconds": 0} == {**mine.to_json(), "seconds": 0}
+        else:
+            assert mine == theirs
+    assert here[2].status in ("failed", "unsupported")  # type: ignore[union-attr]
+
+
+def test_works_and_answers_are_the_same_behind_a_pipe() -> None:
+    work = Work(kind="layers", point=POINT, layers=2, period=1, family="x")
+    assert Work.from_json(json.loads(json.dumps(work.to_json()))) == work
+    found = answer_of(json.loads(answer({}, json.dumps(work.to_json()).encode())))
+    assert answer_of(json.loads(json.dumps(answer_json(found)))) == found
+
+
+def test_an_engine_that_is_not_known_is_refused() -> None:
+    with pytest.raises(UsageError, match="no engine 'threads'"):
+        engine_named("threads")

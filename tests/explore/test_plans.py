@@ -1,0 +1,72 @@
+"""Every plan that divides a model, and none that does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from meshcast.base import UsageError
+from meshcast.explore.plans import PlanSpace
+from meshcast.explore.shape import ModelShape
+from meshcast.zoo import Plan
+
+TINY = ModelShape(
+    name="tiny", layers=4, first=0, period=1, heads=4, kv_heads=2, experts=0, width=64, vocab=256, seq=8192, batch=8,
+    parameters=100_000, unit="tokens",
+)  # fmt: skip
+
+
+def _texts(devices: int, batch: int = 8, shape: ModelShape = TINY, **choices: tuple[object, ...]) -> list[str]:
+    return [str(plan) for plan in PlanSpace(shape=shape, devices=devices, batch=batch, choices=choices)]
+
+
+def test_two_devices_have_the_plans_that_are_counted_by_hand() -> None:
+    found = _texts(2, batch=2, remat=("full",), mbs=(1,))
+    assert found == [
+        "dp=2,remat=full", "dp=2,remat=full,zero=1", "fsdp=2,remat=full", "cp=2,remat=full", "tp=2,sp=1,remat=full",
+        "pp=2,remat=full", "pp=2,vp=2,remat=full",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("devices", [1, 6, 8, 12])
+def test_plans_multiply_to_the_devices_divide_the_model_and_are_all_different(devices: int) -> None:
+    found = list(PlanSpace(shape=TINY, devices=devices, batch=24))
+    assert len({str(plan) for plan in found}) == len(found)
+    for plan in found:
+        assert plan.devices == devices
+        assert TINY.heads % plan.tp == 0
+        assert TINY.kv_heads % plan.tp == 0
+        assert TINY.layers % plan.parts == 0
+        assert 24 % (plan.mbs * plan.batch_shards) == 0
+        assert plan.vp == 1 or plan.microbatches_of(24) % plan.pp == 0
+        assert Plan.parse(str(plan)) == plan
+
+
+def test_a_choice_takes_the_place_of_the_usual_values() -> None:
+    assert {Plan.parse(text).tp for text in _texts(4, tp=(2,))} == {2}
+    assert {Plan.parse(text).schedule for text in _texts(4, pp=(4,), schedule=("zb-h1", "gpipe"))} == {"zb-h1", "gpipe"}
+    assert {Plan.parse(text).fsdp for text in _texts(4, pp=(2,))} == {1}
+    assert {Plan.parse(text).fsdp for text in _texts(4, pp=(2,), **{"fsdp-in-stages": (True,)})} == {1, 2}
+
+
+def test_experts_are_split_where_there_are_some() -> None:
+    routed = ModelShape(**{name: getattr(TINY, name) for name in TINY.__dataclass_fields__} | {"experts": 4})
+    assert {Plan.parse(text).ep for text in _texts(8, shape=routed)} == {1, 2, 4}
+    assert {Plan.parse(text).ep for text in _texts(8)} == {1}
+
+
+def test_a_pattern_of_layers_is_not_cut() -> None:
+    patterned = ModelShape(**{name: getattr(TINY, name) for name in TINY.__dataclass_fields__} | {"period": 2})
+    assert {Plan.parse(text).parts for text in _texts(4, shape=patterned)} == {1, 2}
+
+
+def test_a_key_that_plans_do_not_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="no 'tensor'"):
+        PlanSpace(shape=TINY, devices=2, batch=2, choices={"tensor": (2,)})
+
+
+def test_the_number_of_degrees_is_that_of_factorisations() -> None:
+    """Powers of two over dp, fsdp and pp without anything else: pairs (dp, fsdp), and for each pp above 1 one."""
+    found = {(p.dp, p.fsdp, p.pp) for p in PlanSpace(shape=TINY, devices=8, batch=64, choices={"tp": (1,), "cp": (1,)})}
+    assert len(found) == math.comb(3 + 1, 1) + 2

@@ -1,0 +1,163 @@
+"""The best-first search finds what trying everything finds, predicts less, and does not depend on who predicts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshcast.explore import search as searching
+from meshcast.explore.bounds import Bound
+from meshcast.explore.measures import Constraints, Known, objective_named
+from meshcast.explore.point import Outcome, Point
+from meshcast.explore.search import BestFirst, Found
+from meshcast.explore.space import Combination, Space
+from meshcast.explore.work import Answer, Work
+from meshcast.jobs import LayersCost
+from meshcast.zoo import Plan
+
+NOTHING = LayersCost(forward_s=0, backward_s=0, weight_s=0, saved_bytes=0, fixed_bytes=0, flops=0)
+KNOWN = Known(devices=8, units=1.0, capacity_bytes=1.0)
+SPACE = Space(
+    model="gpt2-tiny", asked={"on": "dgx-h100", "devices": 8, "settings": {"batch": "16", "layers": "8"}}, plans={}
+)
+
+
+class Truth:
+    """Steps and memory of plans, drawn by lot, and bounds of three levels below them, ever tighter."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def _lot(self, plan: str, what: str) -> float:
+        return random.Random(f"{self._seed} {plan} {what}").random()
+
+    def outcome(self, plan: str) -> Outcome:
+        memory = 0.2 + self._lot(plan, "memory")
+        fits = memory <= 1
+        return Outcome(
+            status="answered" if fits else "infeasible",
+            # Few values, so that plans tie.
+            step_time_s=round(1 + 4 * self._lot(plan, "time"), 1) if fits else None,
+            energy_j=round(self._lot(plan, "energy"), 1),
+            devices=8,
+            memory_bytes=round(memory * 1e9),
+            capacity_bytes=10**9,
+        )
+
+    def bound(self, plan: str, level: int) -> Bound:
+        outcome = self.outcome(plan)
+        share = (0.2, 0.6, 0.9)[level] + 0.1 * self._lot(plan, f"bound {level}")
+        return Bound(
+            time_s=share * (outcome.step_time_s or 1.0), memory_bytes=share * (outcome.memory_bytes or 0) / 1e9
+        )
+
+
+class Counting:
+    """An engine that knows the truth and counts."""
+
+    def __init__(self, truth: Truth, *, backwards: bool = False) -> None:
+        self.truth, self.backwards, self.predicted = truth, backwards, list[str]()
+
+    def answers(self, works: Iterable[Work]) -> Iterator[tuple[int, Answer]]:
+        listed = list(enumerate(works))
+        for number, work in reversed(listed) if self.backwards else listed:
+            if work.kind == "layers":
+                yield number, NOTHING
+                continue
+            assert work.point.plan is not None
+            self.predicted.append(work.point.plan)
+            yield number, self.truth.outcome(work.point.plan)
+
+    def close(self) -> None: ...
+
+
+class Bounds:
+    """What takes the place of bounds that are worked out."""
+
+    truth: Truth
+
+    def __init__(self, *, combination: Combination, known: Known, found: dict[str, Any]) -> None:
+        self.combination, self.known = combination, known
+
+    def wanted(self, plan: Plan, level: int) -> Work | None:
+        point = Point(number=-1, target=str(plan.tp), asked={})
+        return Work(kind="layers", point=point, layers=level)
+
+    def bound(self, plan: Plan, level: int) -> Bound:
+        return self.truth.bound(str(plan), level)
+
+
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "Bounder", Bounds)
+
+
+def _search(
+    seed: int, *, top: int, objectives: tuple[str, ...] = ("time",), backwards: bool = False
+) -> tuple[list[Found], Counting]:
+    Bounds.truth = Truth(seed)
+    engine = Counting(Bounds.truth, backwards=backwards)
+    found: list[Found] = []
+    BestFirst(
+        space=SPACE, engine=engine, objectives=[objective_named(name) for name in objectives],
+        constraints=Constraints(), known_of=lambda _: KNOWN, top=top,
+    ).run(found.append)  # fmt: skip
+    return found, engine
+
+
+def _all(seed: int) -> list[tuple[float, float]]:
+    truth = Truth(seed)
+    outcomes = [truth.outcome(point.plan or "") for point in SPACE.points()]
+    return sorted((o.step_time_s, o.energy_j or 0.0) for o in outcomes if o.step_time_s is not None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), top=st.integers(1, 6))
+@pytest.mark.usefixtures("bounds")
+def test_the_best_are_those_of_trying_everything(seed: int, top: int) -> None:
+    found, engine = _search(seed, top=top)
+    times = sorted(each.outcome.step_time_s for each in found if each.outcome.step_time_s is not None)
+    every = [time for time, _ in _all(seed)]
+    assert times[:top] == every[:top]
+    assert len(engine.predicted) == len(set(engine.predicted)), "a point is predicted once"
+    assert len(engine.predicted) < len(every) / 2
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.usefixtures("bounds")
+def test_the_front_of_two_objectives_is_that_of_trying_everything(seed: int) -> None:
+    found, _ = _search(seed, top=1, objectives=("time", "energy"))
+
+    def front(points: list[tuple[float, float]]) -> set[tuple[float, float]]:
+        return {p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
+
+    mine = [(o.step_time_s, o.energy_j or 0.0) for o in (each.outcome for each in found) if o.step_time_s is not None]
+    assert front(mine) == front(_all(seed))
+
+
+@pytest.mark.usefixtures("bounds")
+def test_who_is_predicted_does_not_depend_on_the_order_of_answers() -> None:
+    first, second = (sorted(_search(7, top=3, backwards=back)[1].predicted) for back in (False, True))
+    assert first == second
+
+
+@pytest.mark.usefixtures("bounds")
+def test_the_counts_add_up_to_the_space() -> None:
+    Bounds.truth = Truth(3)
+    engine = Counting(Bounds.truth)
+    search = BestFirst(
+        space=SPACE, engine=engine, objectives=[objective_named("time")], constraints=Constraints(step_time_s=2.0),
+        known_of=lambda _: KNOWN, top=2,
+    )  # fmt: skip
+    found: list[Found] = []
+    search.run(found.append)
+    tally = search.tally
+    answered = sum(each.allowed for each in found)
+    assert tally.space == len(SPACE) == answered + tally.infeasible + tally.bounded
+    assert all(each.outcome.step_time_s is not None and each.outcome.step_time_s <= 2 for each in found if each.allowed)

@@ -13,21 +13,21 @@ from meshcast.explore.engines.lanes import TRIES, DiedError, Lanes
 from meshcast.explore.engines.processes import Processes
 from meshcast.explore.engines.worker import answer
 from meshcast.explore.point import Outcome, Point
-from meshcast.explore.work import Answer, Work, answer_json, answer_of
+from meshcast.explore.work import Answer, SearchWork, answer_json, answer_of
 
 
-def _work(number: int, family: str = "") -> Work:
-    return Work(kind="point", point=Point(number=number, target="none"), family=family)
+def _work(number: int, family: str = "") -> SearchWork:
+    return SearchWork(kind="point", point=Point(number=number, target="none"), family=family)
 
 
-def _outcome(work: Work) -> Outcome:
+def _outcome(work: SearchWork) -> Outcome:
     return Outcome(status="answered", step_time_s=float(work.point.number))
 
 
 def test_every_work_is_answered_once_and_families_stay_together() -> None:
     where: dict[str, set[int]] = {}
 
-    def do(lane: int, work: Work) -> Answer:
+    def do(lane: int, work: SearchWork) -> Answer:
         where.setdefault(work.family, set()).add(lane)
         return _outcome(work)
 
@@ -42,7 +42,7 @@ def test_every_work_is_answered_once_and_families_stay_together() -> None:
 def test_a_work_whose_worker_dies_is_done_again_and_one_that_kills_is_told_so() -> None:
     tried: dict[int, int] = {}
 
-    def do(lane: int, work: Work) -> Answer:
+    def do(lane: int, work: SearchWork) -> Answer:
         number = work.point.number
         tried[number] = tried.get(number, 0) + 1
         if number == 3 or (number == 5 and tried[number] == 1):
@@ -75,7 +75,7 @@ def test_works_are_taken_from_their_source_as_they_are_needed() -> None:
 
 
 def test_a_bug_in_an_engine_is_no_answer() -> None:
-    def do(lane: int, work: Work) -> Answer:
+    def do(lane: int, work: SearchWork) -> Answer:
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"):
@@ -91,9 +91,9 @@ POINT = Point(
 
 def test_a_process_answers_as_this_one_does() -> None:
     works = [
-        Work(kind="point", point=POINT),
-        Work(kind="layers", point=POINT),
-        Work(kind="point", point=Point(number=1, target="no-such-model", asked={"on": "h100-sxm"})),
+        SearchWork(kind="point", point=POINT),
+        SearchWork(kind="layers", point=POINT),
+        SearchWork(kind="point", point=Point(number=1, target="no-such-model", asked={"on": "h100-sxm"})),
     ]
     here = dict(InProcess().answers(works))
     processes = Processes(workers=1)
@@ -113,8 +113,8 @@ def test_a_process_answers_as_this_one_does() -> None:
 
 
 def test_works_and_answers_are_the_same_behind_a_pipe() -> None:
-    work = Work(kind="layers", point=POINT, layers=2, period=1, family="x")
-    assert Work.from_json(json.loads(json.dumps(work.to_json()))) == work
+    work = SearchWork(kind="layers", point=POINT, layers=2, period=1, family="x")
+    assert SearchWork.from_json(json.loads(json.dumps(work.to_json()))) == work
     found = answer_of(json.loads(answer({}, json.dumps(work.to_json()).encode())))
     assert answer_of(json.loads(json.dumps(answer_json(found)))) == found
 

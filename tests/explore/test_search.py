@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshcast.explore import search as searching
-from meshcast.explore.bounds import Bound
+from meshcast.explore.bounds import PlanBound
 from meshcast.explore.measures import Constraints, Known, objective_named
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import BestFirst, Found
 from meshcast.explore.space import Combination, Space
-from meshcast.explore.work import Answer, Work
+from meshcast.explore.work import Answer, SearchWork
 from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
 
@@ -49,10 +49,10 @@ class Truth:
             capacity_bytes=10**9,
         )
 
-    def bound(self, plan: str, level: int) -> Bound:
+    def bound(self, plan: str, level: int) -> PlanBound:
         outcome = self.outcome(plan)
         share = (0.2, 0.6, 0.9)[level] + 0.1 * self._lot(plan, f"bound {level}")
-        return Bound(
+        return PlanBound(
             time_s=share * (outcome.step_time_s or 1.0), memory_bytes=share * (outcome.memory_bytes or 0) / 1e9
         )
 
@@ -63,7 +63,7 @@ class Counting:
     def __init__(self, truth: Truth, *, backwards: bool = False) -> None:
         self.truth, self.backwards, self.predicted = truth, backwards, list[str]()
 
-    def answers(self, works: Iterable[Work]) -> Iterator[tuple[int, Answer]]:
+    def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         listed = list(enumerate(works))
         for number, work in reversed(listed) if self.backwards else listed:
             if work.kind == "layers":
@@ -84,11 +84,11 @@ class Bounds:
     def __init__(self, *, combination: Combination, known: Known, found: dict[str, Any]) -> None:
         self.combination, self.known = combination, known
 
-    def wanted(self, plan: Plan, level: int) -> Work | None:
+    def wanted(self, plan: Plan, level: int) -> SearchWork | None:
         point = Point(number=-1, target=str(plan.tp), asked={})
-        return Work(kind="layers", point=point, layers=level)
+        return SearchWork(kind="layers", point=point, layers=level)
 
-    def bound(self, plan: Plan, level: int) -> Bound:
+    def bound(self, plan: Plan, level: int) -> PlanBound:
         return self.truth.bound(str(plan), level)
 
 

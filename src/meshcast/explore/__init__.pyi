@@ -1,6 +1,6 @@
 from meshcast.explore.asking import best_plans as best_plans
 from meshcast.explore.asking import explore as explore
-from meshcast.explore.bounds import Bound as Bound
+from meshcast.explore.bounds import PlanBound as PlanBound
 from meshcast.explore.exploration import Accounts as Accounts
 from meshcast.explore.exploration import Exploration as Exploration
 from meshcast.explore.measures import Constraints as Constraints
@@ -19,6 +19,6 @@ from meshcast.explore.questions import read_counts_of as read_counts_of
 from meshcast.explore.search import BestFirst as BestFirst
 from meshcast.explore.search import Found as Found
 from meshcast.explore.search import Tally as Tally
-from meshcast.explore.space import Axis as Axis
 from meshcast.explore.space import Space as Space
+from meshcast.explore.space import SpaceAxis as SpaceAxis
 from meshcast.explore.tables import print_exploration as print_exploration

@@ -12,7 +12,7 @@ from meshcast.explore.exploration import Accounts, Exploration
 from meshcast.explore.measures import Constraints, Known, objective_named
 from meshcast.explore.money import Price
 from meshcast.explore.search import BestFirst, Found
-from meshcast.explore.space import Axis, Combination, Space
+from meshcast.explore.space import Combination, Space, SpaceAxis
 from meshcast.zoo import Plan
 
 TOP = 5
@@ -127,7 +127,7 @@ def best_plans(
     counts = (devices,) if isinstance(devices, int) else tuple(devices)
     fixed = {name: (getattr(Plan.parse(plan), name),) for name in Plan.names_in(plan)} if plan is not None else {}
     given = {**(options or {}), "on": on, "settings": {name: str(value) for name, value in settings.items()}}
-    axes = (Axis(name="devices", values=counts),) if len(counts) > 1 else ()
+    axes = (SpaceAxis(name="devices", values=counts),) if len(counts) > 1 else ()
     if not axes:
         given["devices"] = counts[0]
     space = Space(model=model, asked=given, axes=axes, plans={**fixed, **(choices or {})})

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.explore.bounds import Bound, closed_form, of_layers
+from meshcast.explore.bounds import PlanBound, closed_form, of_layers
 from meshcast.explore.evaluating import cluster_of, options_of
 from meshcast.explore.measures import Known
 from meshcast.explore.point import Point
 from meshcast.explore.space import Combination
-from meshcast.explore.work import Work
+from meshcast.explore.work import SearchWork
 from meshcast.hardware import Cluster
 from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
@@ -43,7 +43,7 @@ class Bounder:
         # A compiler is asked about whole programs: its parts are no cheaper than the step.
         self._modelled = "compiled" not in (options.estimate.fidelity, options.lowering.kernels)
 
-    def wanted(self, plan: Plan, level: int) -> Work | None:
+    def wanted(self, plan: Plan, level: int) -> SearchWork | None:
         """What has to be known for a plan's bound of a level; None where that level has none for it."""
         shape = self.combination.shape
         if not shape.staged or not self._modelled:
@@ -64,7 +64,7 @@ class Bounder:
         has_middle = plan.parts > 2 and not shape.first
         return self._work(_family(plan), shape.layers // plan.parts) if has_middle else None
 
-    def bound(self, plan: Plan, level: int) -> Bound:
+    def bound(self, plan: Plan, level: int) -> PlanBound:
         """A plan's bound of a level, from what is known by then."""
         shape, batch = self.combination.shape, self.combination.batch
         base = self._found(plan, 0)
@@ -79,14 +79,14 @@ class Bounder:
         work = self.wanted(plan, level)
         return self.found.get(key_of(work)) if work is not None else None
 
-    def _work(self, plan: Plan, layers: int, *, counted: bool = False) -> Work:
+    def _work(self, plan: Plan, layers: int, *, counted: bool = False) -> SearchWork:
         settings = {name: text for name, text in self.combination.asked["settings"].items() if name != "batch"}
         asked: dict[str, Any] = {**self.combination.asked, "settings": settings, "plan": str(plan), "devices": None}
         if counted:
             asked |= _COUNTED
         shape = self.combination.shape
         point = Point(number=-1, target=self.combination.target, asked=asked)
-        return Work(
+        return SearchWork(
             kind="layers",
             point=point,
             first=shape.first,
@@ -96,7 +96,7 @@ class Bounder:
         )
 
 
-def key_of(work: Work) -> str:
+def key_of(work: SearchWork) -> str:
     """What tells works about layers apart."""
     return json.dumps(work.to_json(), sort_keys=True)
 

@@ -42,7 +42,7 @@ ONE_PROGRAM = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class PlanBound:
     """What a plan takes at least.
 
     Attributes:
@@ -53,12 +53,12 @@ class Bound:
     time_s: float = 0.0
     memory_bytes: float = 0.0
 
-    def raised(self, other: Bound) -> Bound:
+    def raised(self, other: PlanBound) -> PlanBound:
         """The tighter of two bounds in each."""
-        return Bound(time_s=max(self.time_s, other.time_s), memory_bytes=max(self.memory_bytes, other.memory_bytes))
+        return PlanBound(time_s=max(self.time_s, other.time_s), memory_bytes=max(self.memory_bytes, other.memory_bytes))
 
 
-def closed_form(plan: Plan, shape: ModelShape, batch: int, layer: LayersCost | None, cluster: Cluster) -> Bound:
+def closed_form(plan: Plan, shape: ModelShape, batch: int, layer: LayersCost | None, cluster: Cluster) -> PlanBound:
     """The bound that needs nothing of the plan but its numbers.
 
     Args:
@@ -72,7 +72,7 @@ def closed_form(plan: Plan, shape: ModelShape, batch: int, layer: LayersCost | N
     microbatches = batch // (plan.mbs * plan.batch_shards)
     held = _state_bytes(plan, shape, microbatches)
     if layer is None:
-        return Bound(memory_bytes=held)
+        return PlanBound(memory_bytes=held)
     split = plan.tp * plan.cp
     share = ROUNDED_EXPERTS if shape.experts else 1.0
     rate = _rate(plan, cluster.device)
@@ -88,7 +88,7 @@ def closed_form(plan: Plan, shape: ModelShape, batch: int, layer: LayersCost | N
     if plan.offload != "activations":
         saved = in_flight * plan.mbs * layer.saved_bytes * shape.layers / plan.pp / split
     gathered = _gathering_seconds(plan, shape, microbatches, cluster)
-    return Bound(time_s=max(compute, gathered), memory_bytes=held + saved)
+    return PlanBound(time_s=max(compute, gathered), memory_bytes=held + saved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class Passes:
 
 def of_layers(
     plan: Plan, shape: ModelShape, batch: int, device: Device, turn: LayersCost | None, part: LayersCost | None
-) -> Bound:
+) -> PlanBound:
     """The bound of a plan by what its layers take.
 
     Args:
@@ -137,10 +137,10 @@ def of_layers(
     )
     known = turn if turn is not None else part
     if known is None or plan.one_program or shape.first:
-        return Bound(time_s=time_s)
+        return PlanBound(time_s=time_s)
     # By stage, of `turn`'s one layer or of `part`'s all.
     share = shape.layers / plan.pp if turn is not None else float(plan.vp)
-    return Bound(time_s=time_s, memory_bytes=_stage_bytes(plan, known, share, microbatches))
+    return PlanBound(time_s=time_s, memory_bytes=_stage_bytes(plan, known, share, microbatches))
 
 
 def _times(cost: LayersCost, share: float) -> Passes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshcast.explore.bounds import Bound
+from meshcast.explore.bounds import PlanBound
 from meshcast.explore.measures import Objective
 from meshcast.explore.money import Price, whole_run
 from meshcast.explore.search import Found, Tally
@@ -54,7 +54,7 @@ class Exploration:
     objectives: tuple[Objective, ...]
     top: int = 5
     accounts: Accounts = field(default_factory=Accounts)
-    left_out: tuple[tuple[Plan, Bound], ...] = field(default=(), repr=False)
+    left_out: tuple[tuple[Plan, PlanBound], ...] = field(default=(), repr=False)
     interrupted: bool = False
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from meshcast.base import UsageError, nearest
-from meshcast.explore.bounds import Bound
+from meshcast.explore.bounds import PlanBound
 from meshcast.explore.point import Outcome
 
 HOUR_S = 3600.0
@@ -45,7 +45,7 @@ class Objective:
     name: str
     unit: str
     of: Callable[[Outcome, Known], float]
-    least: Callable[[Bound, Known], float]
+    least: Callable[[PlanBound, Known], float]
     more: bool = False
 
     def shown(self, value: float) -> float:
@@ -142,7 +142,7 @@ class Constraints:
             )
         )
 
-    def rule_out(self, bound: Bound, known: Known) -> bool:
+    def rule_out(self, bound: PlanBound, known: Known) -> bool:
         """Whether a bound says that a point cannot keep to them, or cannot run at all."""
         room = (self.memory_share if self.memory_share is not None else 1.0) * known.capacity_bytes
         return (

@@ -52,7 +52,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class WholeRun:
     """A whole training run.
 
     Attributes:
@@ -72,7 +72,7 @@ class Run:
         return {"days": self.days, "cost_usd": self.usd, "energy_kwh": self.energy_kwh, "carbon_kg": self.carbon_kg}
 
 
-def whole_run(outcome: Outcome, tokens: float, price: Price | None, kg_per_kwh: float | None = None) -> Run | None:
+def whole_run(outcome: Outcome, tokens: float, price: Price | None, kg_per_kwh: float | None = None) -> WholeRun | None:
     """A run over so many tokens, images or samples, at the rate of one point; None where that has none.
 
     seconds = tokens / rate; dollars = seconds x devices x price; joules = those of a step x steps. Devices alone are counted:
@@ -91,7 +91,7 @@ def whole_run(outcome: Outcome, tokens: float, price: Price | None, kg_per_kwh: 
     grid = world_grid().kg_per_kwh if kg_per_kwh is None else kg_per_kwh
     usd = price.usd_per_hour * (outcome.devices or 0) * seconds / HOUR_S if price is not None else None
     carbon = energy * grid if energy is not None else None
-    return Run(days=seconds / DAY_S, usd=usd, energy_kwh=energy, carbon_kg=carbon)
+    return WholeRun(days=seconds / DAY_S, usd=usd, energy_kwh=energy, carbon_kg=carbon)
 
 
 def count_of(text: str, *, where: str) -> float:

@@ -19,12 +19,12 @@ from typing import Any
 
 from meshcast.base import tell
 from meshcast.explore.bounding import LEVELS, Bounder, family_of, key_of
-from meshcast.explore.bounds import Bound
+from meshcast.explore.bounds import PlanBound
 from meshcast.explore.engines import Engine
 from meshcast.explore.measures import Constraints, Known, Objective
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Combination, Space
-from meshcast.explore.work import Work
+from meshcast.explore.work import SearchWork
 from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
 
@@ -76,7 +76,7 @@ class _Candidate:
     bounder: Bounder
     plan: Plan
     level: int
-    bound: Bound
+    bound: PlanBound
 
 
 KnownOf = Callable[[Combination], Known]
@@ -108,7 +108,7 @@ class BestFirst:
     per: tuple[str, ...] = ()
     known: Mapping[int, Found] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    left_out: list[tuple[Plan, Bound]] = field(default_factory=list)
+    left_out: list[tuple[Plan, PlanBound]] = field(default_factory=list)
     _layers: dict[str, LayersCost | None] = field(default_factory=dict)
     _best: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
     _front: list[tuple[float, ...]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class BestFirst:
         """Every point with its first bound, layers counted beforehand."""
         number = 0
         listed: list[tuple[int, Bounder, Plan]] = []
-        wanted: dict[str, Work] = {}
+        wanted: dict[str, SearchWork] = {}
         for combination in self.space.walk():
             bounder = Bounder(combination=combination, known=self.known_of(combination), found=self._layers)
             for plan in self.space.plans_of(combination) or ():
@@ -154,9 +154,9 @@ class BestFirst:
 
     def _round(
         self, heap: list[tuple[float, int, _Candidate]], record: Record
-    ) -> tuple[list[tuple[_Candidate, Work]], list[_Candidate]]:
+    ) -> tuple[list[tuple[_Candidate, SearchWork]], list[_Candidate]]:
         """Works for one round, and points that wait for one of them."""
-        works: list[tuple[_Candidate, Work]] = []
+        works: list[tuple[_Candidate, SearchWork]] = []
         waiting: list[_Candidate] = []
         asked: set[str] = set()
         while heap and len(works) < ROUND and len(waiting) < _LOOKED_AT * ROUND:
@@ -181,7 +181,7 @@ class BestFirst:
                 works.append((candidate, work))
         return works, waiting
 
-    def _next_work(self, candidate: _Candidate) -> Work | None:
+    def _next_work(self, candidate: _Candidate) -> SearchWork | None:
         """What is to be worked out next about a point; None where its bound was made tighter from what is known."""
         while candidate.level < LEVELS - 1:
             work = candidate.bounder.wanted(candidate.plan, candidate.level + 1)
@@ -195,10 +195,10 @@ class BestFirst:
         combination = candidate.bounder.combination
         point = combination.point(candidate.number, candidate.plan)
         family = family_of(point.target, candidate.plan, point.asked)
-        return Work(kind="point", point=point, family=family)
+        return SearchWork(kind="point", point=point, family=family)
 
     def _work(
-        self, works: list[tuple[_Candidate, Work]], heap: list[tuple[float, int, _Candidate]], record: Record
+        self, works: list[tuple[_Candidate, SearchWork]], heap: list[tuple[float, int, _Candidate]], record: Record
     ) -> None:
         """Has the works of a round done."""
         found: dict[int, Any] = dict(self.engine.answers([work for _, work in works]))
@@ -211,7 +211,7 @@ class BestFirst:
             else:
                 self._take(candidate, answer, record)
 
-    def _probe(self, works: list[Work]) -> None:
+    def _probe(self, works: list[SearchWork]) -> None:
         for number, answer in self.engine.answers(works):
             assert not isinstance(answer, Outcome)
             self._layers[key_of(works[number])] = answer

@@ -23,7 +23,7 @@ MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class SpaceAxis:
     """Something with several values.
 
     Attributes:
@@ -108,7 +108,7 @@ class Space:
 
     model: str | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)
-    axes: tuple[Axis, ...] = ()
+    axes: tuple[SpaceAxis, ...] = ()
     plans: Mapping[str, tuple[Any, ...]] | None = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from meshcast.base import format_time
-from meshcast.explore.bounds import Bound
+from meshcast.explore.bounds import PlanBound
 from meshcast.explore.point import PARTS
 from meshcast.explore.search import Found
 from meshcast.zoo import Plan, text_of
@@ -54,7 +54,7 @@ def beside(best: Found, other: Found) -> str:
 
 
 def others(
-    best: Found, found: Iterable[Found], left_out: Iterable[tuple[Plan, Bound]], capacity_bytes: float
+    best: Found, found: Iterable[Found], left_out: Iterable[tuple[Plan, PlanBound]], capacity_bytes: float
 ) -> list[Other]:
     """For each key, the best plan that has another value there, predicted or bounded, the nearest rival first."""
     assert best.point.plan is not None

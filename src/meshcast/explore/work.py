@@ -1,4 +1,4 @@
-"""`Work`: what a search asks of an engine, as one JSON object; and the answer to it, in whatever process it is asked."""
+"""`SearchWork`: what a search asks of an engine, as one JSON object; and the answer to it, in whatever process it is asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["point", "layers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class SearchWork:
     """One thing to work out.
 
     Attributes:
@@ -42,7 +42,7 @@ class Work:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Work:
+    def from_json(cls, data: Mapping[str, Any]) -> SearchWork:
         """The work of an object."""
         return cls(**{**data, "point": Point.from_json(data["point"])})
 
@@ -50,7 +50,7 @@ class Work:
 Answer = Outcome | LayersCost | None
 
 
-def done(work: Work) -> Answer:
+def done(work: SearchWork) -> Answer:
     """What comes of a work; of layers that cannot be had, nothing."""
     if work.kind == "point":
         return evaluate(work.point)
@@ -76,6 +76,6 @@ def answer_of(data: Mapping[str, Any]) -> Answer:
     return LayersCost(**data["layers"]) if data["layers"] is not None else None
 
 
-def failed(work: Work, why: str) -> Answer:
+def failed(work: SearchWork, why: str) -> Answer:
     """The answer to a work that cannot be done because whoever does it dies of it."""
     return Outcome(status="failed", error=why, code="crashed") if work.kind == "point" else None

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from meshcast.base import UsageError, nearest
-from meshcast.explore.work import Answer, Work
+from meshcast.explore.work import Answer, SearchWork
 
 
 class Engine(Protocol):
     """Does works, in whatever order."""
 
-    def answers(self, works: Iterable[Work]) -> Iterator[tuple[int, Answer]]:
+    def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """The number of each work and its answer, as they come; each work once."""
         ...
 

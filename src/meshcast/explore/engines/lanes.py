@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from meshcast.explore.work import Answer, Work, failed
+from meshcast.explore.work import Answer, SearchWork, failed
 
 TRIES = 3
 AHEAD = 4  # works for each lane that are taken from the source before they are needed
@@ -22,7 +22,7 @@ class DiedError(Exception):
     """A worker has died, and with it what it was doing."""
 
 
-Do = Callable[[int, Work], Answer]  # by the lane's number; raises DiedError
+Do = Callable[[int, SearchWork], Answer]  # by the lane's number; raises DiedError
 
 
 class Lanes:
@@ -34,17 +34,17 @@ class Lanes:
         self._home: dict[str, int] = {}  # who has a family's programs
         self._given = [0] * count
 
-    def answers(self, works: Iterable[Work]) -> Iterator[tuple[int, Answer]]:
+    def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer, as they come; works are taken from their source as lanes become free."""
         source = iter(enumerate(works))
-        waiting: list[deque[tuple[int, Work, int]]] = [deque() for _ in range(self._count)]
-        done: queue.SimpleQueue[tuple[int, tuple[int, Work, int], Answer | DiedError | BaseException]] = (
+        waiting: list[deque[tuple[int, SearchWork, int]]] = [deque() for _ in range(self._count)]
+        done: queue.SimpleQueue[tuple[int, tuple[int, SearchWork, int], Answer | DiedError | BaseException]] = (
             queue.SimpleQueue()
         )
         busy = [False] * self._count
         exhausted = False
 
-        def run(lane: int, item: tuple[int, Work, int]) -> None:
+        def run(lane: int, item: tuple[int, SearchWork, int]) -> None:
             try:
                 found: Answer | BaseException = self._do(lane, item[1])
             except BaseException as error:
@@ -77,7 +77,7 @@ class Lanes:
                 raise found
             yield number, found
 
-    def _lane(self, work: Work, waiting: list[deque[tuple[int, Work, int]]]) -> int:
+    def _lane(self, work: SearchWork, waiting: list[deque[tuple[int, SearchWork, int]]]) -> int:
         """Who has the work's family, or else has been given least."""
         home = self._home.get(work.family) if work.family else None
         if home is None:
@@ -87,7 +87,7 @@ class Lanes:
         self._given[home] += 1
         return home
 
-    def _next(self, lane: int, waiting: list[deque[tuple[int, Work, int]]]) -> tuple[int, Work, int] | None:
+    def _next(self, lane: int, waiting: list[deque[tuple[int, SearchWork, int]]]) -> tuple[int, SearchWork, int] | None:
         """A lane's next work: its own first, else the last one of whoever has most."""
         if waiting[lane]:
             return waiting[lane].popleft()

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshcast.base import UnsupportedError
 from meshcast.explore.engines.lanes import DiedError, Lanes
-from meshcast.explore.work import Answer, Work, answer_of
+from meshcast.explore.work import Answer, SearchWork, answer_of
 
 
 class OnRay:
@@ -33,11 +33,11 @@ class OnRay:
         self._actors: list[Any] = [None] * count
         self._lanes = Lanes(count, self._do)
 
-    def answers(self, works: Iterable[Work]) -> Iterator[tuple[int, Answer]]:
+    def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer, as they come."""
         return self._lanes.answers(works)
 
-    def _do(self, lane: int, work: Work) -> Answer:
+    def _do(self, lane: int, work: SearchWork) -> Answer:
         if self._actors[lane] is None:
             self._actors[lane] = self._actor.remote()
         try:
@@ -64,7 +64,7 @@ class _Worker:
         """The answer to one work."""
         from meshcast.explore.work import answer_json, done
 
-        return json.dumps(answer_json(done(Work.from_json(json.loads(text)))))
+        return json.dumps(answer_json(done(SearchWork.from_json(json.loads(text)))))
 
 
 def _ray() -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError
 from meshcast.explore.engines.lanes import DiedError, Lanes
-from meshcast.explore.work import Answer, Work, answer_of
+from meshcast.explore.work import Answer, SearchWork, answer_of
 
 WORKER = "meshcast.explore.engines.worker"
 LONGEST_S = 3600.0  # of one work: a compiler may take minutes
@@ -21,11 +21,11 @@ class Processes:
         self._children = [Child(WORKER) for _ in range(workers or cores())]
         self._lanes = Lanes(len(self._children), self._do)
 
-    def answers(self, works: Iterable[Work]) -> Iterator[tuple[int, Answer]]:
+    def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer, as they come."""
         return self._lanes.answers(works)
 
-    def _do(self, lane: int, work: Work) -> Answer:
+    def _do(self, lane: int, work: SearchWork) -> Answer:
         try:
             found = self._children[lane].request({}, json.dumps(work.to_json()).encode(), timeout_s=LONGEST_S)
         except ChildCrashedError as error:

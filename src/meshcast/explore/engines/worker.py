@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from meshcast.base import serve
-from meshcast.explore.work import Work, answer_json, done
+from meshcast.explore.work import SearchWork, answer_json, done
 
 
 def answer(_: dict[str, Any], data: bytes) -> bytes:
     """The answer to one work."""
-    return json.dumps(answer_json(done(Work.from_json(json.loads(data))))).encode()
+    return json.dumps(answer_json(done(SearchWork.from_json(json.loads(data))))).encode()
 
 
 if __name__ == "__main__":

@@ -35,9 +35,9 @@ def ring(folder: Path, npus: int) -> str:
     [
         ("dp=4", 4, True, "current"),
         ("fsdp=4", 4, True, "v0.0.4"),
-        ("tp=4", 4, True, "current"),
-        ("tp=4", 4, False, "current"),
-        ("tp=2,fsdp=2", 4, True, "current"),
+        ("tp=4,mbs=4", 4, True, "current"),
+        ("tp=4,mbs=4", 4, False, "current"),
+        ("tp=2,fsdp=2,mbs=2", 4, True, "current"),
         ("pp=2", 2, False, "current"),
         ("pp=2", 2, True, "v0.0.4"),
         ("pp=2,dp=2", 4, True, "current"),

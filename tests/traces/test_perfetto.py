@@ -22,6 +22,7 @@ from meshcast.traces.formats import write_trace
 from meshcast.traces.levels import limited, summed
 from meshcast.traces.request import TraceRequest
 from meshcast.traces.slices import Level
+from tests.jobs.pipeline.as_files import write_as_files
 from tests.traces.trace_processor import queried
 
 SETTINGS = {"batch": "8", "seq": "64", "layers": "4"}
@@ -115,12 +116,11 @@ def test_a_timeline_adds_up_to_the_prediction(tmp_path: Path, plan: str) -> None
 def test_a_pipeline_of_a_file_adds_up(tmp_path: Path) -> None:
     pytest.importorskip("perfetto")
     options = Options(on="dgx-h100")
-    write_trace(
-        "perfetto", TraceRequest(target=ZERO_BUBBLE, options=options, out=tmp_path / "step.pftrace", unroll=False)
-    )
+    pipeline = write_as_files(ZERO_BUBBLE, tmp_path)
+    write_trace("perfetto", TraceRequest(target=pipeline, options=options, out=tmp_path / "step.pftrace", unroll=False))
     opened = Opened(tmp_path / "step.pftrace")
     # Stages start one after the other, and their steps are counted from their own starts: here they idle until then.
-    adds_up(opened, predict(ZERO_BUBBLE, options), rel=4e-3)
+    adds_up(opened, predict(pipeline, options), rel=4e-3)
     names = {name.split()[0] for uuid in opened.named("tasks") for _, _, name, _ in opened.slices[uuid]}
     assert names == {"forward", "backward", "weight", "update"}
 

@@ -58,7 +58,7 @@ def answer(words: Sequence[str], capsys: pytest.CaptureFixture[str], levers: str
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_promise_is_what_the_named_flag_gives(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    now = answer(command, capsys, "4")
+    now = answer(command, capsys, "3")
     assert now["levers"]
     shares = [lever["saved_share"] for lever in now["levers"]]
     assert shares == sorted(shares, reverse=True)

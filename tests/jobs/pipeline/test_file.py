@@ -12,10 +12,17 @@ from meshcast import Options, compare, prepare
 from meshcast.base.errors import InputError, UsageError
 from meshcast.cli.app import app
 from meshcast.jobs.pipeline import GradientReduction, read_pipeline
+from tests.jobs.pipeline.as_files import write_as_files
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
 HEAD = 'schema = "meshcast.pipeline/1"\n'
 STAGE = '[[stages]]\nforward = "a.mlir"\nbackward = "b.mlir"\n'
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first example, its programs captured once."""
+    return write_as_files(EXAMPLES / "tiny.toml", tmp_path_factory.mktemp("tiny"))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -116,8 +123,8 @@ def test_the_example_is_predicted(name: str, levers: tuple[str, ...]) -> None:
     assert {"all_reduce", "collective_permute"} <= {share["kind"] for share in found["collectives"]}
 
 
-def test_the_example_is_shown() -> None:
-    result = CliRunner().invoke(app, ["show", str(EXAMPLES / "tiny.toml"), "--on", "dgx-h100"])
+def test_the_example_is_shown(tiny: Path) -> None:
+    result = CliRunner().invoke(app, ["show", str(tiny), "--on", "dgx-h100"])
     assert result.exit_code == 0, result.output
     lines = [line.split()[-1] for line in result.stdout.splitlines() if line.strip().startswith("stage")]
     assert len(lines) == 4
@@ -126,18 +133,17 @@ def test_the_example_is_shown() -> None:
     assert lines[3].startswith(".")
 
 
-def test_the_table_for_people() -> None:
-    result = CliRunner().invoke(app, ["predict", str(EXAMPLES / "tiny.toml"), "--on", "dgx-h100", "--levers", "none"])
+def test_the_table_for_people(tiny: Path) -> None:
+    result = CliRunner().invoke(app, ["predict", str(tiny), "--on", "dgx-h100", "--levers", "none"])
     assert "Pipeline: 1f1b, 4 stages, 8 microbatches" in result.stdout
     assert "critical path: stage" in result.stdout
 
 
-def test_a_pipeline_is_compared_and_is_no_single_program() -> None:
-    path = EXAMPLES / "tiny.toml"
-    found = compare(path, on="dgx-h100,dgx-a100", fidelities="roofline")
+def test_a_pipeline_is_compared_and_is_no_single_program(tiny: Path) -> None:
+    found = compare(tiny, on="dgx-h100,dgx-a100", fidelities="roofline")
     assert [cell.status for cell in found.cells] == ["answered", "answered"]
     with pytest.raises(UsageError, match="a pipeline has several programs"):
-        prepare(path, Options(on="dgx-h100"))
+        prepare(tiny, Options(on="dgx-h100"))
 
 
 @pytest.mark.parametrize("name", ["model.yaml", "missing.yml"])

@@ -14,7 +14,7 @@ from meshcast.options.options import Options
 
 DEVICE = load_device("h100-sxm")  # of 132 cores an exchange keeps 20
 TAKEN = 20 / 132
-SETTINGS = {"batch": "64", "seq": "64", "layers": "4"}
+SETTINGS = {"batch": "32", "seq": "64", "layers": "4"}
 
 
 @pytest.mark.parametrize(

@@ -70,26 +70,26 @@ def test_state_in_the_hosts_memory_takes_the_other_hosts_link(tmp_path: Path, pl
 
 
 def test_another_kind_of_device_is_said(tmp_path: Path) -> None:
-    again = predict(exported(tmp_path, "llama3-tiny", "dp=2"), on="tpu-v5p-pod")
+    again = predict(exported(tmp_path, "llama3-tiny", "dp=2,mbs=4"), on="tpu-v5p-pod")
     assert any("fused for a gpu, and a tpu's compiler makes others" in warning for warning in again.warnings)
 
 
 def test_coarse_traces_have_no_shapes(tmp_path: Path) -> None:
     """Nor the exact step: the manifest is on the grid as well."""
-    prefix = exported(tmp_path, "llama3-tiny", "dp=2", anonymise=True, coarsen="5%")
+    prefix = exported(tmp_path, "llama3-tiny", "dp=2,mbs=4", anonymise=True, coarsen="5%")
     trace = read_trace(tmp_path / "t.0.et")
     assert KERNELS not in trace.metadata
     assert not any(KERNEL in node.attributes for node in trace.nodes)
     assert any("not from shapes" in w for w in predict(prefix, on="dgx-a100").warnings)
     said = json.loads((tmp_path / "t.manifest.json").read_text())["step_time_s"]
-    exact = step(predict("llama3-tiny", on="dgx-h100", plan="dp=2", settings=SETTINGS))
+    exact = step(predict("llama3-tiny", on="dgx-h100", plan="dp=2,mbs=4", settings=SETTINGS))
     assert said != exact
     assert said == pytest.approx(exact, rel=0.025)
 
 
 def test_a_node_that_was_changed_is_what_it_says(tmp_path: Path) -> None:
     """Ten times the operations of one product: its kernel is no longer the one that is listed."""
-    exported(tmp_path, "llama3-tiny", "dp=1")
+    exported(tmp_path, "llama3-tiny", "dp=1,mbs=8")
     path = tmp_path / "t.0.et"
     trace = read_trace(path)
     before = step(predict(path, on="dgx-h100", durations="estimated"))
@@ -119,7 +119,7 @@ def test_a_node_that_was_changed_is_what_it_says(tmp_path: Path) -> None:
     ],
 )
 def test_kernels_that_cannot_be_read(tmp_path: Path, listed: bytes | str, said: str) -> None:
-    exported(tmp_path, "llama3-tiny", "dp=1")
+    exported(tmp_path, "llama3-tiny", "dp=1,mbs=8")
     path = tmp_path / "t.0.et"
     trace = read_trace(path)
     path.write_bytes(trace_bytes(trace.nodes, metadata={**trace.metadata, KERNELS: listed}))

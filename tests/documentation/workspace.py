@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 
 from meshcast.estimate.systolic.array import ArrayBuffer, SystolicArray
@@ -92,7 +93,7 @@ def write_workspace(folder: Path) -> Path:
     compiled = ROOT / "examples" / "measured" / "gpt2-small.hlo.gz"
     (project / "step.hlo").write_bytes(gzip.decompress(compiled.read_bytes()))
     shutil.copy(ROOT / "src" / "meshcast" / "estimate" / "data" / "h200.kernels.npz", project / "half.npz")
-    _short_profile(MEASURED / "h200-profile" / "h200.profile.jsonl.gz", project / "h200.profile.jsonl.gz")
+    (project / "h200.profile.jsonl.gz").write_bytes(_short_profile())
     _ground_truth(folder / "shared" / "groundtruth")
     return project
 
@@ -102,10 +103,13 @@ def _small_model() -> str:
     return json.dumps({**config, "num_hidden_layers": 2})
 
 
-def _short_profile(path: Path, to: Path) -> None:
+@cache
+def _short_profile() -> bytes:
     """A measured profile of fewer rows: fitting all of them takes half a minute."""
-    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
-    to.write_bytes(gzip.compress(b"".join([lines[0], *lines[1::PROFILE_STEP]])))
+    lines = gzip.decompress((MEASURED / "h200-profile" / "h200.profile.jsonl.gz").read_bytes()).splitlines(
+        keepends=True
+    )
+    return gzip.compress(b"".join([lines[0], *lines[1::PROFILE_STEP]]))
 
 
 def _ground_truth(folder: Path) -> None:

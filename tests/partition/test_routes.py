@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from meshcast import zoo
 from meshcast.partition import partition, xla_spmd
-from meshcast.programs import Program, capture, from_bytes
+from meshcast.programs import from_bytes
 from meshcast.workload import Workload, read_workload
-from tests.partition.test_shardy import MESHES
+from tests.partition.models import MESHES, program_of
 
 GOLDEN = Path(__file__).parent / "golden_totals.json"
 
@@ -30,19 +29,14 @@ EXPLAINED = {
 }
 
 
-def _program(name: str, mesh: dict[str, int]) -> Program:
-    function, arguments, options = zoo.build(name, mesh=mesh)
-    return capture(function, *arguments, name=name, platform="cpu", options=options)
-
-
 def _totals(workload: Workload) -> dict[str, float]:
     flops = sum(workload.totals.matrix_flops.values())
     return {"matrix_flops": flops, **{k: v for k, v in sorted(workload.totals.collective_bytes.items())}}
 
 
-@pytest.mark.parametrize(("name", "mesh"), MESHES)
-def test_both_routes_agree(name: str, mesh: dict[str, int]) -> None:
-    program = _program(name, mesh)
+@pytest.mark.parametrize("name", MESHES)
+def test_both_routes_agree(name: str) -> None:
+    program = program_of(name)
     ours = _totals(read_workload(partition(program, optimise=False)))
     text = xla_spmd.partition(program.bytecode, devices=program.devices)
     theirs = _totals(read_workload(from_bytes(text.encode(), name=name, where="after-spmd.hlo")))
@@ -52,10 +46,10 @@ def test_both_routes_agree(name: str, mesh: dict[str, int]) -> None:
             assert ours.get(kind, 0.0) == pytest.approx(theirs.get(kind, 0.0), rel=0.10), kind
 
 
-@pytest.mark.parametrize(("name", "mesh"), MESHES)
-def test_every_python_and_jaxlib_gives_the_same_workload(name: str, mesh: dict[str, int]) -> None:
+@pytest.mark.parametrize("name", MESHES)
+def test_every_python_and_jaxlib_gives_the_same_workload(name: str) -> None:
     """The committed totals were written on Python 3.11 with jaxlib 0.10.2; other interpreters must agree within 1 %."""
-    totals = _totals(read_workload(partition(_program(name, mesh))))
+    totals = _totals(read_workload(partition(program_of(name))))
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     if os.environ.get("MESHCAST_WRITE_GOLDEN"):
         GOLDEN.write_text(json.dumps({**golden, name: totals}, indent=1, sort_keys=True) + "\n")

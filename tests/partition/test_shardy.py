@@ -18,6 +18,7 @@ from meshcast.partition import partition, shardy
 from meshcast.programs import capture, from_bytes
 from meshcast.workload import Collective, Workload, read_workload
 from tests.partition.conftest import MeshKit
+from tests.partition.models import MESHES, program_of
 
 
 def _collectives(workload: Workload) -> list[tuple[str, str, int, int]]:
@@ -151,22 +152,9 @@ def test_loops_inside_shard_map_keep_local_shapes(kit: MeshKit) -> None:
     assert (collective.kind, str(collective.group), count) == ("all_reduce", "y", 3)
 
 
-MESHES = [
-    ("llama3-tiny", {"fsdp": 4, "tensor": 2}),
-    ("llama3-tiny-decode", {"data": 4, "tensor": 2}),
-    ("gpt2-tiny", {"data": 4, "tensor": 2}),
-    ("mixtral-tiny", {"fsdp": 2, "expert": 4}),
-    ("resnet-tiny", {"data": 8}),
-    ("vit-tiny", {"data": 8}),
-    ("dlrm-tiny", {"data": 8}),
-    ("mlp-tiny", {"data": 4, "tensor": 2}),
-]
-
-
-@pytest.mark.parametrize(("name", "mesh"), MESHES)
-def test_model_programs_partition(name: str, mesh: dict[str, int]) -> None:
-    function, arguments, options = zoo.build(name, mesh=mesh)
-    workload = _read(capture(function, *arguments, name=name, options=options))
+@pytest.mark.parametrize("name", MESHES)
+def test_model_programs_partition(name: str) -> None:
+    workload = _read(program_of(name))
     assert workload.devices == 8
     assert workload.totals.collective_bytes
     assert all(isinstance(c, Collective) and c.group.axes for c, _ in workload.collectives())

@@ -25,9 +25,8 @@ BIASED = {"qkv_bias": True, "out_bias": True, "ffn_bias": True, "gated": False, 
 @pytest.mark.parametrize(
     ("name", "settings", "prompt", "length"),
     [
-        ("llama3-tiny", {}, 3, 6),
         ("llama3-tiny", {"scan": False}, 3, 6),
-        ("llama3-tiny", {"qkv_bias": True, "qk_norm": True, "tied": True, "layers": 1}, 3, 6),
+        ("llama3-tiny", {"qkv_bias": True, "qk_norm": True, "tied": True}, 3, 6),
         # Two windows of eight and more: blocks in the prompt, and a cache that is written round.
         ("gemma2-tiny", {}, 24, 27),
         ("gemma2-tiny", {"layers": 3}, 10, 12),
@@ -40,9 +39,8 @@ BIASED = {"qkv_bias": True, "out_bias": True, "ffn_bias": True, "gated": False, 
             4,
             6,
         ),
-        ("gpt2-tiny", {}, 4, 6),
         ("gpt2-tiny", {"scan": False}, 4, 6),
-        ("gpt2-tiny", {"post_norm": True, "embedding_dim": 32, "layers": 1}, 4, 6),
+        ("gpt2-tiny", {"post_norm": True, "embedding_dim": 32}, 4, 6),
         # GPT-NeoX, BLOOM, OLMo 2, Command R, gpt-oss.
         (
             "llama3-tiny",

@@ -68,7 +68,7 @@ TOGETHER = [
     "fsdp=2,cp=2,tp=2,attention=ring",
     "dp=2,tp=2,pp=2,remat=full",
     "dp=2,tp=2,sp=1,pp=2,vp=2,zero=1,remat=selective",
-    "fsdp=2,tp=2,pp=4,remat=products",
+    "fsdp=2,tp=2,pp=2,remat=products",
     "cp=2,tp=2,pp=2,attention=ring,remat=full",
     "fsdp=2,cp=2,pp=2,vp=2,remat=full",
     "dp=2,fsdp=2,tp=2,pp=2,zero=1,mbs=2,remat=selective",

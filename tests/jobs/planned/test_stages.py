@@ -32,7 +32,6 @@ def ran(function: Callable[..., Any], *args: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "remat", "apart"),
     [
-        ("gpt2-tiny", "none", False),
         ("gpt2-tiny", "none", True),
         ("llama3-tiny", "selective", True),
         ("mixtral-tiny", "attention", False),

@@ -23,6 +23,7 @@ from tests.evidence.calibrate.small_cpu import measure_little
 
 # What would take minutes is run with these words added: the same command, over fewer rows.
 BOUNDS = {
+    r"calibrate --profile(?!.*--families)": "--families gemm",
     r"calibrate --profile": "--limit 2 --minutes 0.2",
     r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
     r"compare out/llama": "--fidelity roofline,auto",

@@ -353,3 +353,36 @@ def test_every_instruction_of_measured_programs_converts() -> None:
         assert found["stablehlo.dot"] + found["stablehlo.dot_general"] == expected["dot"], path.name
         assert found["stablehlo.reduce"] == expected["reduce"], path.name
         assert found["stablehlo.while"] == expected["while"], path.name
+
+
+def test_a_view_that_only_a_branch_reads_stands_before_the_branch() -> None:
+    text = """HloModule m, is_scheduled=true
+
+%fill (e: ()) -> (f32[8]) {
+  %e = () parameter(0)
+  %zero = f32[] constant(0)
+  %zeros = f32[8]{0} broadcast(%zero), dimensions={}
+  ROOT %of_zeros = (f32[8]{0}) tuple(%zeros)
+}
+
+%keep (t: (f32[8])) -> (f32[8]) {
+  %t = (f32[8]{0}) parameter(0)
+  %g = f32[8]{0} get-tuple-element(%t), index=0
+  %copy = f32[8]{0} copy(%g)
+  ROOT %of_copy = (f32[8]{0}) tuple(%copy)
+}
+
+ENTRY %main {
+  %p = pred[] parameter(0)
+  %x = f32[8,1]{1,0} parameter(1)
+  %tanh = f32[8,1]{1,0} tanh(%x)
+  %view = f32[8]{0} bitcast(%tanh)
+  %read = (f32[8]{0}) tuple(%view)
+  %nothing = () tuple()
+  %chosen = (f32[8]{0}) conditional(%p, %nothing, %read), true_computation=%fill, false_computation=%keep
+  ROOT %r = f32[8]{0} get-tuple-element(%chosen), index=0
+}
+"""
+    module = mlir.parse_module(hlo_text.to_stablehlo(text, where="branch.hlo"), where="branch.hlo")  # which checks who dominates whom
+    names = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
+    assert names.index("stablehlo.reshape") < names.index("stablehlo.if")

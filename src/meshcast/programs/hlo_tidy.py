@@ -32,8 +32,9 @@ def tidy(text: str, *, where: str) -> str:
         passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
         for block in list(_blocks(module.operation)) if "tuple<" in text else ():
             _without_tuples(block)
-        for block in list(_blocks(module.operation)) if ORDER in text else ():
-            _in_schedule_order(block)
+        if ORDER in text:
+            for function in module.body.operations:
+                _in_schedule_order(function.operation)
         return str(module.operation.get_asm(enable_debug_info=True))
 
 
@@ -46,9 +47,27 @@ def _blocks(operation: Any) -> Iterator[Any]:
             yield block
 
 
-def _in_schedule_order(block: Any) -> None:
-    """Moves numbered ops to their place; the others (views, constants) stand right before what first needs them."""
-    *ops, terminator = [op.operation for op in block.operations]
+def _in_schedule_order(operation: Any) -> set[Any]:
+    """Puts the blocks of an op, and those inside of them, in order; the values that they read from outside."""
+    read: set[Any] = set()
+    for region in operation.regions:
+        for block in region.blocks:
+            ops = [op.operation for op in block.operations]
+            reads = [{*op.operands, *(_in_schedule_order(op) if op.regions else ())} for op in ops]
+            _block_in_order(ops, reads)
+            read.update(*reads)
+            read.difference_update(block.arguments, *(op.results for op in ops))
+    return read
+
+
+def _block_in_order(ops: list[Any], reads: list[set[Any]]) -> None:
+    """Moves numbered ops to their place; the others (views, constants) stand right before what first needs them.
+
+    Args:
+        ops: The ops of a block, its terminator last.
+        reads: What each of them reads: operands, and values that its regions take from this block or from further out.
+    """
+    *ops, terminator = ops
     numbers = [_number(operation) for operation in ops]
     if not any(number is not None for number in numbers):
         return
@@ -57,8 +76,8 @@ def _in_schedule_order(block: Any) -> None:
     for index in reversed(range(len(ops))):
         number = numbers[index]
         key = number if number is not None else min((needed.get(r, math.inf) for r in ops[index].results), default=0)
-        for operand in ops[index].operands:
-            needed[operand] = min(needed.get(operand, math.inf), key)
+        for value in reads[index]:
+            needed[value] = min(needed.get(value, math.inf), key)
         keys.append((key, number is not None, index))
     for _, _, index in sorted(keys):
         ops[index].move_before(terminator)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from meshcast import Options, predict, prepare
+from meshcast import Options, compare, predict, prepare
 from meshcast.base.cache import cache_folder
-from meshcast.base.child import ChildCrashedError, ChildFailedError
+from meshcast.base.child import ChildCrashedError, ChildFailedError, ChildTimedOutError
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.hardware import device_names, load_device
+from meshcast.jobs.program.lowering import forget_lowered
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.xla_gpu import compiler
@@ -23,6 +24,7 @@ from meshcast.lower.xla_gpu.installation import Installation, found_gpu_compiler
 from meshcast.lower.xla_gpu.target import lanes_per_core, target_config
 from meshcast.programs.files import from_bytes
 from meshcast.programs.program import Program
+from meshcast.simulate import peak_memory
 
 H200 = load_device("h200")
 PROGRAM = """
@@ -84,6 +86,8 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
         monkeypatch.setattr(compiler._child, "request", request)
         found = Installation(release="compiler 1", library=Path("plugin.so"), toolkit=Path("cuda"))
         monkeypatch.setattr(compiler, "found_gpu_compiler", lambda: found)
+        monkeypatch.setattr("meshcast.evidence.comparison.grid.found_gpu_compiler", lambda: found)
+        forget_lowered()
         return seen
 
     return install
@@ -133,6 +137,17 @@ class TestCompiling:
         assert memory.peak == 124
         assert run.predict().to_json()["lowering"] == "compiled"
 
+    def test_a_product_that_cublas_would_win_has_its_workspace(self, answering: Any) -> None:
+        def temporaries(rows: int) -> int:
+            hlo = COMPILED.replace("512", str(rows)).replace("256", "8192").replace("128", "4096")
+            answering({**ANSWER, "hlo": hlo})
+            text = PROGRAM.replace("512", str(rows)).replace("256", "8192").replace("128", "4096")
+            found = lower_compiled(from_bytes(text.encode(), name="net", where="net.mlir"), H200)
+            return peak_memory(found, H200).temporaries
+
+        assert temporaries(16) == 7  # few rows stay with Triton: what the compiler states
+        assert temporaries(2048) == 7 + 32 * 2**20
+
     def test_the_second_time_comes_from_the_cache(self, program: Program, answering: Any) -> None:
         seen = answering(ANSWER, ANSWER)
         first = compiler.compile_program(program, H200)
@@ -167,6 +182,60 @@ class TestCompiling:
         found = predict(program, on="h200")
         assert found.lowering == "modelled"
         assert any("the lowering is modelled instead" in warning for warning in found.warnings)
+
+    def test_what_takes_too_long_is_told_and_not_waited_for_again(self, program: Program, answering: Any) -> None:
+        seen = answering(ChildTimedOutError(-9, ""), ANSWER)
+        with pytest.raises(UnsupportedError, match="takes longer than 20 s for this program") as caught:
+            compiler.compile_program(program, H200, limit_s=20.0)
+        assert "--compile-limit 40" in str(caught.value.fix)
+        with pytest.raises(UnsupportedError, match="as an earlier run found"):
+            compiler.compile_program(program, H200, limit_s=10.0)
+        assert len(seen) == 1
+        assert compiler.compile_program(program, H200, limit_s=40.0).hlo == COMPILED  # who allows more is served
+        assert len(seen) == 2
+
+    def test_where_auto_asked_kernels_are_modelled_after_the_limit(self, program: Program, answering: Any) -> None:
+        answering(ChildTimedOutError(-9, ""))
+        found = predict(program, on="h200", compile_limit=20)
+        assert found.lowering == "modelled"
+        assert any("takes longer than 20 s" in warning for warning in found.warnings)
+        with pytest.raises(UsageError, match="a limit of -1 s"):
+            predict(program, on="h200", compile_limit=-1)
+
+    def test_a_prediction_says_who_compiled_and_for_how_long(self, program: Program, answering: Any) -> None:
+        answering(ANSWER)
+        first = predict(program, on="h200", levers=False)
+        assert first.to_json()["compiler"]["release"] == "compiler 1"
+        assert first.to_json()["compiler"]["kept"] is False
+        assert "compiled  by compiler 1 in" in " ".join(str(first).split(" ")).replace("   ", "  ")
+        forget_lowered()
+        second = predict(program, on="h200", levers=False).to_json()["compiler"]
+        assert second == {**first.to_json()["compiler"], "kept": True}
+
+    def test_what_would_help_is_not_compiled(self, answering: Any) -> None:
+        program = from_bytes(PROGRAM.replace("512", "8192").encode(), name="net", where="net.mlir")
+        seen = answering({**ANSWER, "hlo": COMPILED.replace("512", "8192")})
+        found = predict(program, on="h200", levers=6)
+        assert found.lowering == "compiled"
+        assert len(seen) == 1
+        modelled = predict(program, on="h200", levers=6, lowering="modelled")
+        assert [(each.flag, each.saved_share) for each in found.levers] == [
+            (each.flag, each.saved_share) for each in modelled.levers
+        ]
+        assert found.levers
+        for ours, theirs in zip(found.levers, modelled.levers, strict=True):
+            assert ours.step_time_s / (found.step_time_s or 0) == pytest.approx(
+                theirs.step_time_s / (modelled.step_time_s or 0)
+            )
+
+    def test_a_comparison_of_several_is_not_compiled(self, program: Program, answering: Any) -> None:
+        seen = answering(ANSWER)
+        several = compare(program, on=["h200", "a100"], fidelities="auto")
+        assert {cell.prediction["lowering"] for cell in several.cells if cell.prediction} == {"modelled"}
+        assert not seen
+        (alone,) = compare(program, on="h200", fidelities="auto").cells
+        assert alone.prediction is not None
+        assert alone.prediction["lowering"] == "compiled"
 
     def test_fidelity_compiled_times_the_compilers_kernels(self, program: Program, answering: Any) -> None:
         answering(ANSWER)

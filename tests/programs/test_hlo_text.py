@@ -383,6 +383,8 @@ ENTRY %main {
   ROOT %r = f32[8]{0} get-tuple-element(%chosen), index=0
 }
 """
-    module = mlir.parse_module(hlo_text.to_stablehlo(text, where="branch.hlo"), where="branch.hlo")  # which checks who dominates whom
+    module = mlir.parse_module(
+        hlo_text.to_stablehlo(text, where="branch.hlo"), where="branch.hlo"
+    )  # which checks who dominates whom
     names = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
     assert names.index("stablehlo.reshape") < names.index("stablehlo.if")

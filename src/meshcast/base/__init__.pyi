@@ -10,6 +10,7 @@ from meshcast.base.child import READER_BYTES as READER_BYTES
 from meshcast.base.child import Child as Child
 from meshcast.base.child import ChildCrashedError as ChildCrashedError
 from meshcast.base.child import ChildFailedError as ChildFailedError
+from meshcast.base.child import ChildTimedOutError as ChildTimedOutError
 from meshcast.base.child import child_environment as child_environment
 from meshcast.base.child import python_command as python_command
 from meshcast.base.child import safe_starts as safe_starts

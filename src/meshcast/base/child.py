@@ -42,6 +42,10 @@ class ChildCrashedError(Exception):
         self.tail = tail
 
 
+class ChildTimedOutError(ChildCrashedError):
+    """The child had no answer in time, and was killed."""
+
+
 class ChildFailedError(Exception):
     """The child answered with an error message.
 
@@ -71,18 +75,26 @@ class Child:
 
         Raises:
             ChildFailedError: it answered with an error.
-            ChildCrashedError: it died, or had no answer in time and was killed.
+            ChildTimedOutError: it had no answer in time and was killed.
+            ChildCrashedError: it died.
         """
+        late = threading.Event()
+
+        def end(process: subprocess.Popen[bytes]) -> None:
+            late.set()
+            process.kill()
+
         message = json.dumps({**header, "bytes": len(data)}).encode() + b"\n" + data
         with self._lock:
             process = self._running()
-            watchdog = threading.Timer(timeout_s, process.kill)
+            watchdog = threading.Timer(timeout_s, end, (process,))
             watchdog.daemon = True
             watchdog.start()
             try:
                 answer, result = _exchange(process, message)
             except (BrokenPipeError, EOFError):
-                raise self._crash() from None
+                crash = self._crash()
+                raise ChildTimedOutError(crash.code, crash.tail) if late.is_set() else crash from None
             except ValueError:  # no JSON: what follows in the pipe has no meaning
                 process.kill()
                 raise self._crash() from None

@@ -9,6 +9,7 @@ from meshcast.lower.fusion_rules import Fusion as Fusion
 from meshcast.lower.kernel import SCALAR_BYTES as SCALAR_BYTES
 from meshcast.lower.kernel import BranchStep as BranchStep
 from meshcast.lower.kernel import CompiledMemory as CompiledMemory
+from meshcast.lower.kernel import CompilerRun as CompilerRun
 from meshcast.lower.kernel import CostKey as CostKey
 from meshcast.lower.kernel import Kernel as Kernel
 from meshcast.lower.kernel import KernelKind as KernelKind

@@ -9,13 +9,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from meshcast.base import cache_folder, keep, kept_as
-from meshcast.lower.kernel import CompiledMemory
+from meshcast.lower.kernel import CompiledMemory, CompilerRun
 
 _FORMAT = 2  # of an entry in the cache
 _LONGEST_SENTENCE = 300
@@ -27,33 +28,43 @@ class Compilation:
 
     hlo: str
     memory: CompiledMemory
-    version: str
+    by: CompilerRun = field(compare=False)
 
 
 def compiled_once(
-    folder: str, made_from: Mapping[str, Any], data: bytes, compile_it: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
-    """The entry of a compilation: from the cache, or made now and kept.
+    folder: str,
+    made_from: Mapping[str, Any],
+    data: bytes,
+    compile_it: Callable[[], dict[str, Any]],
+    *,
+    holds: Callable[[Mapping[str, Any]], bool] = lambda entry: True,
+) -> tuple[dict[str, Any], bool]:
+    """The entry of a compilation, with the seconds that it took, and whether it was kept from an earlier one.
 
     Args:
         folder: The compiler's part of the cache.
         made_from: Everything besides the program that shapes the result: target, versions, flags.
         data: The program.
         compile_it: Makes the entry, JSON's types alone.
+        holds: Whether an entry that was kept still answers what is asked for.
     """
     said = json.dumps([_FORMAT, made_from], sort_keys=True)
     key = hashlib.sha256(said.encode() + b"\0" + data).hexdigest()
-    entry = read(folder, key)
-    if entry is None:
-        entry = compile_it()
-        write(folder, key, entry)
-    return entry
+    kept_before = read(folder, key)
+    if kept_before is not None and holds(kept_before):
+        return kept_before, True
+    started = time.perf_counter()
+    entry = compile_it()
+    entry["seconds"] = time.perf_counter() - started
+    write(folder, key, entry)
+    return entry, False
 
 
-def compilation(entry: Mapping[str, Any], version: str) -> Compilation:
+def compilation(entry: Mapping[str, Any], version: str, *, kept_before: bool) -> Compilation:
     """The compilation of an entry that holds one."""
     sizes = {part: int(entry[part]) for part in ("arguments", "outputs", "temporaries", "aliased")}
-    return Compilation(hlo=entry["hlo"], memory=CompiledMemory(**sizes), version=version)
+    by = CompilerRun(release=version, seconds=entry.get("seconds"), kept=kept_before)
+    return Compilation(hlo=entry["hlo"], memory=CompiledMemory(**sizes), by=by)
 
 
 def read(folder: str, key: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from meshcast.base import UnsupportedError, UsageError
 from meshcast.hardware import Device
@@ -16,10 +17,15 @@ from meshcast.programs import Program, from_bytes
 from meshcast.workload import ReadOptions, read_workload
 
 
+class _Compile(Protocol):
+    def __call__(self, program: Program, device: Device, *, limit_s: float | None) -> Compilation:
+        """A program compiled for a device; where there is a limit, within so many seconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compiler:
     backend: str
-    compile_program: Callable[[Program, Device], Compilation]
+    compile_program: _Compile
     why_not: Callable[[Device], str | None]
 
 
@@ -39,7 +45,12 @@ def why_not_compiled(program: Program, device: Device) -> str | None:
 
 
 def lower_compiled(
-    program: Program, device: Device, *, mesh: Mapping[str, int] | None = None, options: ReadOptions | None = None
+    program: Program,
+    device: Device,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    options: ReadOptions | None = None,
+    limit_s: float | None = None,
 ) -> LoweredProgram:
     """The kernels that a device runs for a program, as XLA decides them.
 
@@ -51,6 +62,7 @@ def lower_compiled(
         device: A CUDA GPU or a TPU of the catalogue.
         mesh: Axis sizes that replace the program's own.
         options: What the program's text cannot say.
+        limit_s: How long compiling may take; None: as long as is usual, 5 minutes for GPUs and 2 hours for TPUs.
 
     Raises:
         UsageError: The program is partitioned already, or what was told about its loops does not fit XLA's.
@@ -66,7 +78,7 @@ def lower_compiled(
         raise UnsupportedError(_no_compiler(device), where="--lowering compiled", fix=_WITHOUT)
     whole = with_mesh(program, mesh)
     check_divisible(whole, whole.mesh)  # as JAX demands; XLA itself would pad
-    found = compiler.compile_program(whole, device)
+    found = compiler.compile_program(whole, device, limit_s=limit_s)
     local = from_bytes(found.hlo.encode(), name=program.name, where=program.source)
     same = len(local.arguments) == len(program.arguments)
     local = replace(
@@ -77,7 +89,7 @@ def lower_compiled(
         partitioned=True,
     )
     lowered = lower_scheduled(read_workload(local, options), backend=compiler.backend, tuned=False)
-    return replace(lowered, lowering="compiled", memory=found.memory)
+    return replace(lowered, lowering="compiled", memory=found.memory, compiler=found.by)
 
 
 def _no_compiler(device: Device) -> str:

@@ -336,6 +336,21 @@ class CompiledMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerRun:
+    """Who compiled a program, and how long that took.
+
+    Attributes:
+        release: The compiler.
+        seconds: What compiling took; None where an older version of ours kept the result without.
+        kept: Whether the result was kept from an earlier run.
+    """
+
+    release: str
+    seconds: float | None
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overflow:
     """Bytes that the compiler wanted and had, where a program does not fit."""
 
@@ -355,6 +370,7 @@ class LoweredProgram:
     # `modelled`: by rules of ours; `compiled`: by the real compiler; `given`: the program came compiled.
     lowering: Lowering = "modelled"
     memory: CompiledMemory | None = None
+    compiler: CompilerRun | None = None  # of a compiled program
     overflow: Overflow | None = None
     idle: tuple[str, ...] = ()  # rewrites that were asked for and found nothing to do, each as a sentence
 

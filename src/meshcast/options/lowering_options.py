@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
+from meshcast.base import UsageError, checked
 from meshcast.lower import OVERLAP_CHOICES, Overlap
 from meshcast.options.declared import option, take_values
 from meshcast.options.program_options import BY_STACKS
@@ -39,12 +41,22 @@ def _ragged() -> tuple[str, ...]:
     return get_args(RaggedProducts)
 
 
+def _seconds(name: str, value: Any) -> float:
+    found = float(checked(name, value, (int, float)))
+    if not 0 <= found < math.inf:
+        raise UsageError(
+            f"a limit of {found:g} s", where="--compile-limit", fix="a number of seconds; 0: as long as is usual"
+        )
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweringOptions:
     """Whose kernels run, and what is rewritten of them.
 
     Attributes:
         kernels: Modelled, compiled, or `auto` (flat: `lowering`).
+        compile_limit: Seconds that compiling may take; 0: as long as is usual.
         overlap: What is rewritten so that communication overlaps, beside the words of it.
         fusion: Who fuses modelled kernels on GPUs: a compiler, or an eager framework.
         attention_library: Whose fused attention modelled kernels on GPUs are.
@@ -57,6 +69,14 @@ class LoweringOptions:
         name="lowering",
         flag="--lowering",
         help="Kernels modelled by rules, compiled by the real XLA:GPU compiler (doctor --install gpu-compiler), or auto.",
+    )
+    compile_limit: float = option(
+        0.0,
+        flag="--compile-limit",
+        metavar="SECONDS",
+        help="How long the real compiler may take; 0: 300 s for a GPU, 7200 s for a TPU. auto then models the kernels.",
+        read=_seconds,
+        told=None,  # whose kernels it came to is told
     )
     overlap: InWords[Overlap] = option(
         InWords("", Overlap()),

@@ -9,6 +9,8 @@ from meshcast.results.infeasible import Infeasible as Infeasible
 from meshcast.results.inputs import Inputs as Inputs
 from meshcast.results.loops import DataLoops as DataLoops
 from meshcast.results.loops import LoopShare as LoopShare
+from meshcast.results.lowered_by import CompiledBy as CompiledBy
+from meshcast.results.lowered_by import UsualDistance as UsualDistance
 from meshcast.results.pipeline_chart import chart_section as chart_section
 from meshcast.results.pipelined import PipelineShare as PipelineShare
 from meshcast.results.pipelined import StageShare as StageShare

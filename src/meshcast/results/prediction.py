@@ -9,6 +9,7 @@ from meshcast.results.communication import Communication
 from meshcast.results.infeasible import Infeasible
 from meshcast.results.inputs import Inputs
 from meshcast.results.loops import DataLoops
+from meshcast.results.lowered_by import CompiledBy
 from meshcast.results.pipelined import PipelineShare
 from meshcast.results.serving import Serving
 from meshcast.results.throughput import Throughput
@@ -57,6 +58,7 @@ class Prediction:
         provenance: Shares of the time by origin.
         timed: Times and what follows from them; None where it cannot run.
         lowering: `modelled`; `compiled`, by the real compiler; or `given`, as the program came.
+        compiler: Who compiled it, and how long that took; None where nobody did.
         pipeline: Of pipelines, a row for each stage.
         serving: Of models that answer token by token.
         loops: Of programs with loops that end on data.
@@ -87,6 +89,7 @@ class Prediction:
     provenance: Provenance
     timed: Timed | None = None
     lowering: str = "modelled"
+    compiler: CompiledBy | None = None
     pipeline: PipelineShare | None = None
     serving: Serving | None = None
     loops: DataLoops | None = None
@@ -194,6 +197,7 @@ class Prediction:
             "on": {"device": self.device, "cluster": self.cluster},
             "fidelity": self.fidelity,
             "lowering": self.lowering,
+            **({"compiler": asdict(self.compiler)} if self.compiler is not None else {}),
             "network": self.network,
             "feasible": self.feasible,
             "infeasible": problem,

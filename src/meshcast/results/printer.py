@@ -253,6 +253,8 @@ def _figures(prediction: Prediction) -> list[tuple[str, str]]:
         rows += [("MFU", percent(prediction.mfu) + hfu), ("", MFU_DEFINITION)]
     moved = f"{format_flops(prediction.flops)} and {format_bytes(prediction.hbm_bytes)} of memory traffic"
     rows.append(("work", f"{moved} in {format_whole(prediction.kernels)} kernels, per device"))
+    if prediction.compiler is not None:
+        rows += prediction.compiler.rows()
     rows += _memory(prediction.memory, prediction.capacity_bytes)
     rows += _communication(prediction)
     if prediction.energy_j is not None and prediction.step_time_s:
@@ -357,7 +359,8 @@ def _levers(prediction: Prediction) -> list[Section]:
         for lever in prediction.levers[:LEVER_ROWS]
     ]
     work = "of the time for the same work" if prediction.throughput is not None else "of the step"
-    note = f"each was predicted, with the flag in place of what is asked now; saves {work}"
+    kernels = " and modelled kernels" if prediction.lowering == "compiled" else ""
+    note = f"each was predicted, with the flag in place of what is asked now{kernels}; saves {work}"
     return [Section(title="What would help most", columns=heads, rows=rows, note=note)]
 
 

@@ -22,11 +22,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from meshcast.hardware import Device
 from meshcast.lower import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.simulate.scratch import is_library_call, scratch_bytes
 from meshcast.workload import Tensor
+
+
+class Scratch(Protocol):
+    """Bytes that a kernel needs on a device while it runs."""
+
+    def __call__(self, kernel: Kernel, device: Device, *, tuned: bool) -> int:
+        """The bytes, where products were timed on the device or not."""
 
 
 @dataclass(slots=True)
@@ -47,6 +55,7 @@ def lifetimes(
     device: Device | None = None,
     *,
     tuned: bool = True,
+    scratch: Scratch = scratch_bytes,
 ) -> list[LiveBuffer]:
     """Every buffer of a program. Moments count steps, those of bodies included.
 
@@ -56,8 +65,9 @@ def lifetimes(
         aliases: Output values to the donated arguments whose memory they take.
         device: Whose libraries' scratch is counted; without it, none is.
         tuned: Whether products were timed on the device, see `simulate.scratch`.
+        scratch: What a kernel needs on the device besides its operands and results.
     """
-    return _Lifetimes(tensors, aliases, device, tuned=tuned).program(schedule)
+    return _Lifetimes(tensors, aliases, device, tuned=tuned, scratch=scratch).program(schedule)
 
 
 def most_at_once(buffers: Sequence[LiveBuffer]) -> int:
@@ -98,9 +108,16 @@ def _moments(schedule: Schedule, now: int) -> Generator[tuple[int, Kernel], None
 
 class _Lifetimes:
     def __init__(
-        self, tensors: Sequence[Tensor], aliases: Mapping[int, int], device: Device | None, *, tuned: bool
+        self,
+        tensors: Sequence[Tensor],
+        aliases: Mapping[int, int],
+        device: Device | None,
+        *,
+        tuned: bool,
+        scratch: Scratch,
     ) -> None:
         self._tuned = tuned
+        self._scratch_bytes = scratch
         self._tensors = tensors
         self._aliases = aliases
         self._device = device
@@ -178,7 +195,7 @@ class _Lifetimes:
         known = self._scratches.get(kernel.cost_key)
         if known is None:
             known = (
-                scratch_bytes(kernel, device, tuned=self._tuned),
+                self._scratch_bytes(kernel, device, tuned=self._tuned),
                 is_library_call(kernel, device, tuned=self._tuned),
             )
             self._scratches[kernel.cost_key] = known

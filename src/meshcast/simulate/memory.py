@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from meshcast.base import Rows, format_bytes, shown
 from meshcast.hardware import Device
-from meshcast.lower import LoweredProgram
-from meshcast.simulate.buffers import LiveBuffer, lifetimes, live_bytes, moments, most_at_once
+from meshcast.lower import Kernel, LoweredProgram
+from meshcast.simulate.buffers import LiveBuffer, Scratch, lifetimes, live_bytes, moments, most_at_once
+from meshcast.simulate.scratch import untold_workspace
 from meshcast.workload import Tensor
 
 
@@ -58,11 +59,12 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned:
     for value, argument in zip(schedule.inputs, lowered.workload.arguments, strict=False):
         roles[argument.role.value] = roles.get(argument.role.value, 0) + tensors[value].bytes
     if (known := lowered.memory) is not None:
+        temporaries = known.temporaries + _untold_workspaces(lowered, device, tuned=tuned)
         return MemoryUse(
-            peak=known.arguments + known.outputs + known.temporaries - known.aliased,
+            peak=known.arguments + known.outputs + temporaries - known.aliased,
             arguments=known.arguments,
             outputs=known.outputs,
-            temporaries=known.temporaries,
+            temporaries=temporaries,
             aliased=known.aliased,
             by_role=roles,
         )
@@ -80,6 +82,32 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned:
         aliased=aliased,
         by_role=roles,
     )
+
+
+def _untold_workspaces(lowered: LoweredProgram, device: Device | None, *, tuned: bool) -> int:
+    """By how many bytes the workspaces of products raise the temporaries that a compiler states that had no GPU to time them on.
+
+    The compiler's own figure stays; what our liveness says with and without workspaces differs by that much.
+    """
+    if device is None or device.kind != "gpu" or lowered.lowering != "compiled":
+        return 0
+    if not any(untold_workspace(kernel, device, tuned=tuned) for kernel, _ in lowered.schedule.walk()):
+        return 0
+
+    def none(kernel: Kernel, device: Device, *, tuned: bool) -> int:
+        return 0
+
+    by_value = {lowered.schedule.outputs[position]: value for position, value in _aliases(lowered).items()}
+    ways: tuple[Scratch, Scratch] = (untold_workspace, none)
+    with_them, without = (
+        most_at_once(
+            _outside_outputs(
+                lifetimes(lowered.schedule, lowered.tensors, by_value, device, tuned=tuned, scratch=scratch)
+            )
+        )
+        for scratch in ways
+    )
+    return max(0, with_them - without)
 
 
 def _outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:

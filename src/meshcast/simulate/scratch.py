@@ -46,6 +46,17 @@ def scratch_bytes(kernel: Kernel, device: Device, *, tuned: bool = True) -> int:
     return 0
 
 
+def untold_workspace(kernel: Kernel, device: Device, *, tuned: bool = True) -> int:
+    """Bytes of cuBLAS's workspace for a product that XLA, compiling without a GPU to time it on, left to Triton.
+
+    A call of cuBLAS's that the compiler made has its workspace among its results, and none here.
+    """
+    shape = kernel.geometry
+    if not isinstance(shape, Gemm) or kernel.kind is not KernelKind.GEMM or len(kernel.writes) > 1:
+        return 0
+    return _workspace(device) if calls_cublas(kernel, shape, device, tuned=tuned) else 0
+
+
 def is_library_call(kernel: Kernel, device: Device, *, tuned: bool = True) -> bool:
     """Whether a kernel is a library's: its result comes with a workspace, and nobody can be written over it."""
     if isinstance(kernel.geometry, Gemm):
@@ -76,6 +87,10 @@ def calls_cublas(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool = T
     return min(shape.m, shape.n) > SPLIT_TILE and tiles < FILLED * math.ceil(tiles / device.cores) * device.cores
 
 
+def _workspace(device: Device) -> int:
+    return WORKSPACE if device.architecture in ("Hopper", "Blackwell") else WORKSPACE_BEFORE
+
+
 def _product(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool) -> int:
     if is_summed(shape):
         return int(shape.batch * shape.m * shape.n * shape.k * element_bytes(shape.lhs_dtype))
@@ -83,7 +98,7 @@ def _product(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool) -> int
     partial = partial_bytes(shape, parts)
     if not calls_cublas(kernel, shape, device, tuned=tuned):
         return partial
-    workspace = WORKSPACE if device.architecture in ("Hopper", "Blackwell") else WORKSPACE_BEFORE
+    workspace = _workspace(device)
     if element_bytes(shape.lhs_dtype) > 1:
         return partial + workspace
     transposed = 0 if shape.lhs_contracting_minor else shape.batch * shape.m * shape.k

@@ -1,6 +1,8 @@
 """Candidates are chosen by what they could save, and the few most promising ones predicted; what was predicted is told.
 
-The budget counts predictions, not seconds, so that the answer is the same on every machine.
+The budget counts predictions, not seconds, so that the answer is the same on every machine. Changes of a compiled program are
+predicted with modelled kernels, the program as it is included: compiling each would take minutes, and two lowerings are not to be
+compared. What a change saves then is the share of that, of the compiled step.
 """
 
 from __future__ import annotations
@@ -40,11 +42,35 @@ def with_levers(question: Question, again: Again) -> Prediction:
     limit, timed = how_many(question.options.levers), question.prediction.timed
     if timed is None:
         return with_fixes(question, again, limit)
-    found = [
-        lever for candidate, other in _tried(question, again, limit) if (lever := _lever(question, candidate, other))
-    ]
+    asked = _modelled(question, again) if question.prediction.lowering == "compiled" and limit else question
+    found = [lever for candidate, other in _tried(asked, again, limit) if (lever := _lever(asked, candidate, other))]
+    if asked is not question and asked.prediction.step_time_s:
+        scale = timed.step_time_s / asked.prediction.step_time_s
+        found = [_scaled(lever, scale) for lever in found]
     ranked = sorted(found, key=lambda lever: -lever.saved_share)
     return replace(question.prediction, timed=replace(timed, levers=tuple(ranked)))
+
+
+def _modelled(question: Question, again: Again) -> Question:
+    """The same question, answered with modelled kernels; itself where these have no answer, or none that fits."""
+    options = question.options
+    fidelity = "auto" if options.estimate.fidelity == "compiled" else options.estimate.fidelity
+    try:
+        found = again(options.having(lowering="modelled", fidelity=fidelity, levers=False))
+    except MeshcastError:
+        return question
+    return found if found.prediction.step_time_s else question
+
+
+def _scaled(lever: Lever, scale: float) -> Lever:
+    """A lever with its times, and what is done in one, of a step that takes `scale` as long."""
+    return replace(
+        lever,
+        step_time_s=lever.step_time_s * scale,
+        saved_s=lever.saved_s * scale,
+        throughput_per_s=lever.throughput_per_s / scale if lever.throughput_per_s is not None else None,
+        request_time_s=lever.request_time_s * scale if lever.request_time_s is not None else None,
+    )
 
 
 def candidates(question: Question) -> list[Candidate]:

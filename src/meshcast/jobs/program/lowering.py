@@ -112,7 +112,7 @@ def _lowered(
     refused, overflow = "", None
     if whose.lowering == "compiled":
         try:
-            return lower_compiled(program, device, mesh=mesh, options=read)
+            return lower_compiled(program, device, mesh=mesh, options=read, limit_s=lowering.compile_limit or None)
         except OutOfMemoryError as error:
             refused, overflow = error.message, Overflow(demand=error.demand, bound=error.bound)
         except (UnsupportedError, UsageError) as error:  # loops may have other names and counts in XLA's program

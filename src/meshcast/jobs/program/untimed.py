@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from meshcast.base import VERSION
 from meshcast.estimate import answering, light_seconds
 from meshcast.jobs.program.on_network import check_arrangement
 from meshcast.lower import NOTHING_PAIRED, Kernel
-from meshcast.results import Prediction, Provenance
+from meshcast.results import CompiledBy, Prediction, Provenance
 from meshcast.simulate import hidden_launches
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def counted_prediction(run: Run, counted: Counted, fidelity: str) -> Prediction:
         cluster=run.cluster.name if run.devices > 1 else None,
         fidelity=fidelity,
         lowering=run.lowered.lowering,
+        compiler=CompiledBy(**asdict(run.lowered.compiler)) if run.lowered.compiler is not None else None,
         network=run.options.network.model,
         infeasible=run.verdict,
         flops=workload.totals.flops,

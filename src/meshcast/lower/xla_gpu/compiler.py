@@ -12,18 +12,20 @@ such a call costs is for our own rules to say.
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 from importlib import metadata
 from typing import Any
 
-from meshcast.base import Child, ChildCrashedError, ChildFailedError, UnsupportedError
+from meshcast.base import Child, ChildCrashedError, ChildFailedError, ChildTimedOutError, UnsupportedError, tell
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
 from meshcast.lower.xla_gpu.installation import HOW_TO_INSTALL_GPU_COMPILER, found_gpu_compiler
 from meshcast.lower.xla_gpu.target import missing_facts, target_config
 from meshcast.programs import Program
 
-TIMEOUT_S = 1800.0
+LIMIT_S = 300.0  # unless another one is asked for
 GPUS_PER_HOST = 8
 # Two ways to compile products, the first one preferred.
 TRITON = {"xla_gpu_autotune_level": "0", "xla_gpu_mock_custom_calls": "True"}
@@ -40,12 +42,18 @@ def why_not(device: Device) -> str | None:
     return missing_facts(device) or (f"{found} ({HOW_TO_INSTALL_GPU_COMPILER})" if isinstance(found, str) else None)
 
 
-def compile_program(program: Program, device: Device) -> Compilation:
+def compile_program(program: Program, device: Device, *, limit_s: float | None = None) -> Compilation:
     """The program compiled for as many of a device as its mesh has.
 
+    Args:
+        program: The program, before any partitioning.
+        device: A CUDA GPU.
+        limit_s: How long compiling may take. That it took longer is kept too: who asks for no more is not made to wait again.
+
     Raises:
-        UnsupportedError: The compiler is not installed, cannot target the device, or refuses the program.
+        UnsupportedError: The compiler is not installed, cannot target the device, refuses the program, or takes too long.
     """
+    limit = LIMIT_S if limit_s is None else limit_s
     found = found_gpu_compiler()
     if isinstance(found, str):
         raise UnsupportedError(
@@ -60,8 +68,19 @@ def compile_program(program: Program, device: Device) -> Compilation:
     }  # fmt: skip
     data = program.bytecode
     places = {"library": str(found.library), "toolkit": str(found.toolkit)}
-    entry = compiled_once(_CACHE, made_from, data, lambda: _compiled({**header, **places}, data, program.name))
-    return compilation(entry, found.release)
+    tell(f"compiling {program.name} for {device.name}")
+    entry, kept = compiled_once(
+        _CACHE, made_from, data, lambda: _compiled({**header, **places}, data, program.name, limit),
+        holds=lambda entry: entry.get("unfinished", math.inf) >= limit,
+    )  # fmt: skip
+    if "unfinished" in entry:
+        before = ", as an earlier run found" if kept else ""
+        raise UnsupportedError(
+            f"XLA's GPU compiler takes longer than {entry['unfinished']:g} s for this program{before}",
+            where=program.name,
+            fix=f"allow it more (--compile-limit {2 * entry['unfinished']:g}), or use --lowering modelled",
+        )
+    return compilation(entry, found.release, kept_before=kept)
 
 
 def topology(devices: int) -> str:
@@ -70,15 +89,21 @@ def topology(devices: int) -> str:
     return f"1x{devices // per_host}x{per_host}"
 
 
-def _compiled(header: dict[str, Any], data: bytes, where: str) -> dict[str, Any]:
+def _compiled(header: dict[str, Any], data: bytes, where: str, limit_s: float) -> dict[str, Any]:
+    """What the compiler answers; where it does not within the limit, that limit (`unfinished`)."""
     failures: list[str] = []
+    ends = time.monotonic() + limit_s
     for flags in (TRITON, CUBLAS):
         try:
-            found = json.loads(_child.request({**header, "flags": flags}, data, timeout_s=TIMEOUT_S))
+            found = json.loads(
+                _child.request({**header, "flags": flags}, data, timeout_s=max(0.0, ends - time.monotonic()))
+            )
         except ChildFailedError as error:
             failures.append(str(error))
             if _NO_TILES not in failures[-1]:
                 break
+        except ChildTimedOutError:
+            return {"unfinished": limit_s}
         except ChildCrashedError as error:
             failures.append(f"the compiler died, {error}")
             break

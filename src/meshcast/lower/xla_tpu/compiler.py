@@ -62,8 +62,8 @@ def why_not(device: Device) -> str | None:
     return missing_facts(device) or why_not_installed()
 
 
-def compile_program(program: Program, device: Device) -> Compilation:
-    """The program compiled for as many of a device as its mesh has.
+def compile_program(program: Program, device: Device, *, limit_s: float | None = None) -> Compilation:
+    """The program compiled for as many of a device as its mesh has, within `limit_s` or two hours.
 
     Raises:
         OutOfMemoryError: It does not fit the device's memory.
@@ -81,7 +81,8 @@ def compile_program(program: Program, device: Device) -> Compilation:
         "flags_from_outside": [os.environ.get(flag, "") for flag in FLAG_VARIABLES],
     }  # fmt: skip
     data = program.bytecode
-    entry = compiled_once(_CACHE, made_from, data, lambda: _compiled(header, data))
+    timeout_s = TIMEOUT_S if limit_s is None else limit_s
+    entry, kept = compiled_once(_CACHE, made_from, data, lambda: _compiled(header, data, timeout_s))
     if "out_of_memory" in entry:
         demand, bound = entry["out_of_memory"]
         raise OutOfMemoryError(demand, bound, entry["message"], where=program.name)
@@ -91,13 +92,13 @@ def compile_program(program: Program, device: Device) -> Compilation:
             where=program.name,
             fix="use --fidelity analytical",
         )
-    return compilation(entry, version)
+    return compilation(entry, version, kept_before=kept)
 
 
-def _compiled(header: dict[str, Any], data: bytes) -> dict[str, Any]:
+def _compiled(header: dict[str, Any], data: bytes, timeout_s: float) -> dict[str, Any]:
     """What the compiler answers: a program, that it does not fit, or that it cannot be compiled; all are worth keeping."""
     try:
-        return dict(json.loads(_child.request(header, data, timeout_s=TIMEOUT_S)))
+        return dict(json.loads(_child.request(header, data, timeout_s=timeout_s)))
     except ChildFailedError as error:
         message = str(error)
     except ChildCrashedError as error:  # not kept: the same program may pass the next time, or on a larger machine

@@ -1,0 +1,52 @@
+"""Whose kernels a prediction stands on: who compiled them, or how far modelled ones usually are from the real compiler's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledBy:
+    """Who compiled a program.
+
+    Attributes:
+        release: The compiler.
+        seconds: What compiling took; None where that is not known any more.
+        kept: Whether the result was kept from an earlier run.
+    """
+
+    release: str
+    seconds: float | None
+    kept: bool
+
+    def rows(self) -> list[tuple[str, str]]:
+        """For people: one line."""
+        took = f" in {self.seconds:.1f} s" if self.seconds is not None else ""
+        return [("compiled", f"by {self.release}{took}{', kept from an earlier run' if self.kept else ''}")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsualDistance:
+    """How far modelled kernels are from the real compiler's, on programs that nothing was fitted to.
+
+    Attributes:
+        kernels: The median error of launches, as a share.
+        hbm_bytes: Of bytes moved.
+        peak_memory: Of peak memory.
+        programs: How many programs.
+        source: Where the figures come from.
+        fix: The command that brings the compiler; empty where it is there.
+    """
+
+    kernels: float
+    hbm_bytes: float
+    peak_memory: float
+    programs: int
+    source: str
+    fix: str = ""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """For people: one line."""
+        usual = f"{self.kernels:.0%} in number, {self.hbm_bytes:.0%} in bytes, {self.peak_memory:.0%} in peak memory"
+        said = f"modelled: half of {self.programs} programs set apart are within {usual} of XLA's own kernels"
+        return [("lowering", said + (f"; those: {self.fix}" if self.fix else ""))]

@@ -30,6 +30,7 @@ from tests.results.test_printer import ONE
 # Another value than the default of every option.
 OTHERS: dict[str, Any] = {name: value for name, (value, _, _) in SAMPLES.items() if name not in KEPT} | {
     "plan": "dp=2", "settings": {"batch": "2"}, "attention": "plain", "context_attention": "ring", "levers": 3,
+    "compile_limit": 60.0,
 }  # fmt: skip
 VERBS = {
     "predict": (predict.predict_command, STAGES),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import cache_folder, keep, kept_as
-from meshcast.lower.kernel import CompiledMemory, CompilerRun
+from meshcast.lower.compiler_facts import CompiledMemory, CompilerRun
 
 _FORMAT = 2  # of an entry in the cache
 _LONGEST_SENTENCE = 300

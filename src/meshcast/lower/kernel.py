@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import Mesh, Rows, copier, format_bytes, made_quickly, shown
+from meshcast.lower.compiler_facts import CompiledMemory, CompilerRun, Overflow
 from meshcast.workload import CodeShape, Collective, Geometry, Indexed, Tensor, Workload
 
 if TYPE_CHECKING:
@@ -323,39 +324,6 @@ class Schedule:
                 if isinstance(step, LoopStep):
                     blocks.append(step.body)
         return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledMemory:
-    """Bytes of one device's buffers as the compiler assigned them."""
-
-    arguments: int
-    outputs: int
-    temporaries: int
-    aliased: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilerRun:
-    """Who compiled a program, and how long that took.
-
-    Attributes:
-        release: The compiler.
-        seconds: What compiling took; None where an older version of ours kept the result without.
-        kept: Whether the result was kept from an earlier run.
-    """
-
-    release: str
-    seconds: float | None
-    kept: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overflow:
-    """Bytes that the compiler wanted and had, where a program does not fit."""
-
-    demand: int
-    bound: int
 
 
 @shown

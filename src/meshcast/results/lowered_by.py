@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Behind the fidelity, and of changes that were predicted.
+LOWERING_NOTES = {"modelled": "", "compiled": ", XLA's own kernels", "given": ", kernels as given"}
+CHANGED_BY = {"modelled": "", "compiled": " and modelled kernels", "given": ""}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledBy:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
+from meshcast.results.lowered_by import CHANGED_BY, LOWERING_NOTES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +30,6 @@ BAR, BAR_CELLS = "█", 24
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
 FIDELITY_NOTES = {"roofline": "a speed-of-light bound: its interval opens upwards only"}
-LOWERING_NOTES = {"compiled": ", XLA's own kernels", "given": ", kernels as given"}
 _ASCII = str.maketrans({BAR: "#", "…": "~"})
 
 Rows = Sequence[tuple[str, ...]]
@@ -220,7 +220,7 @@ def _headline(prediction: Prediction) -> Section:
         low, high = prediction.interval_s
         interval = f"between {format_time(low)} and {format_time(high)}"
     note = FIDELITY_NOTES.get(prediction.fidelity, "")
-    basis = prediction.fidelity + LOWERING_NOTES.get(prediction.lowering, "")
+    basis = prediction.fidelity + LOWERING_NOTES[prediction.lowering]
     return Section(
         title=_subject(prediction),
         rows=[("step time", format_time(prediction.step_time_s), interval, f"({basis})")],
@@ -253,8 +253,7 @@ def _figures(prediction: Prediction) -> list[tuple[str, str]]:
         rows += [("MFU", percent(prediction.mfu) + hfu), ("", MFU_DEFINITION)]
     moved = f"{format_flops(prediction.flops)} and {format_bytes(prediction.hbm_bytes)} of memory traffic"
     rows.append(("work", f"{moved} in {format_whole(prediction.kernels)} kernels, per device"))
-    if prediction.compiler is not None:
-        rows += prediction.compiler.rows()
+    rows += prediction.compiler.rows() if prediction.compiler is not None else ()
     rows += _memory(prediction.memory, prediction.capacity_bytes)
     rows += _communication(prediction)
     if prediction.energy_j is not None and prediction.step_time_s:
@@ -359,8 +358,7 @@ def _levers(prediction: Prediction) -> list[Section]:
         for lever in prediction.levers[:LEVER_ROWS]
     ]
     work = "of the time for the same work" if prediction.throughput is not None else "of the step"
-    kernels = " and modelled kernels" if prediction.lowering == "compiled" else ""
-    note = f"each was predicted, with the flag in place of what is asked now{kernels}; saves {work}"
+    note = f"each was predicted, with the flag in place of what is asked now{CHANGED_BY[prediction.lowering]}; saves {work}"
     return [Section(title="What would help most", columns=heads, rows=rows, note=note)]
 
 

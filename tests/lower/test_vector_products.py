@@ -55,3 +55,31 @@ def test_two_long_vectors_are_reduced_in_two_stages() -> None:
     made = kernels(lower_function(lambda x, y: x @ y, spec(1 << 22), spec(1 << 22)))
     assert {kernel.kind for kernel in made} == {KernelKind.REDUCTION}
     assert made[0].read_bytes == 2 * 4 * (1 << 22)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((3, 64, 64), KernelKind.REDUCTION),  # its rows are as many as a cache holds
+        ((3, 1024, 512), KernelKind.GEMM),  # read across its rows: XLA writes the products first
+    ],
+)
+def test_small_matrices_are_summed_without_a_batch(shape: tuple[int, int, int], kind: KernelKind) -> None:
+    _, k, n = shape
+    (kernel,) = kernels(lower_function(lambda x, a: x @ a, spec(k), spec(k, n)))
+    assert kernel.kind is kind
+
+
+def test_a_sum_over_one_element_is_a_multiplication() -> None:
+    (kernel,) = kernels(lower_function(lambda x, y: jnp.tanh(x @ y), spec(256, 1), spec(1, 128)))
+    assert kernel.kind is KernelKind.LOOP_FUSION
+    assert (kernel.vector_flops, kernel.matrix_flops) == (256 * 128, 0)
+    assert kernel.read_bytes == 4 * (256 + 128)
+
+
+def test_tiny_products_are_loops_that_nothing_joins() -> None:
+    """(4 + 4) 8 = 64 elements of both operands, below 100; with 16 steps 128, which take their epilogue in."""
+    for steps, count in ((8, 2), (16, 1)):
+        a, b = spec(512, 4, steps), spec(512, steps, 4)
+        made = kernels(lower_function(lambda x, y: jnp.einsum("bij,bjk->bik", x, y) * 2, a, b))
+        assert len(made) == count

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from meshcast.lower.aliases import AliasRule, without_aliases
+from meshcast.lower.convolution_epilogues import with_convolution_epilogues
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dead_code import live_ops, without_unread
 from meshcast.lower.dot_merging import merge_products
@@ -25,7 +26,7 @@ from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
-from meshcast.lower.scatters import scatter_into_addends
+from meshcast.lower.scatters import has_one_index, scatter_into_addends, with_simple_indices
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.small_kernels import clears_first, memset
@@ -144,10 +145,26 @@ def scatter_in_place(draft: BlockDraft) -> None:
     draft.ops = scatter_into_addends(draft.ops, draft.kept, draft.buffer)
 
 
+def has_simple_indices(draft: BlockDraft) -> bool:
+    """Whether a block has updates, or gathers or scatters of one index."""
+    indexed = not draft.kinds.isdisjoint((OpKind.GATHER, OpKind.SCATTER))
+    return OpKind.UPDATE in draft.kinds or (indexed and any(map(has_one_index, draft.ops)))
+
+
+def slice_simple_indices(draft: BlockDraft) -> None:
+    """`with_simple_indices`."""
+    draft.ops = with_simple_indices(draft.ops, draft.buffer, draft.values.tensors)
+
+
 def merge_dots(draft: BlockDraft) -> None:
     """`merge_products`."""
     reads = draft.program.free.reads
     draft.ops = merge_products(draft.ops, draft.values, draft.buffer, reads, apart=draft.stored.keys())
+
+
+def join_convolutions(draft: BlockDraft) -> None:
+    """`with_convolution_epilogues`."""
+    draft.ops = with_convolution_epilogues(draft.ops, draft.kept, draft.buffer, draft.values.tensors)
 
 
 def rewrite_single_ops(draft: BlockDraft) -> None:

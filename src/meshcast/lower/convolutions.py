@@ -42,7 +42,7 @@ class ConvolutionRewriter:
     def rewrite(self, op: Op) -> list[Op]:
         """The op with what has to run around it."""
         shape = op.cost.geometry
-        if op.cost.kind is not OpKind.CONVOLUTION or not isinstance(shape, Convolution) or len(op.operands) != 2:
+        if op.cost.kind is not OpKind.CONVOLUTION or not isinstance(shape, Convolution) or len(op.operands) < 2:
             return [op]
         before: list[Op] = []
         after: list[Op] = []
@@ -59,7 +59,8 @@ class ConvolutionRewriter:
                 lhs, shape = self._padded(op, shape, padding, lhs, before)
         wide = self._widened(op, shape, lhs, before)
         # What it was widened from is still an operand of cuDNN's call, if not of its kernel.
-        operands = (lhs, rhs) if wide == lhs else (wide, rhs, lhs)
+        widened = () if wide == lhs else (lhs,)
+        operands = (wide, rhs, *widened, *op.operands[2:])  # an epilogue's come last
         core = resized(op, self._values, operands=operands, results=(result,), geometry=shape)
         return [*before, core, *after]
 

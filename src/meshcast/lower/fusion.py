@@ -30,7 +30,7 @@ from meshcast.lower.fusion_times import RepeatingFusion, cycles_of, takes_in, wo
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
-from meshcast.workload import Op, OpKind, Reduction, Tensor
+from meshcast.workload import Op, OpKind, Reduction, Tensor, Window
 
 # Elements of a row that one block keeps in registers: XLA:GPU on an H200 fuses softmax over 8,192 and not over 50,257.
 MAX_ROW = 16384
@@ -39,6 +39,8 @@ MAX_REPEATED = 16
 
 # Take every element of an operand once at the most.
 _PARTS = frozenset({OpKind.MOVE, OpKind.UPDATE, OpKind.SCATTER})
+# XLA makes a window and a scatter of it, both of which read the operand.
+_EXPANDED = "select_and_scatter"
 _NOBODY: frozenset[int] = frozenset()
 _FULL, _LARGE, _COMPLICATED = range(3)  # what is asked about values that a fusion reads from outside
 
@@ -110,7 +112,7 @@ class _Sweep:
                 self._sources[op.results[0]] = min(op.cost.written_bytes, self._input_bytes(read, op))
             if kind in PRODUCTS:
                 self._products.add(index)
-            if kind not in rules.consumers:
+            if kind not in rules.consumers or (kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)):
                 pinned.update(read)
                 continue
             if kind in IN_PLACE:
@@ -196,6 +198,8 @@ class _Sweep:
             return True
         if kind is OpKind.TRANSPOSE and self._is_reduced(users) and turns(op, self._tensors):
             return False  # a reduction wants its rows in order
+        if len(owners) > 1 and op.cost.written_bytes and any(self._kinds[user] is OpKind.WINDOW for user in users):
+            return False  # a window asks several times for each element, and others do besides
         if not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
             return False
         if self._rules.timed:
@@ -269,6 +273,9 @@ class _Sweep:
     def _asked_elements(self, root: int, place: int, elements: int) -> int:
         """How many of an op's `elements` a place asks for: as many as it gives, of a part of it no more than that has."""
         given = self._space(root) * self._repeats.get((root, place), 1)
+        if self._kinds[place] is OpKind.WINDOW:
+            window = self._ops[place].cost.geometry
+            return given * (math.prod(window.window) if isinstance(window, Window) else 1)
         return min(given, elements) if self._kinds[place] in _PARTS else given
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:

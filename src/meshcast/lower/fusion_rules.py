@@ -37,11 +37,11 @@ class Rules:
 
 
 GPU = Rules(
-    consumers=FUSIBLE_CONSUMERS,
+    consumers=FUSIBLE_CONSUMERS | {OpKind.WINDOW},  # XLA:GPU's loop emitter computes windows (IsUniversallyLoopFusible)
     joining=frozenset({OpKind.REDUCE, OpKind.GEMM}),
     plain_epilogues=True,
     repeats_functions=True,
     timed=True,
 )
-EAGER = replace(GPU, joining=frozenset({OpKind.REDUCE}), tensors=2, timed=False)
+EAGER = replace(GPU, consumers=FUSIBLE_CONSUMERS, joining=frozenset({OpKind.REDUCE}), tensors=2, timed=False)
 TPU = Rules(consumers=FUSIBLE_CONSUMERS | PRODUCTS, joining=PRODUCTS, plain_epilogues=False, repeats_functions=False)

@@ -11,6 +11,9 @@ from meshcast.workload import Gemm, Op, OpKind, Tensor
 MAX_EPILOGUE_OPERANDS = 2
 # Multiply-adds (gpu/transforms/algebraic_simplifier.cc, ShouldStrengthReduceDotToReduce).
 SMALL_VECTOR_PRODUCT = 10_000_000
+# Elements of both operands, of one of a batch, below which a product stays a loop (xla_gpu_gemm_rewrite_size_threshold).
+TINY_PRODUCT = 100
+_LOOPED = frozenset({"f16", "bf16", "f32"})
 _EPILOGUE = frozenset({OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.VIEW})
 
 
@@ -38,6 +41,14 @@ def is_summed(gemm: Gemm) -> bool:
     return min(gemm.m, gemm.n) == 1 and gemm.batch * gemm.m * gemm.n * gemm.k < SMALL_VECTOR_PRODUCT
 
 
+def is_tiny(gemm: Gemm) -> bool:
+    """Whether a product is a loop in a kernel of XLA's own, neither cuBLAS's nor Triton's, which nothing joins.
+
+    `(m + n) k < 100` of floats (matmul_utils.cc, IsMatrixMultiplicationTooSmallForRewriting).
+    """
+    return (gemm.m + gemm.n) * gemm.k < TINY_PRODUCT and gemm.out_dtype in _LOOPED
+
+
 def is_plain(op: Op) -> bool:
     """Whether an op may be part of an epilogue."""
     return op.cost.kind in _EPILOGUE and not op.cost.transcendentals
@@ -56,7 +67,8 @@ def epilogue_fits(product: Op, root: Op, large: int, tensors: Sequence[Tensor]) 
         large: How many values of the root's size or more it reads besides the product.
         tensors: Types of all values.
     """
-    if not isinstance(product.cost.geometry, Gemm) or len(product.results) != 1 or len(root.results) != 1:
+    shape = product.cost.geometry
+    if not isinstance(shape, Gemm) or len(product.results) != 1 or len(root.results) != 1 or is_tiny(shape):
         return False
     same = tensors[root.results[0]].elements == tensors[product.results[0]].elements
     return same and large <= MAX_EPILOGUE_OPERANDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from meshcast.lower.copy_fusion import has_copies, with_fused_copies
 from meshcast.lower.draft import ProgramDraft
 from meshcast.lower.kernel import Kernel
 from meshcast.lower.layerwise import with_layerwise_weights
@@ -31,6 +32,16 @@ def copy_loop_state(draft: ProgramDraft) -> None:
 def has_loops(draft: ProgramDraft) -> bool:
     """Whether something of a program is a loop or a branch."""
     return any(not isinstance(step, Kernel) for step in draft.schedule.steps)
+
+
+def fuse_copies(draft: ProgramDraft) -> None:
+    """`with_fused_copies`."""
+    draft.schedule = with_fused_copies(draft.schedule)
+
+
+def copies_something(draft: ProgramDraft) -> bool:
+    """Whether a program may have copies."""
+    return has_copies(draft.schedule.steps)
 
 
 def copy_narrow_operands(draft: ProgramDraft) -> None:

@@ -1,7 +1,9 @@
-"""Gradients of gathers: `add(y, scatter(zeros, updates))` becomes `scatter(y, updates)`.
+"""Gradients of gathers: `add(y, scatter(zeros, updates))` becomes `scatter(y, updates)`; single indices become slices.
 
 XLA's algebraic simplifier adds straight into the other addend (a momentum, an accumulated gradient) instead of filling
-an array with zeros, scattering into it and adding that up.
+an array with zeros, scattering into it and adding that up. A gather or scatter with one index is a slice or its update
+(gather_expander.cc and scatter_expander.cc, kEliminateSimple*), which loops compute on their way: an update of an array that is
+filled with constants is a pass over it like any other.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from meshcast.workload import Op, OpKind
+from meshcast.workload import Indexed, Op, OpKind, Tensor
 
 
 def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int, int]) -> list[Op]:
@@ -21,10 +23,7 @@ def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int,
         buffer: The value whose bytes a view shows.
     """
     scatters = {op.results[0]: op for op in ops if op.cost.kind is OpKind.SCATTER and len(op.results) == 1}
-    filled: set[int] = set()
-    for op in ops:
-        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
-            filled.update(op.results)
+    filled = _filled(ops)
     scatters = {v: op for v, op in scatters.items() if buffer.get(op.operands[0], op.operands[0]) in filled}
     readers = dict.fromkeys(scatters, 0)
     for op in ops:
@@ -33,6 +32,55 @@ def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int,
             if value in readers:
                 readers[value] += 1
     return [_merged(op, scatters, readers, kept, buffer) for op in ops]
+
+
+def with_simple_indices(ops: Sequence[Op], buffer: Mapping[int, int], tensors: Sequence[Tensor]) -> list[Op]:
+    """The ops with gathers and scatters of one index as slices and updates.
+
+    Args:
+        ops: A block's ops in order.
+        buffer: The value whose bytes a view shows.
+        tensors: Types of all values.
+    """
+    filled = _filled(ops)
+    made = [_simple(op, tensors) if has_one_index(op) else op for op in ops]
+    return [_whole(op, tensors) if _updates_filled(op, filled, buffer) else op for op in made]
+
+
+def has_one_index(op: Op) -> bool:
+    """Whether an op is a gather or scatter with a single index."""
+    return isinstance(op.cost.geometry, Indexed) and op.cost.geometry.count == 1 and len(op.results) == 1
+
+
+def _updates_filled(op: Op, filled: Set[int], buffer: Mapping[int, int]) -> bool:
+    target = op.operands[0] if op.cost.kind is OpKind.UPDATE else None
+    return target is not None and buffer.get(target, target) in filled
+
+
+def _whole(op: Op, tensors: Sequence[Tensor]) -> Op:
+    """An update as a pass over the whole of its result."""
+    return replace(op, cost=replace(op.cost, kind=OpKind.MOVE, written_bytes=tensors[op.results[0]].bytes))
+
+
+def _simple(op: Op, tensors: Sequence[Tensor]) -> Op:
+    cost = replace(op.cost, geometry=None)
+    if op.cost.kind is OpKind.GATHER:
+        return replace(op, name="stablehlo.dynamic_slice", cost=replace(cost, kind=OpKind.SLICE))
+    if op.cost.kind is not OpKind.SCATTER:
+        return op
+    target, indices, update = op.operands
+    sizes = (0, tensors[update].bytes, tensors[indices].bytes)
+    cost = replace(cost, kind=OpKind.UPDATE, operand_bytes=sizes)
+    return replace(op, name="stablehlo.dynamic_update_slice", cost=cost, operands=(target, update, indices))
+
+
+def _filled(ops: Sequence[Op]) -> set[int]:
+    """Values that are made of constants alone."""
+    filled: set[int] = set()
+    for op in ops:
+        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
+            filled.update(op.results)
+    return filled
 
 
 def _merged(

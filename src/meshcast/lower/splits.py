@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from meshcast.lower.kernel import CostKey, LoweredProgram
-from meshcast.lower.products import is_summed
+from meshcast.lower.products import is_summed, is_tiny
 from meshcast.workload import Gemm, element_bytes
 
 SPLIT_TILE = 128
@@ -64,7 +64,7 @@ def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> 
         if isinstance(shape, Gemm):
             split = known.get(kernel.cost_key)
             if split is None:
-                split = not is_summed(shape) and split_parts(shape, cores, architecture) > 1
+                split = not is_summed(shape) and not is_tiny(shape) and split_parts(shape, cores, architecture) > 1
                 known[kernel.cost_key] = split
             launches += count * split
     return launches

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 from meshcast.hardware import Device
-from meshcast.lower import SPLIT_TILE, Kernel, KernelKind, is_summed, partial_bytes, split_parts
+from meshcast.lower import SPLIT_TILE, Kernel, KernelKind, is_summed, is_tiny, partial_bytes, split_parts
 from meshcast.workload import Attention, Convolution, Gemm, SortGeometry, element_bytes
 
 WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
@@ -66,7 +66,7 @@ def is_library_call(kernel: Kernel, device: Device, *, tuned: bool = True) -> bo
 
 def calls_cublas(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool = True) -> bool:
     """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not."""
-    if device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape):
+    if device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape) or is_tiny(shape):
         return False
     if not tuned:
         return True
@@ -92,6 +92,8 @@ def _workspace(device: Device) -> int:
 
 
 def _product(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool) -> int:
+    if is_tiny(shape):
+        return 0
     if is_summed(shape):
         return int(shape.batch * shape.m * shape.n * shape.k * element_bytes(shape.lhs_dtype))
     parts = split_parts(shape, device.cores, device.architecture) if tuned else 1  # cuBLAS sums in its workspace

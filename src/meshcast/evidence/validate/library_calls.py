@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshcast.estimate import sorted_by_radix
 from meshcast.hardware import Device
-from meshcast.lower import Kernel, KernelKind, LoweredProgram
+from meshcast.lower import Kernel, KernelKind, LoweredProgram, is_tiny
 from meshcast.simulate import calls_cublas
 from meshcast.workload import (
     DTYPE_BITS,
@@ -48,7 +48,7 @@ def library_of(kernel: Kernel, device: Device, *, given: bool, tuned: bool = Tru
         tuned: See `library_calls`.
     """
     match kernel.geometry:
-        case Gemm() as shape if kernel.kind is KernelKind.GEMM:
+        case Gemm() as shape if kernel.kind is KernelKind.GEMM and not is_tiny(shape):
             called = any(name.startswith(_CALL) for name in kernel.ops)
             by_library = called if given else calls_cublas(kernel, shape, device, tuned=tuned)
             return "cuBLAS" if by_library else "Triton"
